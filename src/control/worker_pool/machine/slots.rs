@@ -119,14 +119,14 @@ impl WorkerSlots {
     /// Notes that the process of a slot could not start. Returns the client that it was to serve.
     pub(super) fn start_failed(&mut self, number: usize, now: Tick, schedule: bool) -> Option<ClientId> {
         let slot = &mut self.slots[number];
-        slot.process.start_failed(now);
+        // The gate delays the next attempt.
+        slot.process.exited(now);
         let client = slot.client.take();
         self.process_count -= 1;
         self.starting_count -= 1;
         if schedule {
+            slot.process.schedule(now);
             self.update_due(number);
-        } else {
-            slot.process.cancel();
         }
         client
     }

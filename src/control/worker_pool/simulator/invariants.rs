@@ -7,11 +7,8 @@ use super::{
 use crate::control::worker_pool::machine::{REFUSED_COUNT_MAX, REFUSED_TIME};
 use tarpon_conn::Tick;
 
-/// The longest back-off.
-const BACKOFF_MAX_MS: u64 = 10_000;
-
-/// The time until a waiting client is refused, and the longest accept back-off.
-const REFUSAL_MS_MAX: u64 = 2_000 + BACKOFF_MAX_MS;
+/// The time until a waiting client is refused, if the pool makes no progress.
+const STALL_MS: u64 = 2_000;
 
 impl SimPool {
     /// Checks all invariants.
@@ -101,22 +98,22 @@ impl SimPool {
         }
     }
 
-    /// The pool serves, and starts what is missing, within the longest back-off.
+    /// The pool serves, and starts what is missing, at the time that it has announced.
     fn check_service(&self) {
         let world = &self.world;
-        self.check_due("an aux process", world.aux().is_none(), world.last_aux_fault.after(BACKOFF_MAX_MS));
+        self.check_due("an aux process", world.aux().is_none(), world.aux_by);
         if let Some(current) = &world.current {
             let wanted: Vec<_> = self.expected.versions.iter().copied().flatten().collect();
             assert_eq!(*current, wanted, "the latest versions are served");
         }
         let is_serving = world.current.is_some();
         let (count, slot_count) = (world.workers().count(), self.config.pool.slot_count);
-        let by = world.last_fault.after(BACKOFF_MAX_MS);
+        let by = world.worker_by;
         if self.config.pool.forks {
             assert_eq!(self.expected.is_reported, is_serving);
             let waits = is_serving && world.backlog > 0;
             self.check_due("a worker", waits && count < slot_count, by);
-            let refusal = world.last_progress.max(world.last_fault).after(REFUSAL_MS_MAX);
+            let refusal = world.last_progress.max(world.worker_by).after(STALL_MS);
             self.check_due("a refusal", waits, refusal);
             let is_any_idle = world.idle.contains(&true);
             let is_calm = by <= self.now;

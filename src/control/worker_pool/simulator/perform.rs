@@ -7,7 +7,7 @@ use super::{
 use crate::{
     base::engine::Engine,
     control::{
-        process::{ProcessExit, ProcessId, message::FromServer},
+        process::{ProcessExit, ProcessId, clock, message::FromServer},
         supervisor::Role,
         worker_pool::vocabulary::{
             ArrivalId, ClientId, PoolAction, PoolEvent, PoolMessage, PoolNotice, PoolReport,
@@ -54,7 +54,9 @@ impl SimPool {
                 assert_eq!((sites.len(), &self.world.current), (self.config.pool.site_count, &None));
                 let mut current = Vec::new();
                 for (number, arrivals) in sites.into_iter().enumerate() {
-                    arrivals.earlier.into_iter().for_each(|version| drop(self.use_version(version, number)));
+                    for version in arrivals.earlier {
+                        self.use_version(version, number);
+                    }
                     current.push(self.use_version(arrivals.current, number));
                 }
                 self.world.current = Some(current);
@@ -119,7 +121,6 @@ impl SimPool {
         assert!(self.world.aux().is_none(), "there is one aux process");
         self.check_new(process);
         if self.world.is_short_of_processes || self.world.is_short_of_descriptors {
-            self.world.last_aux_fault = self.now;
             return PoolEvent::StartFailed { process, error: "resource temporarily unavailable".to_owned() };
         }
         self.world.processes.insert(process, SimProcess::default());
@@ -139,11 +140,14 @@ impl SimPool {
         assert!(self.world.are_listeners_open || client.is_some());
         assert!(self.config.pool.forks || self.world.idle[slot], "the flag is set before the start");
         self.check_new(process);
+        let worker_count = self.world.workers().count();
+        let is_allowed = self.world.backoff_end <= self.now || worker_count < self.world.worker_max;
+        assert!(is_allowed, "a start fails once per back-off");
         if let Some(client) = client {
             assert_eq!(self.world.clients.get(&client), Some(&SimClient::Held), "a client is served once");
         }
         if self.world.is_short_of_processes || client.is_none() && self.world.is_short_of_descriptors {
-            self.world.last_fault = self.now;
+            self.world.worker_max = worker_count;
             return PoolEvent::StartFailed { process, error: "resource temporarily unavailable".to_owned() };
         }
         client.map(|client| self.world.clients.remove(&client));
@@ -171,7 +175,7 @@ impl SimPool {
     fn accept(&mut self) -> PoolEvent {
         assert!(self.config.pool.forks && self.world.are_listeners_open);
         if self.world.is_short_of_descriptors {
-            self.world.last_fault = self.now;
+            self.world.worker_max = self.world.workers().count();
             return PoolEvent::AcceptFailed { error: "too many open files".to_owned() };
         }
         if self.world.backlog == 0 {
@@ -260,11 +264,26 @@ impl SimPool {
         });
     }
 
+    /// Checks a notice, and what it announces.
     fn notice(&mut self, notice: &PoolNotice) {
-        if let PoolNotice::StartFailed { role: Role::Worker, retry_delay, .. } = notice {
-            let last = self.world.last_start_notice.replace(self.now);
-            assert!(retry_delay.as_millis() >= 100);
-            assert!(last.is_none_or(|last| last.after(100) <= self.now), "one notice per back-off");
+        let (role, delay) = match *notice {
+            PoolNotice::StartFailed { role, retry_delay, .. } => {
+                assert!(retry_delay.as_millis() >= 100);
+                (role, retry_delay)
+            }
+            PoolNotice::ProcessEnded { role, restart_delay, .. } => (role, restart_delay),
+            _ => return,
+        };
+        assert!(delay.as_millis() <= u128::from(BACKOFF_MAX_MS), "{notice:?}");
+        let by = clock::after(self.now, delay);
+        match (role, notice) {
+            (Role::Aux, _) => self.world.aux_by = by,
+            (_, PoolNotice::StartFailed { .. }) => {
+                let before = std::mem::replace(&mut self.world.backoff_end, by);
+                assert!(before <= self.now, "one notice per back-off");
+                self.world.worker_by = self.world.worker_by.max(by);
+            }
+            _ => self.world.worker_by = self.world.worker_by.max(by),
         }
     }
 
@@ -277,6 +296,9 @@ impl SimPool {
         self.exit = Some(ProcessExit::Status(status));
     }
 }
+
+/// The longest back-off.
+const BACKOFF_MAX_MS: u64 = 10_000;
 
 /// The time between the end of the grace period and the last possible exit.
 const AFTER_GRACE_MS: u64 = 2_000 + 1_000 + 3_000 + 1_000;

@@ -49,6 +49,8 @@ enum Step {
     Send(ToServer),
     /// The supervisor exits.
     Exit,
+    /// The master is killed.
+    Kill,
     /// The faults stop. The pool must serve within the longest back-off.
     Calm,
     CheckService,
@@ -60,7 +62,7 @@ fn live(seed: u64) -> BTreeSet<&'static str> {
     let config = SimPoolConfig::random(&mut random);
     let mut pool = SimPool::new(Tick(0), random.fork(), config);
     let mut steps = steps(&mut random, config);
-    let mut serving_count = 0;
+    let (mut serving_count, mut is_killed) = (0, false);
     loop {
         let messages = pool.take_messages();
         serving_count +=
@@ -77,11 +79,16 @@ fn live(seed: u64) -> BTreeSet<&'static str> {
         match steps.pop_first().expect("a step").1 {
             Step::Send(message) => pool.receive(now, message),
             Step::Exit => pool.supervisor_gone(now),
+            Step::Kill => {
+                pool.kill();
+                is_killed = true;
+            }
             Step::Calm => pool.calm(),
             Step::CheckService => pool.check_recovered(now),
         }
     }
-    assert!(matches!(pool.exit(), Some(ProcessExit::Status(_))), "the pool exits");
+    let is_expected = |exit| matches!(exit, ProcessExit::Status(_)) != is_killed;
+    assert!(pool.exit().is_some_and(is_expected), "the pool exits: {:?}", pool.exit());
     assert!(serving_count <= 1);
     assert!(pool.deadline().is_none());
     pool.seen
@@ -128,8 +135,10 @@ fn steps(random: &mut SimRandom, config: SimPoolConfig) -> BTreeMap<(Tick, usize
         let message = if stops { ToServer::Stop { grace } } else { ToServer::Drain { grace } };
         add(end + random.within(0..3_000), Step::Send(message));
     }
-    if random.percent(10) {
-        add(random.within(0..end + 3_000), Step::Exit);
+    match random.within(0..20) {
+        0 | 1 => add(random.within(0..end + 3_000), Step::Exit),
+        2 => add(random.within(0..end), Step::Kill),
+        _ => {}
     }
     steps
 }

@@ -40,14 +40,16 @@ pub(super) struct PoolWorld {
     pub(super) idle: Vec<bool>,
     /// Workers that exited without correcting the shared memory.
     pub(super) unrepaired: BTreeSet<usize>,
-    /// The time of the last fault that may delay the start of a worker.
-    pub(super) last_fault: Tick,
-    /// The time of the last exit or failed start of the aux process.
-    pub(super) last_aux_fault: Tick,
+    /// The pool has announced the next start of a worker for this time at the latest.
+    pub(super) worker_by: Tick,
+    /// The pool has announced the next start of the aux process for this time.
+    pub(super) aux_by: Tick,
     /// The last time when a client left the backlog, or a slot became free.
     pub(super) last_progress: Tick,
-    /// The last notice of a worker that cannot start.
-    pub(super) last_start_notice: Option<Tick>,
+    /// The end of the last back-off after a worker that could not start.
+    pub(super) backoff_end: Tick,
+    /// The number of workers that ran when a start failed: during the back-off no more run.
+    pub(super) worker_max: usize,
 }
 
 /// Something that happens by itself.
@@ -101,10 +103,11 @@ impl PoolWorld {
             current: None,
             idle: vec![false; config.slot_count],
             unrepaired: BTreeSet::new(),
-            last_fault: Tick(0),
-            last_aux_fault: Tick(0),
+            worker_by: Tick(0),
+            aux_by: Tick(0),
             last_progress: Tick(0),
-            last_start_notice: None,
+            backoff_end: Tick(0),
+            worker_max: 0,
         }
     }
 
@@ -181,18 +184,12 @@ impl SimPool {
     /// Lets a process exit. It may have exited before for another reason.
     fn exits(&mut self, id: ProcessId, exit: ProcessExit) {
         let Some(process) = self.world.processes.remove(&id) else { return };
-        match process.slot {
-            Some(slot) => {
-                self.world.idle[slot] = self.world.idle[slot] && !exit.is_success();
-                self.world.last_progress = self.now;
-                if !exit.is_success() {
-                    self.world.unrepaired.insert(slot);
-                }
-                if !self.config.pool.forks {
-                    self.world.last_fault = self.now;
-                }
+        if let Some(slot) = process.slot {
+            self.world.idle[slot] = self.world.idle[slot] && !exit.is_success();
+            self.world.last_progress = self.now;
+            if !exit.is_success() {
+                self.world.unrepaired.insert(slot);
             }
-            None => self.world.last_aux_fault = self.now,
         }
         self.feed(PoolEvent::Exited { process: id, exit });
     }
