@@ -23,6 +23,8 @@ pub(super) struct Admission {
     full_since: Option<Tick>,
     /// Accept back-off: the master accepts nothing before this time, as it was out of descriptors or memory.
     accept_after: Option<Tick>,
+    /// How many more clients the master accepts without a wait in between.
+    burst_left: usize,
     /// Refused clients, and when to close the connection of each.
     refused: VecDeque<(ClientId, Tick)>,
 }
@@ -46,6 +48,9 @@ enum Listening {
 
 /// How long a client waits for a free slot before it gets a 503. Workers close idle connections within this time.
 const STALL_TIME: Duration = Duration::from_secs(2);
+
+/// How many clients the master accepts after one wait: so it waits less often, and still reaps soon.
+const BURST_MAX: usize = 16;
 
 /// How long a refused client may take to read the refusal. If the connection were closed at once, the kernel would answer unread bytes of
 /// the client with a reset, which may overtake the refusal.
@@ -97,6 +102,17 @@ impl Admission {
             && (self.full_since.is_none() || self.is_stalled(now))
     }
 
+    /// Notes that a client waits: others may wait behind it.
+    pub(super) fn client_waits(&mut self) {
+        self.burst_left = BURST_MAX;
+    }
+
+    /// Returns whether the master tries to accept another client at once, after one has got a worker.
+    pub(super) fn goes_on(&mut self) -> bool {
+        self.burst_left = self.burst_left.saturating_sub(1);
+        self.burst_left > 0
+    }
+
     /// Returns whether the master tries to accept a client even if none is reported, to learn when the backlogs are empty.
     pub(super) fn is_closing(&self) -> bool {
         matches!(self.listening, Listening::Closing { .. })
@@ -104,6 +120,7 @@ impl Admission {
 
     /// Notes that no client waits.
     pub(super) fn backlog_empty(&mut self, actions: &mut Vec<PoolAction>) {
+        self.burst_left = 0;
         if self.is_closing() {
             self.close(actions);
         }

@@ -141,7 +141,10 @@ impl WorkerPool {
             PoolEvent::AdminRequested { request } => {
                 actions.push(PoolAction::Report(PoolReport::AdminRequest { request }));
             }
-            PoolEvent::ClientWaits => self.accept(actions),
+            PoolEvent::ClientWaits => {
+                self.admission.client_waits();
+                self.accept(actions);
+            }
             PoolEvent::ClientAccepted(client) => self.admit(client, actions),
             PoolEvent::BacklogEmpty => self.admission.backlog_empty(actions),
             PoolEvent::AcceptFailed { error } => {
@@ -176,6 +179,7 @@ impl WorkerPool {
         self.admission.accepts(now)
     }
 
+    /// Accepts a client, if one can be served or refused.
     fn accept(&self, actions: &mut Vec<PoolAction>) {
         if self.admission.accepts(self.now) {
             actions.push(PoolAction::Accept { for_worker: self.workers.can_take_client() });

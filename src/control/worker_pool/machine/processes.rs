@@ -57,6 +57,9 @@ impl WorkerPool {
                 self.workers.started(slot, self.now);
                 let shutdown = self.shutdown.map(|shutdown| shutdown.message(self.now));
                 actions.extend(shutdown.map(|message| PoolAction::Send { process, message }));
+                if self.admission.goes_on() && self.workers.can_take_client() {
+                    self.accept(actions);
+                }
             }
             None => {}
         }

@@ -91,14 +91,13 @@ impl WorkerSlots {
         can_start.then(|| self.due.pop_first()).map(|_| number)
     }
 
-    /// Returns when a slot is due.
+    /// Returns when a process may be due to start: of a slot, or after a back-off for a client.
     pub(super) fn deadline(&self) -> Option<Tick> {
         let due = self.due.first().map(|&(at, _)| at);
-        let due = match self.gate.allows(self.process_count) {
+        match self.gate.allows(self.process_count) {
             true => due,
             false => due.max(self.gate.until()),
-        };
-        due.into_iter().chain(self.gate.until()).min()
+        }
     }
 
     /// Notes that the driver was asked to start a process in a slot.
