@@ -12,7 +12,7 @@ use common::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 #[cfg(target_os = "linux")]
-use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
+use rustix::process::{Resource, getrlimit};
 use std::{
     collections::{BTreeSet, HashSet},
     fs, iter,
@@ -22,6 +22,8 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
+#[cfg(target_os = "linux")]
+use std::{os::unix::process::CommandExt, process::Command};
 use tarpon::{Address, Engine};
 
 const ENGINES: [Engine; 2] = [Engine::Prefork, Engine::Fork];
@@ -445,23 +447,39 @@ fn site_that_finds_no_descriptors_is_rejected_and_the_next_one_served() {
 #[cfg(target_os = "linux")]
 struct SoftLimit {
     pid: Pid,
-    resource: Resource,
-    before: Rlimit,
+    name: &'static str,
+    before: Option<u64>,
 }
 
 #[cfg(target_os = "linux")]
 impl SoftLimit {
     fn set(pid: Pid, resource: Resource, limit: u64) -> SoftLimit {
-        let maximum = getrlimit(resource).maximum;
-        let before = prlimit(Some(pid), resource, Rlimit { current: Some(limit), maximum }).unwrap();
-        SoftLimit { pid, resource, before }
+        let name = if resource == Resource::Nproc { "nproc" } else { "nofile" };
+        // The program inherited it from this process.
+        let limits = SoftLimit { pid, name, before: getrlimit(resource).current };
+        limits.change(Some(limit));
+        limits
+    }
+
+    /// Sets the limit as the user of the process: root of a container may not.
+    fn change(&self, limit: Option<u64>) {
+        let pid = self.pid.as_raw_nonzero();
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let id = |key: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(key)).unwrap();
+            line.split_whitespace().next().unwrap().parse().unwrap()
+        };
+        let limit = limit.map_or("unlimited".to_owned(), |limit| limit.to_string());
+        let mut command = Command::new("prlimit");
+        command.args([format!("--pid={pid}"), format!("--{}={limit}:", self.name)]);
+        assert!(command.uid(id("Uid:")).gid(id("Gid:")).status().unwrap().success());
     }
 }
 
 #[cfg(target_os = "linux")]
 impl Drop for SoftLimit {
     fn drop(&mut self) {
-        prlimit(Some(self.pid), self.resource, self.before.clone()).unwrap();
+        self.change(self.before);
     }
 }
 
