@@ -10,6 +10,8 @@ use rustix::{
     net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown},
 };
 use std::{io, os::fd::OwnedFd};
+use tarpon_conn::Counters;
+use tarpon_http::status::Status;
 
 /// The listeners.
 #[derive(Debug)]
@@ -79,12 +81,12 @@ impl PoolListeners {
     }
 }
 
-/// Answers a client with 503. Returns the number of bytes sent.
-pub(super) fn refuse(connection: &OwnedFd) -> usize {
+/// Answers a client with 503, and counts it before the client sees EOF.
+pub(super) fn refuse(connection: &OwnedFd, counters: &Counters) {
     // A new socket always has room for the refusal. A client that has gone makes the send fail, which does not matter.
     let sent = send(connection, REFUSAL, NO_SIGNAL | SendFlags::DONTWAIT);
+    counters.refused(Status::ServiceUnavailable, sent.unwrap_or(0) as u64);
     let _ = shutdown(connection, Shutdown::Write);
-    sent.unwrap_or(0)
 }
 
 /// Closes the connection of a refused client.
@@ -122,12 +124,16 @@ mod tests {
     }
 
     #[test]
-    fn refused_client_receives_the_whole_refusal_and_eof() {
+    fn refused_client_is_counted_and_receives_the_whole_refusal_and_eof() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         client.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
         let connection = OwnedFd::from(listener.accept().unwrap().0);
-        assert_eq!(refuse(&connection), REFUSAL.len());
+        let counters = Counters::default();
+        refuse(&connection, &counters);
+        assert_eq!(counters.responses(Status::ServiceUnavailable, None), 1);
+        assert_eq!((counters.accepted.get(), counters.closed.get()), (1, 1));
+        assert_eq!(counters.sent_len.get(), REFUSAL.len() as u64);
         // The request has arrived: EOF, and no reset, follows the refusal.
         let mut received = Vec::new();
         client.read_to_end(&mut received).unwrap();

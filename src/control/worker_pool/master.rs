@@ -88,7 +88,7 @@ pub(super) struct Master<'a> {
     pub(super) sites: Option<SiteSet>,
     /// By the number of the site: the record of the served version, for the statistics of the aux process.
     pub(super) records: Vec<Option<SiteTransfer>>,
-    /// The channel for the next worker.
+    /// With `fork`: the channel for the next worker. It comes before the client: without descriptors, the client waits in the backlog.
     pub(super) spare_channel: Option<(Channel, Channel)>,
 }
 

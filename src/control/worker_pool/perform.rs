@@ -22,7 +22,6 @@ use crate::{
     site::set::SiteSet,
 };
 use std::{io, mem, sync::Arc};
-use tarpon_http::status::Status;
 
 impl Master<'_> {
     /// Performs an action. Returns the event that answers it.
@@ -42,9 +41,8 @@ impl Master<'_> {
             PoolAction::Kill { process } => self.children.kill(process),
             PoolAction::Refuse { client } => {
                 if let Some(connection) = self.clients.get(&client) {
-                    let sent = refuse(connection);
-                    let row = self.settings.workers().get();
-                    self.shared.counters[row].refused(Status::ServiceUnavailable, sent as u64);
+                    let own_row = self.settings.workers().get();
+                    refuse(connection, &self.shared.counters[own_row]);
                 }
             }
             PoolAction::Close { client } => {

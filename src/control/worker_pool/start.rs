@@ -122,6 +122,9 @@ impl Master<'_> {
         match started {
             Ok((pid, channel)) => {
                 self.children.add_silent(process, pid, channel);
+                if client.is_some() {
+                    self.spare_channel = Channel::pair().ok();
+                }
                 Ok(())
             }
             Err(error) => {
