@@ -20,7 +20,7 @@ use std::{
 use tarpon_conn::Tick;
 
 /// Lives that the test runs.
-const SEED_COUNT: u64 = 4_000;
+const SEED_COUNT: u64 = 3_000;
 
 #[test]
 fn worker_pool_survives_faults() {
