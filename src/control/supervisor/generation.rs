@@ -378,7 +378,9 @@ impl Generation {
     /// Returns when [`update`](Generation::update) has something to do.
     pub(super) fn deadline(&self) -> Option<Tick> {
         let helpers = self.helpers.iter().map(|(_, slot)| slot.due());
-        helpers.chain([self.builder.due(), self.server.due(), self.logs.deadline()]).flatten().min()
+        // Before the generation serves, another server may still own the files.
+        let logs = self.logs.deadline().filter(|_| self.serving.is_some());
+        helpers.chain([self.builder.due(), self.server.due(), logs]).flatten().min()
     }
 
     /// Does what is due.

@@ -10,9 +10,9 @@
 //! |---|---|
 //! | `world` | the kernel and the processes, as far as the supervisor sees them |
 //! | `script` | what happens to a world, from its seed |
-//! | `random` | the seeded generator |
+//! | `pool` | a server process that is a worker pool, in the same world |
 
-mod random;
+mod pool;
 mod script;
 mod world;
 
@@ -56,7 +56,7 @@ fn supervisor_keeps_its_promises_in_every_world() {
     });
     // Worlds in which nothing happens would show nothing.
     #[rustfmt::skip]
-    let shares: [(&str, fn(&WorldHistory) -> u64, u64); 12] = [
+    let shares: [(&str, fn(&WorldHistory) -> u64, u64); 14] = [
         // what happens                                     in at least this share of the worlds, in thousandths
         ("the service starts",                  |history| history.served, 450),
         ("the configuration is reloaded",       |history| history.reloaded, 500),
@@ -69,7 +69,9 @@ fn supervisor_keeps_its_promises_in_every_world() {
         ("a site has too many large files",     |history| history.too_large, 100),
         ("a draining server fails",             |history| history.overdue, 200),
         ("as many servers drain as may",        |history| u64::from(history.most_draining >= 8), 2),
-        ("the service stops",                   |history| history.stopped, 400),
+        ("a worker pool serves",                |history| history.pool_served, 80),
+        ("a supervisor dies before its pool",   |history| history.pool_orphaned, 8),
+        ("the service stops",                   |history| history.stopped, 350),
     ];
     for (what, times, thousandths) in shares {
         let worlds = histories.iter().filter(|history| times(history) > 0).count() as u64;

@@ -5,10 +5,9 @@ use super::{
         draining::OVERDUE,
         event::{ProcessStart, SupervisorEvent, SupervisorSignal},
     },
-    random::SimRandom,
     world::{Faults, SimProcess, World, WorldHistory},
 };
-use crate::control::admin::Order;
+use crate::control::{admin::Order, process::random::SimRandom};
 
 /// Runs the world of a seed.
 pub(super) fn run(seed: u64, is_verbose: bool) -> WorldHistory {
@@ -26,11 +25,18 @@ pub(super) fn run(seed: u64, is_verbose: bool) -> WorldHistory {
         incident(&mut world, &mut random);
     }
     world.recover();
-    if world.exit.is_none() {
+    if world.exit.is_none() && random.percent(20) {
+        world.supervisor_dies();
+    } else if world.exit.is_none() {
         stop(&mut world, &mut random);
     }
     world.check_end();
     world.history
+}
+
+/// Returns one of these.
+pub(super) fn pick<'a, T>(random: &mut SimRandom, among: &'a [T]) -> Option<&'a T> {
+    (!among.is_empty()).then(|| &among[random.within(0..among.len() as u64) as usize])
 }
 
 fn faults(random: &mut SimRandom) -> Faults {
@@ -56,7 +62,7 @@ fn incident(world: &mut World, random: &mut SimRandom) {
         40..45 => order(world, random, 200),
         45..70 => {
             let living = world.living(|_| true);
-            if let Some(&process) = random.pick(&living) {
+            if let Some(&process) = pick(random, &living) {
                 world.kill(process);
             }
         }
@@ -75,7 +81,7 @@ fn order(world: &mut World, random: &mut SimRandom, count: usize) {
     let order = if random.percent(95) { Order::Reload } else { Order::Upgrade };
     for _ in 0..count {
         let servers = world.living(is_server);
-        let Some(&server) = random.pick(&servers) else { return };
+        let Some(&server) = pick(random, &servers) else { return };
         world.order(server, order);
     }
 }

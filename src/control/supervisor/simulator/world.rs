@@ -11,14 +11,16 @@ use super::{
         machine::{Predecessor, Supervisor, SupervisorConfig},
         site_versions::InheritedVersion,
     },
-    random::SimRandom,
+    pool,
+    script::pick,
 };
 use crate::{
     base::{engine::Engine, error::UserError, log_config::LogOwner},
     control::{
         admin::Order,
         helpers::HelperKind,
-        process::{ProcessExit, ProcessId, message::FromServer},
+        process::{ProcessExit, ProcessId, message::FromServer, random::SimRandom},
+        worker_pool::simulator::SimPool,
     },
 };
 use std::{
@@ -53,8 +55,8 @@ pub(super) struct World {
     pub(super) faults: Faults,
     machine: Supervisor,
     /// What happens later, in order.
-    agenda: BTreeMap<(Tick, u64), Step>,
-    step_count: u64,
+    pub(super) agenda: BTreeMap<(Tick, u64), Step>,
+    pub(super) step_count: u64,
     pub(super) processes: BTreeMap<ProcessId, SimProcess>,
     generations: BTreeMap<GenerationId, GenerationPlan>,
     announced: Option<GenerationId>,
@@ -63,6 +65,10 @@ pub(super) struct World {
     pub(super) callers: BTreeSet<CallerId>,
     caller_count: u64,
     pub(super) grace: Duration,
+    /// Server processes are worker pools.
+    pub(super) is_pooled: bool,
+    /// No more faults begin.
+    pub(super) is_calm: bool,
     /// Processes are this many times as fast as in a usual world.
     pub(super) speed: u64,
     pub(super) has_served: bool,
@@ -90,28 +96,33 @@ pub(super) struct WorldHistory {
     pub(super) overdue: u64,
     pub(super) stopped: u64,
     pub(super) most_draining: u64,
+    pub(super) pool_served: u64,
+    pub(super) pool_orphaned: u64,
 }
 
 /// A process.
-#[derive(Debug)]
 pub(super) struct SimProcess {
     pub(super) start: ProcessStart,
     outbox: VecDeque<SupervisorEvent>,
     /// Sites that a server has not received, or a builder has not built.
-    missing_sites: BTreeSet<usize>,
+    pub(super) missing_sites: BTreeSet<usize>,
     /// What a server serves.
-    served: BTreeMap<usize, VersionId>,
+    pub(super) served: BTreeMap<usize, VersionId>,
     pub(super) serves: bool,
-    is_ending: bool,
+    pub(super) is_ending: bool,
     pub(super) is_killed: bool,
+    /// The server process is a worker pool.
+    pub(super) pool: Option<Box<SimPool>>,
 }
 
 #[derive(Debug)]
-enum Step {
+pub(super) enum Step {
     /// A process does something.
     Process(ProcessId),
     /// The next message of a process arrives.
     Deliver(ProcessId),
+    /// Something is due in a worker pool.
+    Pool(ProcessId),
     /// A process exits.
     Exit(ProcessId, ProcessExit),
     /// The predecessor answers.
@@ -158,6 +169,7 @@ impl World {
         let grace = Duration::from_secs(random.within(0..31));
         // In a fast world, one reload follows the other while servers still drain.
         let speed = if random.percent(20) { 50 } else { 1 };
+        let is_pooled = random.percent(15);
         let mut world = World {
             now: Tick(0),
             random,
@@ -173,6 +185,8 @@ impl World {
             callers: BTreeSet::new(),
             caller_count: 0,
             grace,
+            is_pooled,
+            is_calm: false,
             speed,
             has_served: false,
             may_exit: false,
@@ -301,7 +315,7 @@ impl World {
             }
             Action::Exit(result) => {
                 assert!(self.may_exit || !self.has_served, "exits without an order: {result:?}");
-                assert!(self.processes.is_empty(), "not reaped: {:?}", self.processes);
+                assert!(self.processes.is_empty(), "not reaped: {:?}", self.processes.keys());
                 assert!(!self.has_served || !self.listeners_open, "the port is open to the end");
                 self.exit = Some(result);
             }
@@ -373,8 +387,13 @@ impl World {
             serves: false,
             is_ending: false,
             is_killed: false,
+            pool: None,
         };
         self.processes.insert(process, sim);
+        if self.is_pooled && matches!(start, ProcessStart::Server { .. }) {
+            self.start_pool(process, site_count);
+            return SupervisorEvent::Started(process);
+        }
         self.plan(Step::Process(process), 1..2_000 / self.speed);
         SupervisorEvent::Started(process)
     }
@@ -391,6 +410,9 @@ impl World {
         }
         let grace = self.grace.as_millis() as u64;
         let hangs = self.random.percent(self.faults.hang);
+        if self.send_to_pool(process, &message) {
+            return;
+        }
         let Some(sim) = self.processes.get_mut(&process) else { return };
         match message {
             ToChild::Site { site, version, is_earlier: false, .. } => {
@@ -422,11 +444,12 @@ impl World {
         let Some(sim) = self.processes.get_mut(&process) else { return };
         if !sim.is_killed {
             sim.is_killed = true;
+            sim.pool.iter_mut().for_each(|pool| pool.kill());
             self.plan(Step::Exit(process, ProcessExit::Signal(9)), 0..20);
         }
     }
 
-    fn plan(&mut self, step: Step, after: std::ops::Range<u64>) {
+    pub(super) fn plan(&mut self, step: Step, after: std::ops::Range<u64>) {
         self.step_count += 1;
         let at = self.now.after(self.random.within(after));
         self.agenda.insert((at, self.step_count), step);
@@ -459,6 +482,7 @@ impl World {
     fn step(&mut self, step: Step) {
         match step {
             Step::Process(process) => self.step_process(process),
+            Step::Pool(process) => self.wake_pool(process),
             Step::Deliver(process) => {
                 if let Some(event) = self.processes.get_mut(&process).and_then(|sim| sim.outbox.pop_front()) {
                     self.handle(event);
@@ -498,7 +522,7 @@ impl World {
         let start = sim.start;
         if self.random.percent(faults.crash) {
             let exits = [ProcessExit::Status(1), ProcessExit::Status(101), ProcessExit::Signal(11)];
-            let exit = *self.random.pick(&exits).expect("there are some");
+            let exit = *pick(&mut self.random, &exits).expect("there are some");
             return self.end(process, exit);
         }
         if self.random.percent(faults.garbage) {
@@ -524,7 +548,7 @@ impl World {
     }
 
     /// A process sends a message, which arrives later.
-    fn say(&mut self, process: ProcessId, event: SupervisorEvent) {
+    pub(super) fn say(&mut self, process: ProcessId, event: SupervisorEvent) {
         if let Some(sim) = self.processes.get_mut(&process) {
             sim.outbox.push_back(event);
             self.plan(Step::Deliver(process), 0..50);
@@ -648,6 +672,8 @@ impl World {
     /// Lets the faults end, and checks that the service serves what was built last.
     pub(super) fn recover(&mut self) {
         self.faults = Faults::default();
+        self.is_calm = true;
+        self.calm_pools();
         // A process that hangs is the business of an administrator.
         for process in self.living(|_| true) {
             self.plan(Step::Process(process), 0..1_000);
@@ -666,19 +692,28 @@ impl World {
                 && matches!(sim.start, ProcessStart::Server { generation: id, .. } if id == generation)
         });
         let Some(server) = server else {
-            panic!("no server serves {generation:?}: {:?}", self.processes);
+            panic!("no server serves {generation:?}: {:?}", self.processes.keys());
         };
         let helper_count = self.generations[&generation].helpers.len();
         let is_helper =
             |sim: &&SimProcess| matches!(sim.start, ProcessStart::Helper(id, _) if id == generation);
         assert_eq!(self.processes.values().filter(is_helper).count(), helper_count, "the helpers run");
+        if server.pool.is_some() {
+            return self.check_pool();
+        }
         let served: Vec<_> = server.served.values().copied().collect();
         assert_eq!(served, self.machine.current_versions(), "the server has the latest versions");
     }
 
+    /// Forgets what the driver holds: its process is gone.
+    pub(super) fn forget_all(&mut self) {
+        self.callers.clear();
+        self.versions.clear();
+    }
+
     /// Checks that nothing is left when the supervisor has exited.
     pub(super) fn check_end(&self) {
-        assert!(self.processes.is_empty(), "not reaped: {:?}", self.processes);
+        assert!(self.processes.is_empty(), "not reaped: {:?}", self.processes.keys());
         assert!(self.callers.is_empty(), "not answered: {:?}", self.callers);
         assert!(!self.has_served || self.versions.is_empty(), "not closed: {:?}", self.versions);
     }
