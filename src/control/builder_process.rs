@@ -48,7 +48,7 @@ pub(super) fn run(
     emit: fn(Notice<'_>),
 ) -> i32 {
     let Channel { sender, mut receiver } = channel;
-    let supervisor = Arc::new(SupervisorChannel { sender: Mutex::new(sender), emit });
+    let supervisor = Arc::new(BuilderChannel { sender: Mutex::new(sender), emit });
     let is_first = start == BuilderStart::First;
     let confined = match confine(sites, privileges, is_first) {
         Ok(confined) => confined,
@@ -94,7 +94,7 @@ pub(super) fn run(
 
 /// What a confined builder has.
 struct ConfinedBuilder {
-    sites: Vec<OpenedSite>,
+    sites: Vec<ConfinedSite>,
     /// This process cannot read a replacement of a site.
     in_files: bool,
     /// The names on the paths to the sites.
@@ -102,7 +102,7 @@ struct ConfinedBuilder {
 }
 
 /// What a confined builder knows of a site.
-struct OpenedSite {
+struct ConfinedSite {
     /// With the directories of users.
     config: SiteConfig,
     /// Opened with the rights it was started with: the site, or why it cannot be served now. `None`: it is read by its path.
@@ -133,10 +133,10 @@ fn confine(sites: &[SiteConfig], privileges: &Privileges, is_first: bool) -> Res
     open_earlier(&mut earlier, false);
     let known = sites.iter().zip(paths).zip(earlier);
     let known = known.map(|((site, path_found), earlier)| {
-        OpenedSite::new(site, path_found, earlier, privileges, is_first)
+        ConfinedSite::new(site, path_found, earlier, privileges, is_first)
     });
-    let sites = known.collect::<Result<Vec<OpenedSite>, UserError>>().map_err(|error| error.to_string())?;
-    let opened: Vec<OwnedFd> = sites.iter().flat_map(OpenedSite::readable).collect();
+    let sites = known.collect::<Result<Vec<ConfinedSite>, UserError>>().map_err(|error| error.to_string())?;
+    let opened: Vec<OwnedFd> = sites.iter().flat_map(ConfinedSite::readable).collect();
     let opened: Vec<BorrowedFd<'_>> = opened.iter().map(OwnedFd::as_fd).collect();
     let confined = sandbox::confine_builder(privileges, &opened).map_err(|error| {
         format!("cannot confine the builder process: {error}; --no-sandbox turns the sandbox off")
@@ -177,7 +177,7 @@ fn open_releases(site: &SiteConfig, path_found: Option<&TrustedPath>) -> Vec<(Pa
     opened.take(site.keep_releases).collect()
 }
 
-impl OpenedSite {
+impl ConfinedSite {
     /// Returns what is known of a site, once this process has the rights of its user.
     fn new(
         site: &SiteConfig,
@@ -185,7 +185,7 @@ impl OpenedSite {
         earlier: Vec<(PathBuf, OwnedFd)>,
         privileges: &Privileges,
         is_first: bool,
-    ) -> Result<OpenedSite, UserError> {
+    ) -> Result<ConfinedSite, UserError> {
         let path = &site.source.path;
         let root = match path_found {
             Some(path_found) => {
@@ -200,7 +200,7 @@ impl OpenedSite {
         let source = SiteSource { users: site.users.directories()?, ..site.source.clone() };
         let config = SiteConfig { source, ..site.clone() };
         let earlier = earlier.into_iter().filter_map(|(path, file)| Some((path, reopen(&file).ok()?)));
-        Ok(OpenedSite { config, root, earlier: earlier.collect(), user: privileges.user_name() })
+        Ok(ConfinedSite { config, root, earlier: earlier.collect(), user: privileges.user_name() })
     }
 
     /// Returns what this process may read: of user directories only those in the homes of their users.
@@ -238,13 +238,13 @@ fn check(
 /// Returns `None` if there is no site now, and has then reported it.
 fn watch(
     number: usize,
-    known: OpenedSite,
+    known: ConfinedSite,
     of: Option<&Path>,
     start: BuilderStart,
     in_files: bool,
-    supervisor: &SupervisorChannel,
+    supervisor: &BuilderChannel,
 ) -> Result<Option<SiteWatcher>, String> {
-    let OpenedSite { config: SiteConfig { source, .. }, root, earlier, user } = known;
+    let ConfinedSite { config: SiteConfig { source, .. }, root, earlier, user } = known;
     let is_first = start == BuilderStart::First;
     let root = match root.transpose() {
         Ok(root) => root,
@@ -284,7 +284,7 @@ fn follow(
     watched: SiteWatcher,
     of: Option<PathBuf>,
     start: BuilderStart,
-    supervisor: &Arc<SupervisorChannel>,
+    supervisor: &Arc<BuilderChannel>,
 ) -> Result<WatchHandle, String> {
     let supervisor = Arc::clone(supervisor);
     // The site may be the one that an earlier builder has built.
@@ -306,12 +306,12 @@ fn follow(
 }
 
 /// The channel to the supervisor, for the threads that watch.
-struct SupervisorChannel {
+struct BuilderChannel {
     sender: Mutex<Sender>,
     emit: fn(Notice<'_>),
 }
 
-impl SupervisorChannel {
+impl BuilderChannel {
     /// Exits, as only the next builder may read the new root of a site.
     fn replaced(&self) -> ! {
         self.send(&FromBuilder::RootReplaced, Vec::new());

@@ -2,10 +2,10 @@
 //! program, and runs [`serve`].
 //!
 //! ```text
-//! endpoint ── sessions of the workers ─▶ poll ── request ─▶ handler ── Responder ─▶ reply to the session
+//! endpoint ── sessions of the workers ─▶ poll ── request ─▶ handler ── ReplySender ─▶ reply to the session
 //! ```
 //!
-//! A handler may keep a [`Responder`] and answer later, also from another thread. A worker that an attacker controls reaches only what the
+//! A handler may keep a [`ReplySender`] and answer later, also from another thread. A worker that an attacker controls reaches only what the
 //! handler allows.
 
 #![cfg_attr(not(test), expect(dead_code, reason = "the first users are upstream servers and CGI programs"))]
@@ -46,7 +46,7 @@ const REQUESTS_PER_TURN: usize = 16;
 /// poll(2) fails: the process is out of memory.
 pub(crate) fn serve<Q: DeserializeOwned, R: Serialize>(
     endpoint: &HelperEndpoint,
-    mut handle: impl FnMut(Q, Responder<R>),
+    mut handle: impl FnMut(Q, ReplySender<R>),
 ) -> io::Result<()> {
     let mut sessions: Vec<Arc<OwnedFd>> = Vec::new();
     loop {
@@ -81,7 +81,7 @@ pub(crate) fn serve<Q: DeserializeOwned, R: Serialize>(
 /// Handles requests of a session. Returns whether the session stays open.
 fn drive<Q: DeserializeOwned, R: Serialize>(
     session: &Arc<OwnedFd>,
-    handle: &mut impl FnMut(Q, Responder<R>),
+    handle: &mut impl FnMut(Q, ReplySender<R>),
 ) -> bool {
     let mut bytes = vec![0; PACKET_LEN_MAX];
     for _ in 0..REQUESTS_PER_TURN {
@@ -92,7 +92,7 @@ fn drive<Q: DeserializeOwned, R: Serialize>(
                     // No worker of ours sends such requests.
                     return false;
                 };
-                handle(request, Responder { session: Some(Arc::clone(session)), id, reply: PhantomData });
+                handle(request, ReplySender { session: Some(Arc::clone(session)), id, reply: PhantomData });
             }
             Err(Errno::AGAIN) => return true,
             Err(_) => return false,
@@ -103,13 +103,13 @@ fn drive<Q: DeserializeOwned, R: Serialize>(
 
 /// Answers one request. Dropping it answers that the helper could not.
 #[derive(Debug)]
-pub(crate) struct Responder<R: Serialize> {
+pub(crate) struct ReplySender<R: Serialize> {
     session: Option<Arc<OwnedFd>>,
     id: RequestId,
     reply: PhantomData<fn(R)>,
 }
 
-impl<R: Serialize> Responder<R> {
+impl<R: Serialize> ReplySender<R> {
     /// Sends the reply, with a descriptor if there is one. The reply to a worker that has exited is lost.
     pub(crate) fn send(mut self, result: Result<R, String>, descriptor: Option<OwnedFd>) {
         self.reply(result, descriptor);
@@ -127,7 +127,7 @@ impl<R: Serialize> Responder<R> {
     }
 }
 
-impl<R: Serialize> Drop for Responder<R> {
+impl<R: Serialize> Drop for ReplySender<R> {
     fn drop(&mut self) {
         self.reply(Err("the helper could not answer".to_owned()), None);
     }
@@ -151,7 +151,7 @@ mod tests {
     };
 
     /// The stand-in for a helper: returns a file that contains the request, or an error for an empty one.
-    fn stand_in(request: String, responder: Responder<usize>) {
+    fn stand_in(request: String, responder: ReplySender<usize>) {
         match &*request {
             "" => responder.send(Err("an empty request".to_owned()), None),
             "drop" => drop(responder),

@@ -167,7 +167,7 @@ pub(super) enum Action {
     /// Tell systemd.
     Notify(SystemdState),
     /// Reply to an administrator, and close the connection.
-    Reply(CallerId, Outcome),
+    Reply(CallerId, OrderOutcome),
     /// Tell the predecessor that this program serves.
     TellPredecessor,
     /// Exit by the default action of a signal, with all children.
@@ -244,7 +244,7 @@ pub(super) enum SystemdState {
 
 /// The outcome of an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum OrderOutcome {
     /// The order failed, for this reason.
     Failed(String),
     /// The order was not tried, for this reason.

@@ -1,7 +1,7 @@
 //! A generation: one configuration with its builder, its server, its sites and its logs. Plain data.
 //!
 //! ```text
-//! builder ── versions ─▶ SiteVersions ── when every site is complete ─▶ server ── Serving ─▶ the generation serves
+//! builder ── versions ─▶ HeldVersions ── when every site is complete ─▶ server ── Serving ─▶ the generation serves
 //! ```
 
 use super::{
@@ -10,9 +10,9 @@ use super::{
         Action, BuilderStart, GenerationId, LogId, ProcessStart, ServingInfo, SiteVersion, SupervisorNotice,
         ToChild,
     },
-    log_files::{LogFiles, LogPlan},
+    held_versions::{HeldVersions, InheritedVersion, VersionUses},
+    log_files::{LogFilePlan, LogFiles},
     machine::Owner,
-    site_versions::{InheritedVersion, SiteVersions, VersionUses},
 };
 use crate::{
     base::{engine::Engine, error::UserError},
@@ -30,7 +30,7 @@ pub(super) struct GenerationPlan {
     /// The configured engine.
     pub(super) engine: Engine,
     pub(super) sites: Vec<SitePlan>,
-    pub(super) logs: Vec<LogPlan>,
+    pub(super) logs: Vec<LogFilePlan>,
     /// The helpers that the workers need.
     pub(super) helpers: Vec<HelperKind>,
 }
@@ -77,7 +77,7 @@ pub(super) struct Generation {
     server_failure: Option<String>,
     /// The builder has asked for another one, and since when it ran.
     root_replaced: bool,
-    sites: Vec<SiteVersions>,
+    sites: Vec<HeldVersions>,
     /// The server process has got the sites.
     is_supplied: bool,
     /// What its first server said. `None`: the generation has not served.
@@ -104,7 +104,7 @@ impl Generation {
         uses: &mut VersionUses,
     ) -> Generation {
         let GenerationPlan { grace, engine: configured, sites, logs, helpers } = plan;
-        let site = |plan| SiteVersions::new(plan, inherited, uses);
+        let site = |plan| HeldVersions::new(plan, inherited, uses);
         Generation {
             id,
             grace,
@@ -192,7 +192,7 @@ impl Generation {
 
     /// Returns the versions for the next configuration or successor.
     pub(super) fn inherit(&self) -> Vec<InheritedVersion> {
-        self.sites.iter().flat_map(SiteVersions::inherit).collect()
+        self.sites.iter().flat_map(HeldVersions::inherit).collect()
     }
 
     /// Returns whether this process belongs to the generation.
@@ -288,7 +288,7 @@ impl Generation {
 
     /// Checks whether a version of a site with this many descriptors fits beside the other sites. Returns the error if it does not.
     fn check_budget(&self, site: usize, count: usize, budget: DescriptorBudget) -> Option<UserError> {
-        let count_of = |(number, known): (usize, &SiteVersions)| match number == site {
+        let count_of = |(number, known): (usize, &HeldVersions)| match number == site {
             true => count,
             false => known.current().map_or(0, |version| version.descriptor_count),
         };

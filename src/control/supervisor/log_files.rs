@@ -15,14 +15,14 @@ use tarpon_conn::Tick;
 #[derive(Debug)]
 pub(super) struct LogFiles {
     generation: GenerationId,
-    logs: Vec<LogFile>,
+    logs: Vec<LogEntry>,
     /// When to check the files that rotate.
     check_at: Option<Tick>,
 }
 
 /// What the configuration says about a log.
 #[derive(Clone, Debug)]
-pub(super) struct LogPlan {
+pub(super) struct LogFilePlan {
     /// The owners of the lines.
     pub(super) owners: Vec<LogOwner>,
     /// The log is a file that rotates.
@@ -30,8 +30,8 @@ pub(super) struct LogPlan {
 }
 
 #[derive(Debug)]
-struct LogFile {
-    plan: LogPlan,
+struct LogEntry {
+    plan: LogFilePlan,
     /// When to open the log again.
     open_at: Option<Tick>,
     /// The last attempt to open it.
@@ -48,10 +48,10 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const OPEN_INTERVAL: Duration = Duration::from_secs(1);
 
 impl LogFiles {
-    pub(super) fn new(generation: GenerationId, plans: Vec<LogPlan>) -> LogFiles {
+    pub(super) fn new(generation: GenerationId, plans: Vec<LogFilePlan>) -> LogFiles {
         let log = |plan| {
             let policy = RestartPolicy::default();
-            LogFile { plan, open_at: None, opened: None, policy, is_failing: false }
+            LogEntry { plan, open_at: None, opened: None, policy, is_failing: false }
         };
         LogFiles { generation, logs: plans.into_iter().map(log).collect(), check_at: None }
     }
@@ -65,7 +65,7 @@ impl LogFiles {
 
     /// Returns all logs with their owners: what a new server gets.
     pub(super) fn all(&self) -> impl Iterator<Item = (LogId, LogOwner)> {
-        let of_log = |(number, log): (usize, &LogFile)| {
+        let of_log = |(number, log): (usize, &LogEntry)| {
             let id = LogId(self.generation, number);
             log.plan.owners.clone().into_iter().map(move |of| (id, of))
         };

@@ -14,12 +14,12 @@
 use super::{
     draining::DrainingServer,
     event::{
-        Action, Announcement, AnnouncementKind, CallerId, GenerationId, Outcome, ProcessStart, ServingInfo,
-        SiteVersion, SupervisorEvent, SupervisorNotice, SupervisorSignal, SystemdState, ToChild,
+        Action, Announcement, AnnouncementKind, CallerId, GenerationId, OrderOutcome, ProcessStart,
+        ServingInfo, SiteVersion, SupervisorEvent, SupervisorNotice, SupervisorSignal, SystemdState, ToChild,
     },
     generation::{Context, DescriptorBudget, Generation, GenerationPlan},
+    held_versions::{InheritedVersion, VersionUses},
     orders::PendingOrders,
-    site_versions::{InheritedVersion, VersionUses},
 };
 use crate::{
     base::engine::Engine,
@@ -485,8 +485,9 @@ impl Supervisor {
                 self.current.iter_mut().for_each(|current| current.logs.reopen(now));
                 self.announce(now, AnnouncementKind::Upgraded, callers, actions);
             }
-            _ => actions
-                .extend(callers.into_iter().map(|caller| Action::Reply(caller, Outcome::Refused(STOPPING)))),
+            _ => actions.extend(
+                callers.into_iter().map(|caller| Action::Reply(caller, OrderOutcome::Refused(STOPPING))),
+            ),
         }
     }
 
@@ -514,7 +515,7 @@ impl Supervisor {
         match self.phase {
             Phase::Starting { .. } | Phase::Serving => self.pending.add(order, caller, actions),
             Phase::Stopping { .. } | Phase::Exited => {
-                actions.extend(caller.map(|caller| Action::Reply(caller, Outcome::Refused(STOPPING))));
+                actions.extend(caller.map(|caller| Action::Reply(caller, OrderOutcome::Refused(STOPPING))));
             }
         }
     }
@@ -640,7 +641,7 @@ impl Supervisor {
         actions.push(Action::Notify(SystemdState::Stopping));
         if let Some(Change { callers, kind, .. }) = self.change.take() {
             self.abandon(now, kind, actions);
-            let refused = Outcome::Refused("the server is stopping");
+            let refused = OrderOutcome::Refused("the server is stopping");
             actions.extend(callers.into_iter().map(|caller| Action::Reply(caller, refused.clone())));
         }
         self.pending.refuse(STOPPING, actions);
@@ -731,6 +732,6 @@ fn order_failed(order: Order, why: &str, callers: Vec<CallerId>, actions: &mut V
     };
     let text = format!("{what}: {why}\n{otherwise}");
     actions.push(Action::Notify(SystemdState::Ready(text.clone())));
-    let replies = callers.into_iter().map(|caller| Action::Reply(caller, Outcome::Failed(text.clone())));
+    let replies = callers.into_iter().map(|caller| Action::Reply(caller, OrderOutcome::Failed(text.clone())));
     actions.extend(replies);
 }

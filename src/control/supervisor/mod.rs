@@ -22,7 +22,7 @@
 //! | `event` | the events and the actions |
 //! | `machine` | the supervisor: what follows from an event |
 //! | `generation` | the processes, sites and logs of one configuration |
-//! | `site_versions` | the versions of the sites |
+//! | `held_versions` | the versions of the sites |
 //! | `log_files` | when logs are opened again and rotated |
 //! | `orders` | orders that wait |
 //! | `draining` | servers that have been told to exit |
@@ -34,13 +34,13 @@ mod draining;
 mod driver;
 mod event;
 mod generation;
+mod held_versions;
 mod log_files;
 mod machine;
 mod notice;
 mod orders;
 #[cfg(test)]
 mod simulator;
-mod site_versions;
 
 pub(super) use event::BuilderStart;
 pub use notice::{Notice, Role, ServingReport, SiteLabel};

@@ -1,6 +1,6 @@
 //! Orders that wait while another one runs: a reload or an upgrade. Orders of a kind are one, so a flood of them costs one reload.
 
-use super::event::{Action, CallerId, Outcome};
+use super::event::{Action, CallerId, OrderOutcome};
 use crate::control::admin::Order;
 
 /// The waiting orders, and the callers that wait for the replies.
@@ -26,7 +26,7 @@ impl PendingOrders {
         let callers = &mut self.orders[place].1;
         match caller {
             Some(caller) if callers.len() == CALLER_COUNT_MAX => {
-                actions.push(Action::Reply(caller, Outcome::Refused("too many orders wait; try again")));
+                actions.push(Action::Reply(caller, OrderOutcome::Refused("too many orders wait; try again")));
             }
             caller => callers.extend(caller),
         }
@@ -40,6 +40,6 @@ impl PendingOrders {
     /// Refuses all orders.
     pub(super) fn refuse(&mut self, why: &'static str, actions: &mut Vec<Action>) {
         let callers = self.orders.drain(..).flat_map(|(_, callers)| callers);
-        actions.extend(callers.map(|caller| Action::Reply(caller, Outcome::Refused(why))));
+        actions.extend(callers.map(|caller| Action::Reply(caller, OrderOutcome::Refused(why))));
     }
 }

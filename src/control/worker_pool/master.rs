@@ -105,7 +105,7 @@ pub(super) struct SharedMemory {
 
 /// What a wait has found.
 #[derive(Debug, Default)]
-struct Ready {
+struct MasterReady {
     has_signal: bool,
     supervisor: bool,
     children: Vec<ProcessId>,
@@ -222,7 +222,7 @@ impl<'a> Master<'a> {
     }
 
     /// Waits for an event or until the next deadline.
-    fn wait(&self) -> io::Result<Ready> {
+    fn wait(&self) -> io::Result<MasterReady> {
         let mut polled = vec![PollFd::new(&self.signals, PollFlags::IN)];
         if !self.is_supervisor_gone {
             let mut flags = PollFlags::IN;
@@ -243,12 +243,12 @@ impl<'a> Master<'a> {
             time.map(|time| Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() });
         match poll(&mut polled, time.as_ref()) {
             Ok(_) => {}
-            Err(Errno::INTR) => return Ok(Ready::default()),
+            Err(Errno::INTR) => return Ok(MasterReady::default()),
             Err(error) => return Err(error.into()),
         }
         let is_ready = |entry: &PollFd<'_>| !entry.revents().is_empty();
         let children = ids.into_iter().zip(&polled[first_child..first_listener]);
-        Ok(Ready {
+        Ok(MasterReady {
             has_signal: is_ready(&polled[0]),
             supervisor: polled[1..first_child].iter().any(is_ready) || throttled.is_some(),
             children: children.filter(|(_, entry)| is_ready(entry)).map(|(id, _)| id).collect(),

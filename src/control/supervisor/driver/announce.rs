@@ -3,7 +3,7 @@
 use super::{
     super::{
         Notice, ServingReport,
-        event::{Announcement, AnnouncementKind, CallerId, Outcome, ServingInfo},
+        event::{Announcement, AnnouncementKind, CallerId, OrderOutcome, ServingInfo},
     },
     Driver,
 };
@@ -50,10 +50,10 @@ impl Driver<'_> {
     }
 
     /// Replies to an administrator whose order failed or was refused.
-    pub(super) fn reply(&mut self, caller: CallerId, outcome: Outcome) {
+    pub(super) fn reply(&mut self, caller: CallerId, outcome: OrderOutcome) {
         match outcome {
-            Outcome::Failed(why) => self.answer(caller, Status::InternalServerError, &why),
-            Outcome::Refused(why) => self.answer(caller, Status::ServiceUnavailable, why),
+            OrderOutcome::Failed(why) => self.answer(caller, Status::InternalServerError, &why),
+            OrderOutcome::Refused(why) => self.answer(caller, Status::ServiceUnavailable, why),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The descriptors of the logs of a generation. Owners that log to the same place share one, so that its file is rotated once.
 
-use super::super::log_files::LogPlan;
+use super::super::log_files::LogFilePlan;
 use crate::{
     base::{
         error::{UserError, reason},
@@ -46,9 +46,9 @@ impl OpenLog {
     }
 
     /// Returns what the supervisor knows of the log.
-    pub(super) fn plan(&self) -> LogPlan {
+    pub(super) fn plan(&self) -> LogFilePlan {
         let rotates = self.target.rotates() && self.rotation.is_enabled();
-        LogPlan { owners: self.owners.clone(), rotates }
+        LogFilePlan { owners: self.owners.clone(), rotates }
     }
 
     /// Returns the descriptor, which a server gets.

@@ -31,8 +31,8 @@ use super::{
     Notice, Service,
     event::{Action, CallerId, GenerationId, ProcessStart, SupervisorEvent, SupervisorSignal, VersionId},
     generation::DescriptorBudget,
+    held_versions::InheritedVersion,
     machine::{Predecessor, Supervisor, SupervisorConfig},
-    site_versions::InheritedVersion,
 };
 use crate::{
     control::{

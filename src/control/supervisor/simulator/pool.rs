@@ -2,7 +2,7 @@
 
 use super::{
     super::event::{ProcessStart, SupervisorEvent, ToChild},
-    world::{SimProcess, Step, World},
+    world::{SimChild, World, WorldStep},
 };
 use crate::{
     control::{
@@ -87,12 +87,12 @@ impl World {
             (Some(exit), _) => {
                 let Some(sim) = self.processes.get_mut(&process).filter(|sim| !sim.is_killed) else { return };
                 sim.is_killed = true;
-                self.plan(Step::Exit(process, exit), 0..20);
+                self.plan(WorldStep::Exit(process, exit), 0..20);
             }
             (None, Some(at)) => {
                 self.step_count += 1;
                 // Another wake may be planned already: a pool that is woken early does nothing.
-                self.agenda.insert((at.max(self.now), self.step_count), Step::Pool(process));
+                self.agenda.insert((at.max(self.now), self.step_count), WorldStep::Pool(process));
             }
             (None, None) => {}
         }
@@ -106,7 +106,7 @@ impl World {
     /// Checks that the pool that serves does so with all its workers.
     pub(super) fn check_pool(&mut self) {
         let now = self.now;
-        let is_serving = |sim: &&mut SimProcess| sim.serves && !sim.is_ending && !sim.is_killed;
+        let is_serving = |sim: &&mut SimChild| sim.serves && !sim.is_ending && !sim.is_killed;
         for sim in self.processes.values_mut().filter(is_serving) {
             sim.pool.iter_mut().for_each(|pool| pool.check_recovered(now));
         }

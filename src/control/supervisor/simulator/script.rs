@@ -5,7 +5,7 @@ use super::{
         draining::OVERDUE,
         event::{ProcessStart, SupervisorEvent, SupervisorSignal},
     },
-    world::{Faults, SimProcess, World, WorldHistory},
+    world::{Faults, SimChild, World, WorldHistory},
 };
 use crate::control::{admin::Order, process::random::SimRandom};
 
@@ -77,7 +77,7 @@ fn incident(world: &mut World, random: &mut SimRandom) {
 
 /// Administrators give the same order, through any server.
 fn order(world: &mut World, random: &mut SimRandom, count: usize) {
-    let is_server = |sim: &SimProcess| matches!(sim.start, ProcessStart::Server { .. });
+    let is_server = |sim: &SimChild| matches!(sim.start, ProcessStart::Server { .. });
     let order = if random.percent(95) { Order::Reload } else { Order::Upgrade };
     for _ in 0..count {
         let servers = world.living(is_server);

@@ -3,15 +3,14 @@
 use super::{
     super::{
         event::{
-            Action, AnnouncementKind, BuilderStart, CallerId, GenerationId, Outcome, ProcessStart,
+            Action, AnnouncementKind, BuilderStart, CallerId, GenerationId, OrderOutcome, ProcessStart,
             SiteVersion, SupervisorEvent, SupervisorNotice, SystemdState, ToChild, VersionId,
         },
         generation::{DescriptorBudget, GenerationPlan, SitePlan},
-        log_files::LogPlan,
+        held_versions::InheritedVersion,
+        log_files::LogFilePlan,
         machine::{Predecessor, Supervisor, SupervisorConfig},
-        site_versions::InheritedVersion,
     },
-    pool,
     script::pick,
 };
 use crate::{
@@ -55,9 +54,9 @@ pub(super) struct World {
     pub(super) faults: Faults,
     machine: Supervisor,
     /// What happens later, in order.
-    pub(super) agenda: BTreeMap<(Tick, u64), Step>,
+    pub(super) agenda: BTreeMap<(Tick, u64), WorldStep>,
     pub(super) step_count: u64,
-    pub(super) processes: BTreeMap<ProcessId, SimProcess>,
+    pub(super) processes: BTreeMap<ProcessId, SimChild>,
     generations: BTreeMap<GenerationId, GenerationPlan>,
     announced: Option<GenerationId>,
     versions: BTreeSet<VersionId>,
@@ -101,7 +100,7 @@ pub(super) struct WorldHistory {
 }
 
 /// A process.
-pub(super) struct SimProcess {
+pub(super) struct SimChild {
     pub(super) start: ProcessStart,
     outbox: VecDeque<SupervisorEvent>,
     /// Sites that a server has not received, or a builder has not built.
@@ -116,7 +115,7 @@ pub(super) struct SimProcess {
 }
 
 #[derive(Debug)]
-pub(super) enum Step {
+pub(super) enum WorldStep {
     /// A process does something.
     Process(ProcessId),
     /// The next message of a process arrives.
@@ -302,10 +301,10 @@ impl World {
             }
             Action::Notify(_) => {}
             Action::Reply(caller, outcome) => {
-                self.history.order_refused += u64::from(matches!(outcome, Outcome::Refused(_)));
+                self.history.order_refused += u64::from(matches!(outcome, OrderOutcome::Refused(_)));
                 self.answered(caller);
             }
-            Action::TellPredecessor => self.plan(Step::Predecessor, 0..1_000),
+            Action::TellPredecessor => self.plan(WorldStep::Predecessor, 0..1_000),
             Action::Die(_) => {
                 assert!(!self.has_served && self.may_exit, "a service that runs does not die");
                 self.processes.clear();
@@ -349,7 +348,7 @@ impl World {
             engine: Engine::Epoll,
             sites: (0..self.random.within(1..4)).map(|number| site(number, &mut self.random)).collect(),
             logs: (0..self.random.within(0..3))
-                .map(|_| LogPlan { owners: vec![LogOwner::Server], rotates: self.random.percent(50) })
+                .map(|_| LogFilePlan { owners: vec![LogOwner::Server], rotates: self.random.percent(50) })
                 .collect(),
             helpers: (0..self.random.within(0..2)).map(|_| HelperKind::StandIn).collect(),
         };
@@ -359,7 +358,7 @@ impl World {
 
     fn start(&mut self, process: ProcessId, start: ProcessStart) -> SupervisorEvent {
         assert!(!self.processes.contains_key(&process), "{process:?} is not new");
-        let same = |other: &&SimProcess| match (start, other.start) {
+        let same = |other: &&SimChild| match (start, other.start) {
             (ProcessStart::Builder(new, _), ProcessStart::Builder(old, _)) => new == old,
             (ProcessStart::Server { generation: new, .. }, ProcessStart::Server { generation: old, .. }) => {
                 new == old
@@ -379,7 +378,7 @@ impl World {
             }
             ProcessStart::Helper(..) | ProcessStart::Successor(..) => 0,
         };
-        let sim = SimProcess {
+        let sim = SimChild {
             start,
             outbox: VecDeque::new(),
             missing_sites: (0..site_count).collect(),
@@ -394,7 +393,7 @@ impl World {
             self.start_pool(process, site_count);
             return SupervisorEvent::Started(process);
         }
-        self.plan(Step::Process(process), 1..2_000 / self.speed);
+        self.plan(WorldStep::Process(process), 1..2_000 / self.speed);
         SupervisorEvent::Started(process)
     }
 
@@ -423,7 +422,7 @@ impl World {
                 sim.is_ending = true;
                 if !hangs {
                     let status = ProcessExit::Status(if self.random.percent(5) { 1 } else { 0 });
-                    self.plan(Step::Exit(process, status), 1..grace + 2);
+                    self.plan(WorldStep::Exit(process, status), 1..grace + 2);
                 }
             }
             _ => {}
@@ -435,7 +434,7 @@ impl World {
         // Another may have exited since its last message: then the supervisor starts the next at once.
         let others = self.processes.iter().any(|(&id, sim)| id != process && sim.serves && !sim.is_ending);
         let is_needed = self.processes.get(&process).is_some_and(|sim| sim.serves && !sim.is_ending);
-        let is_successor = |sim: &SimProcess| matches!(sim.start, ProcessStart::Successor(..));
+        let is_successor = |sim: &SimChild| matches!(sim.start, ProcessStart::Successor(..));
         let is_garbled = self.processes.get(&process).is_some_and(|sim| sim.is_killed || is_successor(sim));
         assert!(!is_needed || others || self.may_exit || is_garbled, "the server that serves is ended");
     }
@@ -445,11 +444,11 @@ impl World {
         if !sim.is_killed {
             sim.is_killed = true;
             sim.pool.iter_mut().for_each(|pool| pool.kill());
-            self.plan(Step::Exit(process, ProcessExit::Signal(9)), 0..20);
+            self.plan(WorldStep::Exit(process, ProcessExit::Signal(9)), 0..20);
         }
     }
 
-    pub(super) fn plan(&mut self, step: Step, after: std::ops::Range<u64>) {
+    pub(super) fn plan(&mut self, step: WorldStep, after: std::ops::Range<u64>) {
         self.step_count += 1;
         let at = self.now.after(self.random.within(after));
         self.agenda.insert((at, self.step_count), step);
@@ -469,26 +468,26 @@ impl World {
     }
 
     /// Returns the processes that could be killed or give orders.
-    pub(super) fn living(&self, is_wanted: impl Fn(&SimProcess) -> bool) -> Vec<ProcessId> {
+    pub(super) fn living(&self, is_wanted: impl Fn(&SimChild) -> bool) -> Vec<ProcessId> {
         let living = self.processes.iter().filter(|(_, sim)| !sim.is_killed && is_wanted(sim));
         living.map(|(&id, _)| id).collect()
     }
 
     fn has_successor(&self) -> bool {
-        let is_successor = |sim: &SimProcess| matches!(sim.start, ProcessStart::Successor(..));
+        let is_successor = |sim: &SimChild| matches!(sim.start, ProcessStart::Successor(..));
         self.processes.values().any(|sim| is_successor(sim) && sim.serves)
     }
 
-    fn step(&mut self, step: Step) {
+    fn step(&mut self, step: WorldStep) {
         match step {
-            Step::Process(process) => self.step_process(process),
-            Step::Pool(process) => self.wake_pool(process),
-            Step::Deliver(process) => {
+            WorldStep::Process(process) => self.step_process(process),
+            WorldStep::Pool(process) => self.wake_pool(process),
+            WorldStep::Deliver(process) => {
                 if let Some(event) = self.processes.get_mut(&process).and_then(|sim| sim.outbox.pop_front()) {
                     self.handle(event);
                 }
             }
-            Step::Exit(process, exit) => {
+            WorldStep::Exit(process, exit) => {
                 // The driver delivers the last messages of a process before its exit.
                 while let Some(event) =
                     self.processes.get_mut(&process).and_then(|sim| sim.outbox.pop_front())
@@ -499,7 +498,7 @@ impl World {
                     self.handle(SupervisorEvent::Exited(process, exit));
                 }
             }
-            Step::Predecessor => {
+            WorldStep::Predecessor => {
                 let event = match self.random.percent(self.faults.crash) {
                     true => SupervisorEvent::PredecessorGone,
                     false => {
@@ -535,7 +534,7 @@ impl World {
             ProcessStart::Builder(id, start) => self.step_builder(process, id, start),
             ProcessStart::Server { .. } => self.step_server(process),
             // A helper does nothing that the supervisor notices, but it may crash.
-            ProcessStart::Helper(..) => self.plan(Step::Process(process), 10..5_000),
+            ProcessStart::Helper(..) => self.plan(WorldStep::Process(process), 10..5_000),
             ProcessStart::Successor(..) => self.step_successor(process),
         }
     }
@@ -544,14 +543,14 @@ impl World {
         if let Some(sim) = self.processes.get_mut(&process) {
             sim.is_killed = true;
         }
-        self.plan(Step::Exit(process, exit), 0..20);
+        self.plan(WorldStep::Exit(process, exit), 0..20);
     }
 
     /// A process sends a message, which arrives later.
     pub(super) fn say(&mut self, process: ProcessId, event: SupervisorEvent) {
         if let Some(sim) = self.processes.get_mut(&process) {
             sim.outbox.push_back(event);
-            self.plan(Step::Deliver(process), 0..50);
+            self.plan(WorldStep::Deliver(process), 0..50);
         }
     }
 
@@ -577,7 +576,7 @@ impl World {
         }
         let version = self.version();
         self.say(process, SupervisorEvent::SiteBuilt { builder: process, site, version, is_earlier: false });
-        self.plan(Step::Process(process), 1..if first.is_some() { 500 / self.speed } else { 20_000 });
+        self.plan(WorldStep::Process(process), 1..if first.is_some() { 500 / self.speed } else { 20_000 });
     }
 
     fn version(&mut self) -> Result<SiteVersion, usize> {
@@ -624,7 +623,7 @@ impl World {
         }
         let serves = self.processes.get(&process).is_some_and(|sim| sim.serves);
         let speed = if serves { 1 } else { self.speed };
-        self.plan(Step::Process(process), 10..5_000 / speed);
+        self.plan(WorldStep::Process(process), 10..5_000 / speed);
     }
 
     fn step_successor(&mut self, process: ProcessId) {
@@ -644,7 +643,7 @@ impl World {
         };
         self.say(process, event);
         if !self.processes.get(&process).is_none_or(|sim| sim.serves) {
-            self.plan(Step::Process(process), 1..4_000);
+            self.plan(WorldStep::Process(process), 1..4_000);
         }
     }
 
@@ -676,7 +675,7 @@ impl World {
         self.calm_pools();
         // A process that hangs is the business of an administrator.
         for process in self.living(|_| true) {
-            self.plan(Step::Process(process), 0..1_000);
+            self.plan(WorldStep::Process(process), 0..1_000);
         }
         let end = self.now.after(OUTAGE_MAX + 900_000 * u64::from(!self.has_served));
         self.run_until(end);
@@ -696,7 +695,7 @@ impl World {
         };
         let helper_count = self.generations[&generation].helpers.len();
         let is_helper =
-            |sim: &&SimProcess| matches!(sim.start, ProcessStart::Helper(id, _) if id == generation);
+            |sim: &&SimChild| matches!(sim.start, ProcessStart::Helper(id, _) if id == generation);
         assert_eq!(self.processes.values().filter(is_helper).count(), helper_count, "the helpers run");
         if server.pool.is_some() {
             return self.check_pool();

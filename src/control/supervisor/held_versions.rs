@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// The versions of one site of a generation.
 #[derive(Debug)]
-pub(super) struct SiteVersions {
+pub(super) struct HeldVersions {
     /// What tells the site from others: where it is read.
     pub(super) source: String,
     /// The name of the site in messages.
@@ -64,13 +64,13 @@ impl VersionUses {
     }
 }
 
-impl SiteVersions {
+impl HeldVersions {
     /// Returns the versions that were served of this source before; none is served now. `inherited`: the oldest first.
     pub(super) fn new(
         plan: SitePlan,
         inherited: &[InheritedVersion],
         uses: &mut VersionUses,
-    ) -> SiteVersions {
+    ) -> HeldVersions {
         let SitePlan { source, label, kept_max } = plan;
         let of_source = || inherited.iter().filter(|inherited| inherited.source == source);
         let loads = of_source().map(|inherited| inherited.loads).max().unwrap_or(0);
@@ -79,7 +79,7 @@ impl SiteVersions {
             _ => of_source().rev().map(|inherited| inherited.version).collect(),
         };
         versions.iter().for_each(|version| uses.hold(version.id));
-        SiteVersions { source, label, versions, is_complete: false, kept_max, loads }
+        HeldVersions { source, label, versions, is_complete: false, kept_max, loads }
     }
 
     /// Returns the versions for the next configuration or successor, the oldest first.
@@ -159,7 +159,7 @@ mod tests {
         for &(name, kept_max, kept_descriptors_max, served, want) in cases {
             let (mut uses, mut actions) = (VersionUses::default(), Vec::new());
             let plan = SitePlan { source: String::new(), label: String::new(), kept_max };
-            let mut site = SiteVersions::new(plan, &[], &mut uses);
+            let mut site = HeldVersions::new(plan, &[], &mut uses);
             for (number, content) in served.chars().enumerate() {
                 let version = SiteVersion {
                     id: VersionId(number as u64),
