@@ -14,6 +14,7 @@ use crate::{
     },
     control::{
         access_log::LogPlan,
+        counters::ServerCounters,
         listeners::Listener,
         process::{
             channel::Channel,
@@ -44,7 +45,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use tarpon_conn::{Counters, Hosts, Recording, SiteId};
+use tarpon_conn::{Hosts, Recording, SiteId};
 
 /// The master. It has a single thread, so that it may fork at any time.
 pub(super) struct Master<'a> {
@@ -72,8 +73,8 @@ pub(super) struct Master<'a> {
     pub(super) log_sinks: Vec<(LogOwner, Arc<[OwnedFd]>)>,
     /// By the number of the site: the versions that the supervisor has sent. Empty once the pool serves.
     pending: Vec<PendingSite>,
-    /// By the number of the site: its last transfer, without descriptors. An aux process that starts later gets it too.
-    pub(super) transfers: Vec<Option<SiteTransfer>>,
+    /// By the number of the site: its last transfer, without descriptors, and how often it was loaded. An aux process that starts later gets it too.
+    pub(super) transfers: Vec<Option<(SiteTransfer, u64)>>,
     /// `None` until the supervisor has sent every site.
     pub(super) sites: Option<SiteSet>,
     pub(super) workers: Vec<PoolSlot>,
@@ -89,7 +90,7 @@ pub(super) struct Master<'a> {
 /// Memory that all processes of the pool share.
 pub(super) struct SharedMemory {
     /// One row for each worker, and the last for the master.
-    pub(super) counters: Arc<SharedArray<Counters>>,
+    pub(super) counters: ServerCounters,
     pub(super) idle_workers: SharedRow<IdleWorkers>,
     pub(super) rings: Option<(Recording, LogRings)>,
 }
@@ -117,6 +118,7 @@ impl<'a> Master<'a> {
             unknown_host: unknown,
             log,
             privileges: rights,
+            counters,
             emit: tell,
             ..
         } = start;
@@ -139,7 +141,8 @@ impl<'a> Master<'a> {
             (site.log.resolve(log.logging), name.map(|name| String::from_utf8_lossy(name).into_owned()))
         });
         let logs = LogPlan::new(settings.logging, site_logs, settings.debug);
-        let shared = SharedMemory::new(count, &logs).map_err(in_words)?;
+        let shared = SharedMemory::new(counters.with_rows(count + 1).map_err(in_words)?, count, &logs)
+            .map_err(in_words)?;
         let listeners = listeners.into_iter().flat_map(Listener::into_sockets).collect();
         let acceptor = Acceptor::new(listeners, shared.counters.row(count)).map_err(in_words)?;
         let mut master = Master {
@@ -238,8 +241,8 @@ impl<'a> Master<'a> {
             };
             let descriptors: Arc<[OwnedFd]> = descriptors.unwrap_or_default().into();
             match message {
-                ToServer::Site { site, transfer: record, is_earlier, .. } => {
-                    self.add_site(site, record, is_earlier, &descriptors, channel)?;
+                ToServer::Site { site, transfer: record, is_earlier, loads } => {
+                    self.add_site(site, (record, loads), is_earlier, &descriptors, channel)?;
                 }
                 ToServer::Log { of } => {
                     self.send_to_aux(&message, &descriptors);
@@ -255,7 +258,7 @@ impl<'a> Master<'a> {
     fn add_site(
         &mut self,
         number: usize,
-        record: SiteTransfer,
+        (record, loads): (SiteTransfer, u64),
         is_earlier: bool,
         descriptors: &Arc<[OwnedFd]>,
         channel: &mut Channel,
@@ -264,9 +267,9 @@ impl<'a> Master<'a> {
         let built = ours.map_err(|error| error.to_string()).and_then(|ours| take_over(&record, Ok(ours)));
         let Some(sites) = &mut self.sites else {
             let pending = self.pending.get_mut(number).ok_or("there is no site of this number")?;
-            pending.add(built, is_earlier, 1)?;
+            pending.add(built, is_earlier, loads)?;
             if !is_earlier {
-                self.send_site_to_aux(number, record);
+                self.send_site_to_aux(number, record, loads);
             }
             return self.serve_if_complete(channel);
         };
@@ -276,9 +279,9 @@ impl<'a> Master<'a> {
         match built {
             Ok(built) => {
                 sites.swap(number, built);
-                let message = ToServer::Site { site: number, transfer: record.clone(), is_earlier, loads: 1 };
+                let message = ToServer::Site { site: number, transfer: record.clone(), is_earlier, loads };
                 self.send_to_workers(&message, descriptors);
-                self.send_site_to_aux(number, record);
+                self.send_site_to_aux(number, record, loads);
             }
             Err(why) => drop(channel.sender.send(&FromServer::SiteRejected { why })),
         }
@@ -345,10 +348,10 @@ impl<'a> Master<'a> {
     }
 
     /// Sends a site transfer to the aux process without the descriptors: its statistics need only the counts.
-    fn send_site_to_aux(&mut self, site: usize, record: SiteTransfer) {
-        let message = ToServer::Site { site, transfer: record.clone(), is_earlier: false, loads: 1 };
+    fn send_site_to_aux(&mut self, site: usize, record: SiteTransfer, loads: u64) {
+        let message = ToServer::Site { site, transfer: record.clone(), is_earlier: false, loads };
         self.send_to_aux(&message, &Arc::default());
-        self.transfers[site] = Some(record);
+        self.transfers[site] = Some((record, loads));
     }
 
     /// Forwards reports of broken logs and admin requests from the aux process to the supervisor.
@@ -363,12 +366,12 @@ impl<'a> Master<'a> {
 }
 
 impl SharedMemory {
-    fn new(count: usize, logs: &LogPlan) -> io::Result<SharedMemory> {
+    fn new(counters: ServerCounters, count: usize, logs: &LogPlan) -> io::Result<SharedMemory> {
         let rings = match logs.recording() {
             Some(recording) => Some((recording, LogRings::new(count)?)),
             None => None,
         };
         let idle_workers = Arc::new(SharedArray::new(1)?).row(0);
-        Ok(SharedMemory { counters: Arc::new(SharedArray::new(count + 1)?), idle_workers, rings })
+        Ok(SharedMemory { counters, idle_workers, rings })
     }
 }

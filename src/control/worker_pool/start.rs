@@ -40,8 +40,8 @@ impl Master<'_> {
         let keep: Vec<RawFd> = wakeup.chain(admin_sockets).collect();
         let (engine, worker_count) = (settings.engine, settings.workers().get());
         let main = |channel: Channel| {
-            let stats = ServerStats::new(engine, worker_count, Arc::clone(counters), hosts, site_count);
-            let (admin, counters) = (admin.take(), Arc::clone(counters));
+            let stats = ServerStats::new(engine, worker_count, counters.clone(), hosts, site_count);
+            let (admin, counters) = (admin.take(), counters.clone());
             let rings = rings.as_ref().map(|(_, rings)| rings);
             let start =
                 AuxStart { admin, is_successor, logs, rings, stats, counters, site_count, has_seccomp };
@@ -52,9 +52,9 @@ impl Master<'_> {
             process.send(&ToServer::Log { of: *of }, sink);
         }
         for (site, record) in self.transfers.iter().enumerate() {
-            if let Some(record) = record.clone() {
+            if let Some((record, loads)) = record.clone() {
                 process.send(
-                    &ToServer::Site { site, transfer: record, is_earlier: false, loads: 1 },
+                    &ToServer::Site { site, transfer: record, is_earlier: false, loads },
                     &Arc::default(),
                 );
             }
