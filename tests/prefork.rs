@@ -11,6 +11,8 @@ use common::{
     site, wait_for, write_files,
 };
 use rustix::process::{Pid, Signal, kill_process};
+#[cfg(target_os = "linux")]
+use rustix::process::{Resource, getrlimit};
 use std::{
     collections::{BTreeSet, HashSet},
     fs, iter,
@@ -20,6 +22,8 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
+#[cfg(target_os = "linux")]
+use std::{os::unix::process::CommandExt, process::Command};
 use tarpon::{Address, Engine};
 
 const ENGINES: [Engine; 2] = [Engine::Prefork, Engine::Fork];
@@ -376,6 +380,106 @@ fn reload_loses_no_request() {
         wait_for("the predecessor exits", || has_exited(before).then_some(()));
         assert_eq!(TestClient::connect(program.address()).get("/").content, b"home", "{engine}");
         assert_eq!(program.err(), "", "{engine}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn fork_that_fails_is_reported_and_retried_while_others_are_served() {
+    let dir = site(&[("index.html", "home")]);
+    for engine in ENGINES {
+        let program = RunningProgram::start_ready(with(dir.path(), engine, &["--workers", "2"]));
+        wait_for("the idle workers", || {
+            (workers(&program).len() == if engine == Engine::Fork { 0 } else { 2 }).then_some(())
+        });
+        let mut client = TestClient::connect(program.address());
+        assert_eq!(client.get("/").content, b"home", "{engine}");
+        let limit = SoftLimit::set(program.server(), Resource::Nproc, 0);
+        if engine == Engine::Fork {
+            let mut refused = TestClient::connect(program.address());
+            refused.send(get("/"));
+            assert_eq!(refused.response().status, 503);
+        } else {
+            let busy = busy_worker(&program);
+            let idle = workers(&program).into_iter().find(|&pid| pid != busy).expect("an idle worker");
+            kill_process(idle, Signal::KILL).unwrap();
+        }
+        let want = "warning: cannot start a worker process: resource temporarily unavailable; next attempt in 100ms\n";
+        wait_for("a warning", || program.err().contains(want).then_some(()));
+        assert_eq!(client.get("/").content, b"home", "{engine}: a running worker");
+        drop(limit);
+        match engine {
+            Engine::Fork => wait_for("a worker", || {
+                let mut client = TestClient::connect(program.address());
+                client.send(get("/"));
+                (client.response().status == 200).then_some(())
+            }),
+            _ => wait_for("a worker", || (workers(&program).len() == 2).then_some(())),
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn site_that_finds_no_descriptors_is_rejected_and_the_next_one_served() {
+    let dir = site(&[("index.html", "0")]);
+    for engine in ENGINES {
+        write_files(dir.path(), &[("index.html", "0")]);
+        let program = RunningProgram::start_ready(with(dir.path(), engine, &["--workers", "2"]));
+        let mut client = TestClient::connect(program.address());
+        assert_eq!(client.get("/").content, b"0", "{engine}");
+        let open = fs::read_dir(format!("/proc/{}/fd", program.server().as_raw_nonzero())).unwrap();
+        let open: HashSet<u64> =
+            open.map(|entry| entry.unwrap().file_name().to_str().unwrap().parse().unwrap()).collect();
+        let lowest_free = (0..).find(|number| !open.contains(number)).unwrap();
+        let limit = SoftLimit::set(program.server(), Resource::Nofile, lowest_free);
+        write_files(dir.path(), &[("index.html", "1")]);
+        let why = "warning: cannot take over the site: no room for 1 more open files; still serving the previous version\n";
+        wait_for("a warning", || program.err().contains(why).then_some(()));
+        assert_eq!(client.get("/").content, b"0", "{engine}");
+        drop(limit);
+        write_files(dir.path(), &[("index.html", "2")]);
+        wait_for("the change", || (client.get("/").content == b"2").then_some(()));
+    }
+}
+
+/// A lowered limit of another process. Dropping this restores it.
+#[cfg(target_os = "linux")]
+struct SoftLimit {
+    pid: Pid,
+    name: &'static str,
+    before: Option<u64>,
+}
+
+#[cfg(target_os = "linux")]
+impl SoftLimit {
+    fn set(pid: Pid, resource: Resource, limit: u64) -> SoftLimit {
+        let name = if resource == Resource::Nproc { "nproc" } else { "nofile" };
+        // The program inherited it from this process.
+        let limits = SoftLimit { pid, name, before: getrlimit(resource).current };
+        limits.change(Some(limit));
+        limits
+    }
+
+    /// Sets the limit as the user of the process: root of a container may not.
+    fn change(&self, limit: Option<u64>) {
+        let pid = self.pid.as_raw_nonzero();
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let id = |key: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(key)).unwrap();
+            line.split_whitespace().next().unwrap().parse().unwrap()
+        };
+        let limit = limit.map_or("unlimited".to_owned(), |limit| limit.to_string());
+        let mut command = Command::new("prlimit");
+        command.args([format!("--pid={pid}"), format!("--{}={limit}:", self.name)]);
+        assert!(command.uid(id("Uid:")).gid(id("Gid:")).status().unwrap().success());
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Drop for SoftLimit {
+    fn drop(&mut self) {
+        self.change(self.before);
     }
 }
 

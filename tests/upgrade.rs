@@ -137,23 +137,22 @@ fn program_that_fails_to_start_changes_nothing() {
 }
 
 #[test]
-fn later_order_replaces_an_upgrade_that_has_not_started() {
+fn orders_wait_for_an_upgrade_under_way() {
     let copy = InstalledProgram::new("");
     let program = copy.start();
     copy.write(b"#!/bin/sh\nexec sleep 1000\n");
     let hanging = || program.child_pids().into_iter().find(|&pid| is_sleep(pid));
     thread::scope(|scope| {
-        let first = scope.spawn(|| copy.upgrade());
-        let former = wait_for("a program that hangs", hanging);
-        let second = scope.spawn(|| copy.upgrade());
-        wait_for("the second program", || hanging().filter(|&pid| pid != former));
+        let upgrade = scope.spawn(|| copy.upgrade());
+        let pid = wait_for("a program that hangs", hanging);
         copy.configure("two", "");
-        let reloaded = copy.run("reload");
-        assert!(reloaded.status.success(), "{reloaded:?}");
-        // Both upgrades fail.
-        for upgrade in [first, second] {
-            let error = upgrade.join().unwrap().err;
-            assert!(error.contains("not upgraded: a newer order replaced this one"), "{error}");
+        let reloads: Vec<_> = (0..5).map(|_| scope.spawn(|| copy.run("reload"))).collect();
+        kill_process(pid, Signal::KILL).unwrap();
+        let error = upgrade.join().unwrap().err;
+        assert!(error.contains("not upgraded: the new program was killed by SIGKILL"), "{error}");
+        for reload in reloads {
+            let reload = reload.join().unwrap();
+            assert!(reload.status.success(), "{reload:?}");
         }
     });
     assert_eq!(hanging(), None);

@@ -8,8 +8,12 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `supervisor` | starts and replaces the processes, and carries their messages |
+//! | `supervisor` | starts and replaces the processes, and carries out orders |
+//! | `process` | what supervisor and worker pool share: processes as values, channels, messages |
+//! | `builder_process`, `server_process` | what the children of the supervisor run |
 //! | `worker_pool` | the processes of `prefork` and `fork` |
+//! | `handover` | the successor of an upgrade, and the predecessor |
+//! | `helpers` | processes and threads that do for workers what their sandbox forbids |
 //! | `server` | a server in one process: its worker threads and its handle |
 //! | `listeners` | listening sockets |
 //! | `sandbox` | confines each process: user, files, system calls |
@@ -24,6 +28,7 @@ pub(crate) mod admin;
 mod builder_process;
 pub(crate) mod counters;
 mod handover;
+mod helpers;
 pub(crate) mod listeners;
 pub(crate) mod metrics;
 pub(crate) mod process;

@@ -146,7 +146,12 @@ fn start_server(
         match receiver.receive().map_err(|error| error.to_string())? {
             Some((ToServer::Site { site, transfer, is_earlier, loads }, descriptors)) => {
                 let pending = pending.get_mut(site).ok_or("there is no site of this number")?;
-                pending.add(receive_site(&transfer, descriptors), is_earlier, loads)?;
+                pending.loads = loads;
+                match receive_site(&transfer, descriptors) {
+                    Ok(built) => pending.add(built, is_earlier),
+                    Err(why) if is_earlier => tracing::warn!("{why}; this earlier version is not kept"),
+                    Err(why) => return Err(why),
+                }
             }
             Some((ToServer::Log { of }, descriptors)) => {
                 sinks.extend(log_sink(descriptors, supervisor, of).map(|sink| (of, sink)));
@@ -181,24 +186,12 @@ pub(crate) struct PendingSite {
 }
 
 impl PendingSite {
-    /// Adds a version. An earlier one that cannot be used is left out.
-    ///
-    /// # Errors
-    /// The current version cannot be used.
-    pub(crate) fn add(
-        &mut self,
-        site: Result<Site, String>,
-        is_earlier: bool,
-        loads: u64,
-    ) -> Result<(), String> {
-        self.loads = loads;
-        match (site, is_earlier) {
-            (Ok(site), true) => self.earlier.insert(0, site),
-            (Ok(site), false) => self.current = Some(site),
-            (Err(why), true) => tracing::warn!("{why}; this earlier version is not kept"),
-            (Err(why), false) => return Err(why),
+    /// Adds a version.
+    pub(crate) fn add(&mut self, site: Site, is_earlier: bool) {
+        match is_earlier {
+            true => self.earlier.insert(0, site),
+            false => self.current = Some(site),
         }
-        Ok(())
     }
 
     /// Returns whether the current version has arrived.

@@ -10,8 +10,10 @@
 //! | `engine` | waits for the kernel and drives connections |
 //! | `worker` | what all engines share: slots, timers, mailbox, residency, sending |
 //! | `log_ring` | the bounded queue of log records from a worker to the log |
+//! | `services` | what a worker asks of a helper |
 
 #[allow(unsafe_code)]
 pub(crate) mod engine;
 pub(crate) mod log_ring;
+pub(crate) mod services;
 pub(crate) mod worker;

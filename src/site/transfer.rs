@@ -28,6 +28,14 @@ pub(crate) struct SiteTransfer {
     pub(crate) content_id: [u64; 2],
 }
 
+impl SiteTransfer {
+    /// Returns a record for a simulator, which sends no descriptors.
+    #[cfg(test)]
+    pub(crate) fn simulated(file_count: u64) -> SiteTransfer {
+        SiteTransfer { has_store: true, archive: None, file_count, content_len: 0, content_id: [0; 2] }
+    }
+}
+
 /// The place of an archive in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct TransferPlace {

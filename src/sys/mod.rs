@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `wake` | eventfd | a pipe |
 //! | `signals` | signalfd | kqueue, `EVFILT_SIGNAL` |
-//! | `process` | pidfd, prctl, close_range | kqueue, `EVFILT_PROC`; procctl |
+//! | `process` | prctl, close_range | procctl |
 //! | `socket` | accept4, `SOCK_SEQPACKET`, sendfile | the same; on macOS fcntl and `SOCK_DGRAM`, sendfile in their forms |
 //! | `sealed` | memfd, sealed | a temporary file without a name |
 //! | `cached` | cachestat, `RWF_NOWAIT` | not queried: all pages count as resident |
@@ -20,6 +20,7 @@ mod fault;
 pub(crate) mod inherited;
 pub(crate) mod mapped;
 pub(crate) mod memory;
+pub(crate) mod packet;
 pub(crate) mod poll;
 #[cfg(all(test, target_os = "linux"))]
 mod portable;

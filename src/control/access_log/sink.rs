@@ -6,11 +6,17 @@ use super::{
     file::{append, is_stream},
     rotate::Rotator,
 };
-use crate::base::{
-    error::{UserError, reason},
-    log_config::{LogTarget, Rotation},
+use crate::{
+    base::{
+        error::{UserError, reason},
+        log_config::{LogTarget, Rotation},
+    },
+    sys::socket,
 };
-use rustix::net::{SocketType, sockopt::socket_type};
+use rustix::{
+    io::Errno,
+    net::{self, AddressFamily, SocketAddrUnix, SocketType, sockopt::socket_type},
+};
 use std::{
     fmt,
     fs::File,
@@ -213,13 +219,33 @@ fn stdout() -> io::Result<SinkKind> {
     Ok(SinkKind::File(io::stdout().as_fd().try_clone_to_owned()?.into()))
 }
 
+/// Connects to a socket without blocking: the supervisor does it while it serves. A datagram socket comes first.
 fn connect(path: &Path) -> io::Result<SinkKind> {
     let datagrams = UnixDatagram::unbound()?;
     match datagrams.connect(path) {
         Ok(()) => Ok(SinkKind::Datagrams(datagrams)),
         // EPROTOTYPE: a process listens, but for a stream.
-        Err(_) => UnixStream::connect(path).map(SinkKind::Stream),
+        Err(_) => connect_stream(path).map(SinkKind::Stream),
     }
+}
+
+fn connect_stream(path: &Path) -> io::Result<UnixStream> {
+    let socket = socket::stream(AddressFamily::UNIX)?;
+    match net::connect(&socket, &SocketAddrUnix::new(path)?) {
+        Ok(()) => {}
+        // unix(7): a blocking connect would wait for room in the backlog.
+        Err(Errno::AGAIN) => {
+            return Err(io::Error::new(
+                io::ErrorKind::WouldBlock,
+                "its reader accepts no connection: its backlog is full",
+            ));
+        }
+        Err(error) => return Err(error.into()),
+    }
+    let stream = UnixStream::from(socket);
+    // The process that writes the log may block.
+    stream.set_nonblocking(false)?;
+    Ok(stream)
 }
 
 #[cfg(test)]

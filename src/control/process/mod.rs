@@ -16,12 +16,15 @@
 //! | `channel` | messages with descriptors between two processes |
 //! | `message` | what the processes say to each other |
 //! | `clock` | the monotonic clock of a driver, in ticks |
+//! | `random` | random numbers of a simulator |
 
 pub(crate) mod channel;
 pub(crate) mod children;
 pub(crate) mod clock;
 pub(crate) mod exit;
 pub(crate) mod message;
+#[cfg(test)]
+pub(crate) mod random;
 pub(crate) mod restart;
 pub(crate) mod slot;
 pub(crate) mod table;

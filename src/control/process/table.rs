@@ -38,6 +38,11 @@ impl<O: Copy> ProcessTable<O> {
         self.owners.remove(&id)
     }
 
+    /// Returns the processes in the order of their start.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = ProcessId> {
+        self.owners.keys().copied()
+    }
+
     /// Returns whether no process is starting or running.
     pub(crate) fn is_empty(&self) -> bool {
         self.owners.is_empty()

@@ -9,6 +9,8 @@ use tarpon_conn::Tick;
 #[derive(Debug)]
 pub(super) struct DrainingServer {
     pub(super) process: ProcessId,
+    /// The helpers of the server, which are killed after it has exited.
+    pub(super) helpers: Vec<ProcessId>,
     /// When the server is killed.
     deadline: Tick,
     /// When a server that drains is told to stop, and the grace period that it has then.
@@ -29,6 +31,7 @@ impl DrainingServer {
     /// Tells a server to drain or stop.
     pub(super) fn start(
         process: ProcessId,
+        helpers: Vec<ProcessId>,
         now: Tick,
         message: ToChild,
         actions: &mut Vec<Action>,
@@ -38,7 +41,7 @@ impl DrainingServer {
         };
         actions.push(Action::Send(process, message));
         let deadline = clock::after(now, grace.saturating_add(OVERDUE));
-        DrainingServer { process, deadline, stop: None, is_overdue: false, why: None }
+        DrainingServer { process, helpers, deadline, stop: None, is_overdue: false, why: None }
     }
 
     /// Limits the time for silent clients: the successor starts only after the exit of this server.

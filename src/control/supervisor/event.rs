@@ -5,6 +5,7 @@ use crate::{
     base::{engine::Engine, error::UserError, log_config::LogOwner},
     control::{
         admin::Order,
+        helpers::HelperKind,
         process::{ProcessExit, ProcessId, message::FromServer},
     },
 };
@@ -100,6 +101,8 @@ pub(super) enum ProcessStart {
     Builder(GenerationId, BuilderStart),
     /// A server process. A successor of a server that still serves keeps away from the admin listener until it serves itself.
     Server { generation: GenerationId, engine: Engine, is_successor: bool },
+    /// A helper of a generation.
+    Helper(GenerationId, HelperKind),
     /// The program file, as it is now, with the sockets and sites of this generation.
     Successor(GenerationId, Engine),
 }

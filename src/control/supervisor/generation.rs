@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     base::{engine::Engine, error::UserError},
+    control::helpers::HelperKind,
     control::process::{ProcessExit, ProcessId, ProcessSlot, ProcessTable, clock},
 };
 use std::{mem, time::Duration};
@@ -30,6 +31,8 @@ pub(super) struct GenerationPlan {
     pub(super) engine: Engine,
     pub(super) sites: Vec<SitePlan>,
     pub(super) logs: Vec<LogPlan>,
+    /// The helpers that the workers need.
+    pub(super) helpers: Vec<HelperKind>,
 }
 
 /// What the supervisor knows of a site.
@@ -68,6 +71,7 @@ pub(super) struct Generation {
     pub(super) grace: Duration,
     builder: ProcessSlot,
     server: ProcessSlot,
+    helpers: Vec<(HelperKind, ProcessSlot)>,
     /// Why a process cannot go on, in its own words.
     builder_failure: Option<String>,
     server_failure: Option<String>,
@@ -99,13 +103,14 @@ impl Generation {
         engine: Option<Engine>,
         uses: &mut VersionUses,
     ) -> Generation {
-        let GenerationPlan { grace, engine: configured, sites, logs } = plan;
+        let GenerationPlan { grace, engine: configured, sites, logs, helpers } = plan;
         let site = |plan| SiteVersions::new(plan, inherited, uses);
         Generation {
             id,
             grace,
             builder: ProcessSlot::default(),
             server: ProcessSlot::default(),
+            helpers: helpers.into_iter().map(|kind| (kind, ProcessSlot::default())).collect(),
             builder_failure: None,
             server_failure: None,
             root_replaced: false,
@@ -120,7 +125,17 @@ impl Generation {
     /// Starts both processes at once, as reading a site takes time. Until the server serves, another one may.
     pub(super) fn start(&mut self, is_successor: bool, cx: &mut Context<'_>) {
         self.start_builder(BuilderStart::First, cx);
+        for number in 0..self.helpers.len() {
+            self.start_helper(number, cx);
+        }
         self.start_server(is_successor, cx);
+    }
+
+    fn start_helper(&mut self, number: usize, cx: &mut Context<'_>) {
+        let process = cx.processes.add(Owner::Helper(self.id, number));
+        let (kind, slot) = &mut self.helpers[number];
+        slot.begin(process);
+        cx.actions.push(Action::Start(process, ProcessStart::Helper(self.id, *kind)));
     }
 
     fn start_builder(&mut self, start: BuilderStart, cx: &mut Context<'_>) {
@@ -180,14 +195,16 @@ impl Generation {
         self.sites.iter().flat_map(SiteVersions::inherit).collect()
     }
 
-    /// Returns whether this process is the builder or the server.
+    /// Returns whether this process belongs to the generation.
     pub(super) fn has(&self, process: ProcessId) -> bool {
-        [&self.builder, &self.server].into_iter().any(|slot| slot.process() == Some(process))
+        let helpers = self.helpers.iter().map(|(_, slot)| slot);
+        [&self.builder, &self.server].into_iter().chain(helpers).any(|slot| slot.process() == Some(process))
     }
 
     /// Notes that a process runs.
     pub(super) fn started(&mut self, process: ProcessId, now: Tick) {
-        for slot in [&mut self.builder, &mut self.server] {
+        let helpers = self.helpers.iter_mut().map(|(_, slot)| slot);
+        for slot in [&mut self.builder, &mut self.server].into_iter().chain(helpers) {
             if slot.process() == Some(process) {
                 slot.started(now);
             }
@@ -203,6 +220,7 @@ impl Generation {
     ) -> Result<(), String> {
         let (role, slot) = match owner {
             Owner::Builder(_) => (Role::Builder, &mut self.builder),
+            Owner::Helper(_, number) => (Role::Helper, &mut self.helpers[number].1),
             _ => (Role::Server, &mut self.server),
         };
         let retry_delay = slot.start_failed(cx.now);
@@ -282,11 +300,11 @@ impl Generation {
         }
         counts.sort_by(|one, other| other.cmp(one));
         let named = counts.iter().take(NAMED_SITE_COUNT).filter(|(count, _)| *count > 0);
-        let named: Vec<_> = named.map(|(count, label)| format!("{label} has {count}")).collect();
+        let named: Vec<_> = named.map(|(count, label)| format!("{label} needs {count}")).collect();
         Some(UserError::new(
-            format_args!("cannot keep {sum} large files of all sites open"),
+            "cannot keep all sites open",
             format_args!(
-                "the limit on open files leaves room for {}; {}",
+                "they need {sum} open files, and the limit leaves room for {}: {}",
                 budget.current_max,
                 named.join(", ")
             ),
@@ -327,12 +345,12 @@ impl Generation {
         exit: ProcessExit,
         cx: &mut Context<'_>,
     ) -> Result<(), String> {
-        let (role, slot, failure) = match owner {
-            Owner::Builder(_) => (Role::Builder, &mut self.builder, &mut self.builder_failure),
-            _ => (Role::Server, &mut self.server, &mut self.server_failure),
+        let (role, slot, why) = match owner {
+            Owner::Builder(_) => (Role::Builder, &mut self.builder, self.builder_failure.take()),
+            Owner::Helper(_, number) => (Role::Helper, &mut self.helpers[number].1, None),
+            _ => (Role::Server, &mut self.server, self.server_failure.take()),
         };
         let lived = slot.exited(cx.now);
-        let why = failure.take();
         if role == Role::Builder && self.root_replaced {
             slot.schedule(clock::after(cx.now, REPLACED_INTERVAL.saturating_sub(lived)));
             return Ok(());
@@ -359,7 +377,8 @@ impl Generation {
 
     /// Returns when [`update`](Generation::update) has something to do.
     pub(super) fn deadline(&self) -> Option<Tick> {
-        [self.builder.due(), self.server.due(), self.logs.deadline()].into_iter().flatten().min()
+        let helpers = self.helpers.iter().map(|(_, slot)| slot.due());
+        helpers.chain([self.builder.due(), self.server.due(), self.logs.deadline()]).flatten().min()
     }
 
     /// Does what is due.
@@ -375,24 +394,30 @@ impl Generation {
             };
             self.start_builder(start, cx);
         }
+        for number in 0..self.helpers.len() {
+            if self.helpers[number].1.is_due(cx.now) {
+                self.start_helper(number, cx);
+            }
+        }
         if self.server.is_due(cx.now) {
             self.start_server(false, cx);
         }
     }
 
     /// Ends the generation: kills the builder, forgets the sites and the configuration. Returns the server process, which is to be told
-    /// to exit.
-    pub(super) fn retire(mut self, cx: &mut Context<'_>) -> Option<ProcessId> {
+    /// to exit, and the helpers, which it needs until then.
+    pub(super) fn retire(mut self, cx: &mut Context<'_>) -> (Option<ProcessId>, Vec<ProcessId>) {
         cx.actions.extend(self.builder.process().map(Action::Kill));
         self.sites.iter_mut().for_each(|site| site.clear(cx.uses, cx.actions));
         cx.actions.push(Action::Forget(self.id));
-        self.server.process()
+        let helpers = self.helpers.iter().filter_map(|(_, slot)| slot.process());
+        (self.server.process(), helpers.collect())
     }
 
-    /// Ends a generation that has not served, with both processes.
+    /// Ends a generation that has not served, with all its processes.
     pub(super) fn abandon(self, cx: &mut Context<'_>) {
-        let server = self.retire(cx);
-        cx.actions.extend(server.map(Action::Kill));
+        let (server, helpers) = self.retire(cx);
+        cx.actions.extend(server.into_iter().chain(helpers).map(Action::Kill));
     }
 
     /// Returns the versions that the server is to serve, for the invariants of the simulator.

@@ -73,6 +73,8 @@ pub(super) struct Supervisor {
 pub(super) enum Owner {
     Builder(GenerationId),
     Server(GenerationId),
+    /// By the number of the helper in its generation.
+    Helper(GenerationId, usize),
     Successor,
 }
 
@@ -664,15 +666,21 @@ impl Supervisor {
         let Supervisor { config, processes, uses, .. } = self;
         let mut cx = Context { now, processes, uses, budget: config.budget, actions };
         match generation.retire(&mut cx) {
-            Some(process) => self.draining.push(DrainingServer::start(process, now, message, actions)),
-            None => self.drained(Err("there was no server process to stop".to_owned()), actions),
+            (Some(process), helpers) => {
+                self.draining.push(DrainingServer::start(process, helpers, now, message, actions));
+            }
+            (None, helpers) => {
+                actions.extend(helpers.into_iter().map(Action::Kill));
+                self.drained(Err("there was no server process to stop".to_owned()), actions);
+            }
         }
     }
 
     fn exited(&mut self, now: Tick, process: ProcessId, exit: ProcessExit, actions: &mut Vec<Action>) {
         let Some(owner) = self.processes.remove(process) else { return };
         if let Some(place) = self.draining.iter().position(|server| server.process == process) {
-            let DrainingServer { is_overdue, why, .. } = self.draining.remove(place);
+            let DrainingServer { helpers, is_overdue, why, .. } = self.draining.remove(place);
+            actions.extend(helpers.into_iter().map(Action::Kill));
             let result = match (exit.is_success(), is_overdue) {
                 (true, _) => Ok(()),
                 (false, true) => Err("the server process did not exit in time, and was killed".to_owned()),

@@ -36,15 +36,6 @@ pub enum Notice<'a> {
     DrainFailed(&'a str),
     /// The server accepts no more clients; responses under way have this much time.
     Stopping(Duration),
-    /// A process could not be started, for this reason. Another attempt follows after a delay.
-    StartFailed {
-        /// The role of the process.
-        role: Role,
-        /// The reason.
-        error: &'a str,
-        /// The time until the next attempt.
-        retry_delay: Duration,
-    },
     /// A worker process with a single connection exited unexpectedly; how, as in `ProcessEnded`.
     ConnectionLost(&'a str),
     /// A process exited unexpectedly. Another one replaces it after a delay.
@@ -55,6 +46,15 @@ pub enum Notice<'a> {
         how: &'a str,
         /// The time until the next process starts.
         restart_delay: Duration,
+    },
+    /// A process cannot start: the system is short of processes, descriptors or memory.
+    StartFailed {
+        /// The role of the process.
+        role: Role,
+        /// The error of the system.
+        error: &'a str,
+        /// The time until the next attempt.
+        retry_delay: Duration,
     },
 }
 
@@ -102,6 +102,8 @@ pub enum Role {
     Server,
     /// Serves connections of a pool: `prefork` or `fork`.
     Worker,
+    /// Does for workers what their sandbox forbids.
+    Helper,
     /// Writes the access log of a pool, and answers its admin listener.
     Aux,
 }
@@ -112,6 +114,7 @@ impl fmt::Display for Role {
             Role::Builder => "builder",
             Role::Server => "server",
             Role::Worker => "worker",
+            Role::Helper => "helper",
             Role::Aux => "aux",
         })
     }

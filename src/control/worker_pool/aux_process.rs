@@ -3,7 +3,7 @@
 
 use crate::{
     control::{
-        access_log::{AccessLog, LogPlan},
+        access_log::{AccessLog, LogPlan, LogSink},
         admin::Admin,
         counters::ServerCounters,
         listeners::Listener,
@@ -70,8 +70,8 @@ fn serve(start: AuxStart<'_>, channel: Channel) -> io::Result<()> {
     while let Some((message, descriptors)) = receiver.receive()? {
         match message {
             ToServer::Site { is_earlier: true, .. } => {}
-            ToServer::Site { site, transfer: record, loads, .. } => {
-                stats.site_loaded(site, record.file_count, record.content_len);
+            ToServer::Site { site, transfer, loads, .. } => {
+                stats.site_loaded(site, transfer.file_count, transfer.content_len);
                 stats.set_loads(site, loads);
                 awaited.retain(|&number| number != site);
                 if !awaited.is_empty() {
@@ -89,14 +89,9 @@ fn serve(start: AuxStart<'_>, channel: Channel) -> io::Result<()> {
             ToServer::Log { of } => {
                 let master = Arc::clone(&master);
                 let on_disconnect = move || master.send(&FromServer::LogBroken { of }, []);
-                if let (Some(log), Some(sink)) = (
-                    &log,
-                    descriptors
-                        .ok()
-                        .and_then(|all| all.into_iter().next())
-                        .map(|fd| crate::control::access_log::LogSink::from(fd).on_disconnect(on_disconnect)),
-                ) {
-                    log.log_to(of, sink);
+                let descriptor = descriptors.ok().and_then(|all| all.into_iter().next());
+                if let (Some(log), Some(descriptor)) = (&log, descriptor) {
+                    log.log_to(of, LogSink::from(descriptor).on_disconnect(on_disconnect));
                 }
             }
             ToServer::Stop { .. } => stats.set_draining(),

@@ -1,27 +1,29 @@
-//! The master: receives sites and orders from the supervisor, passes them on to the processes of the pool, and shuts the pool down.
+//! The driver of a worker pool: waits in one poll(2), passes what happens to the [machine](WorkerPool), and performs what it decides.
+//!
+//! It never waits elsewhere, and costs the same per event however many workers there are.
 
 use super::{
-    acceptor::Acceptor,
-    slots::{PoolSlot, end_aux},
+    listeners::PoolListeners,
+    machine::{PoolConfig, WorkerPool},
     start::try_in_child,
+    vocabulary::{ArrivalId, ClientId, PoolAction, PoolEvent},
 };
 use crate::{
     base::{
-        engine::Engine,
-        log_config::{LogConfig, LogOwner},
-        settings::Settings,
-        site_config::SiteConfig,
+        engine::Engine, error::reason, log_config::LogConfig, settings::Settings, site_config::SiteConfig,
     },
     control::{
         access_log::LogPlan,
         counters::ServerCounters,
         listeners::Listener,
         process::{
-            channel::Channel,
-            message::{FromServer, ToServer},
+            ProcessId,
+            channel::{Channel, THROTTLE_TIME},
+            children::Children,
+            clock::MonotonicClock,
         },
         sandbox::{self, Confinement, WorkerSeccomp},
-        server_process::{PendingSite, ServerStart as Start, receive_site as take_over},
+        server_process::ServerStart,
         supervisor::Notice,
     },
     data::{log_ring::LogRings, worker::idle_workers::IdleWorkers},
@@ -39,52 +41,57 @@ use rustix::{
     time::Timespec,
 };
 use std::{
-    collections::BTreeSet,
-    io, mem,
+    collections::{HashMap, VecDeque},
+    io,
     os::fd::OwnedFd,
     sync::Arc,
-    time::{Duration, Instant},
 };
 use tarpon_conn::{Hosts, Recording, SiteId};
 
 /// The master. It has a single thread, so that it may fork at any time.
 pub(super) struct Master<'a> {
-    pub(super) single_threaded: SingleThreaded,
+    machine: WorkerPool,
+    /// Actions to perform.
+    queue: VecDeque<PoolAction>,
+    /// Decided, and set at the end.
+    pub(super) exit_status: Option<i32>,
+    clock: MonotonicClock,
     /// Reports SIGCHLD.
-    pub(super) signals: Signals,
+    signals: Signals,
+    /// The channel to the supervisor.
+    pub(super) channel: &'a mut Channel,
+    /// The channel is at EOF: nothing more is received.
+    pub(super) is_supervisor_gone: bool,
+    pub(super) single_threaded: SingleThreaded,
     pub(super) settings: Settings,
     pub(super) site_configs: &'a [SiteConfig],
+    pub(super) log_config: &'a LogConfig,
     /// A seccomp filter confines this process.
     pub(super) has_seccomp: bool,
     pub(super) emit: fn(Notice<'_>),
-    /// The sandbox of this process. `None` after the master has reported it to the supervisor.
-    confinement: Option<Confinement>,
+    /// The sandbox of this process.
+    pub(super) confinement: Confinement,
     pub(super) worker_seccomp: WorkerSeccomp,
     pub(super) hosts: Arc<Hosts>,
     pub(super) shared: SharedMemory,
-    pub(super) acceptor: Acceptor,
+    pub(super) listeners: PoolListeners,
     pub(super) admin: Option<Listener>,
     /// Another server answers at the admin listener until this server serves.
     pub(super) is_successor: bool,
-    pub(super) aux: PoolSlot,
-    log_config: &'a LogConfig,
     pub(super) logs: LogPlan,
-    /// The descriptors of each log: an aux process that starts later gets them too.
-    pub(super) log_sinks: Vec<(LogOwner, Arc<[OwnedFd]>)>,
-    /// By the number of the site: the versions that the supervisor has sent. Empty once the pool serves.
-    pending: Vec<PendingSite>,
-    /// By the number of the site: its last transfer, without descriptors, and how often it was loaded. An aux process that starts later gets it too.
-    pub(super) transfers: Vec<Option<(SiteTransfer, u64)>>,
-    /// `None` until the supervisor has sent every site.
+    pub(super) children: Children,
+    /// Messages with descriptors that the machine has not released.
+    pub(super) arrivals: HashMap<ArrivalId, super::arrivals::Arrival>,
+    /// Accepted clients that no worker serves.
+    pub(super) clients: HashMap<ClientId, OwnedFd>,
+    /// The last number of an arrival or a client.
+    last_number: u64,
+    /// What new workers serve. `None` until the machine [serves](PoolAction::Serve).
     pub(super) sites: Option<SiteSet>,
-    pub(super) workers: Vec<PoolSlot>,
-    /// With `fork`: slots without a process.
-    pub(super) free_slots: BTreeSet<usize>,
-    /// With `fork`: the time of the next attempt after a failed fork.
-    pub(super) fork_after: Option<Instant>,
-    /// With `fork`: the channel for the next worker.
+    /// By the number of the site: the record of the served version, for the statistics of the aux process.
+    pub(super) records: Vec<Option<(SiteTransfer, u64)>>,
+    /// With `fork`: the channel for the next worker. It comes before the client: without descriptors, the client waits in the backlog.
     pub(super) spare_channel: Option<(Channel, Channel)>,
-    pub(super) draining: Option<PoolDraining>,
 }
 
 /// Memory that all processes of the pool share.
@@ -95,280 +102,229 @@ pub(super) struct SharedMemory {
     pub(super) rings: Option<(Recording, LogRings)>,
 }
 
-/// A shutdown under way.
-pub(super) struct PoolDraining {
-    /// The latest message about the shutdown, for processes that start later.
-    pub(super) message: ToServer,
-    /// The master exits at this time at the latest.
-    deadline: Instant,
+/// What a wait has found.
+#[derive(Debug, Default)]
+struct Ready {
+    has_signal: bool,
+    supervisor: bool,
+    children: Vec<ProcessId>,
+    has_client: bool,
 }
 
-/// How much longer than the grace period a worker may take to exit.
-const OVERDUE: Duration = Duration::from_secs(2);
+/// Messages that are received from one process before others have their turn.
+const MESSAGES_MAX: usize = 64;
 
 impl<'a> Master<'a> {
-    /// Confines this process and starts the aux process.
-    pub(super) fn new(start: Start<'a>, channel: &mut Channel) -> Result<Master<'a>, String> {
-        let Start {
+    /// Confines this process.
+    pub(super) fn new(start: ServerStart<'a>, channel: &'a mut Channel) -> Result<Master<'a>, String> {
+        let ServerStart {
             settings,
             listeners,
             admin,
             is_successor,
             sites,
-            unknown_host: unknown,
+            unknown_host,
             log,
-            privileges: rights,
+            privileges,
             counters,
-            emit: tell,
-            ..
+            emit,
         } = start;
         let unconfined = |error| sandbox::unconfined(&error);
         let in_words = |error: io::Error| error.to_string();
         // These two come before the sandbox, which forbids opening files.
         let single_threaded = SingleThreaded::new().map_err(in_words)?;
         let signals = Signals::block(&[Signal::CHILD]).map_err(in_words)?;
-        rights.assume().map_err(|error| error.to_string())?;
-        let confinement = sandbox::confine_master(rights).map_err(unconfined)?;
+        privileges.assume().map_err(|error| error.to_string())?;
+        let confinement = sandbox::confine_master(privileges).map_err(unconfined)?;
         let has_seccomp = confinement.has_seccomp;
         let worker_seccomp = WorkerSeccomp::new(has_seccomp).map_err(unconfined)?;
         try_in_child(&single_threaded, || worker_seccomp.confine()).map_err(unconfined)?;
         channel.set_nonblocking().map_err(in_words)?;
         let names = sites.iter().map(|site| (&site.hosts[..], &site.redirect_hosts[..]));
-        let hosts = Arc::new(virtual_hosts::host_table(names, unknown).map_err(|error| error.to_string())?);
-        let count = settings.workers().get();
+        let hosts =
+            Arc::new(virtual_hosts::host_table(names, unknown_host).map_err(|error| error.to_string())?);
+        let slot_count = settings.workers().get();
         let site_logs = sites.iter().enumerate().map(|(number, site)| {
             let name = hosts.canonical(SiteId::new(number));
             (site.log.resolve(log.logging), name.map(|name| String::from_utf8_lossy(name).into_owned()))
         });
         let logs = LogPlan::new(settings.logging, site_logs, settings.debug);
-        let shared = SharedMemory::new(counters.with_rows(count + 1).map_err(in_words)?, count, &logs)
-            .map_err(in_words)?;
+        // A row for each worker, and one for this process.
+        let counters = counters.with_rows(slot_count + 1).map_err(in_words)?;
+        let shared = SharedMemory::new(counters, slot_count, &logs).map_err(in_words)?;
         let listeners = listeners.into_iter().flat_map(Listener::into_sockets).collect();
-        let acceptor = Acceptor::new(listeners, shared.counters.row(count)).map_err(in_words)?;
-        let mut master = Master {
-            single_threaded,
+        let machine = WorkerPool::new(PoolConfig {
+            forks: settings.engine == Engine::Fork,
+            slot_count,
+            site_count: sites.len(),
+            has_log: shared.rings.is_some(),
+        });
+        Ok(Master {
+            machine,
+            queue: VecDeque::new(),
+            exit_status: None,
+            clock: MonotonicClock::new(),
             signals,
+            channel,
+            is_supervisor_gone: false,
+            single_threaded,
             settings: settings.clone(),
             site_configs: sites,
+            log_config: log,
             has_seccomp,
-            emit: tell,
-            confinement: Some(confinement),
+            emit,
+            confinement,
             worker_seccomp,
             hosts,
             shared,
-            acceptor,
+            listeners: PoolListeners::new(listeners).map_err(in_words)?,
             admin,
             is_successor,
-            aux: PoolSlot::default(),
-            log_config: log,
             logs,
-            log_sinks: Vec::new(),
-            pending: sites.iter().map(|_| PendingSite::default()).collect(),
-            transfers: sites.iter().map(|_| None).collect(),
+            children: Children::default(),
+            arrivals: HashMap::new(),
+            clients: HashMap::new(),
+            last_number: 0,
             sites: None,
-            workers: (0..count).map(|_| PoolSlot::default()).collect(),
-            free_slots: BTreeSet::new(),
-            fork_after: None,
+            records: sites.iter().map(|_| None).collect(),
             spare_channel: None,
-            draining: None,
-        };
-        master.start_aux().map_err(in_words)?;
-        Ok(master)
+        })
     }
 
-    /// Runs the event loop until a shutdown is complete.
-    pub(super) fn run(&mut self, channel: &mut Channel) -> Result<(), String> {
+    /// Runs until the machine exits. Returns the exit status.
+    ///
+    /// # Errors
+    /// The kernel does not let this process wait or reap.
+    pub(super) fn run(&mut self) -> io::Result<i32> {
+        self.handle(PoolEvent::Timer);
         loop {
-            self.wait(channel).map_err(|error| error.to_string())?;
-            self.receive(channel)?;
-            self.receive_from_aux(channel);
-            self.reap().map_err(|error| error.to_string())?;
-            self.flush_processes();
-            self.update_aux();
-            if self.sites.is_some() {
-                self.update_slots().map_err(|error| error.to_string())?;
+            if let Some(status) = self.exit_status {
+                return Ok(status);
             }
-            if let Some(draining) = &self.draining {
-                let is_late = draining.deadline <= Instant::now();
-                if is_late
-                    || self.workers.iter().all(|slot| slot.process.is_none()) && !self.acceptor.is_open()
-                {
-                    end_aux(&mut self.aux, &mut self.signals);
-                    return Ok(());
-                }
+            let ready = self.wait()?;
+            if ready.supervisor {
+                self.receive_from_supervisor();
+            }
+            for process in ready.children {
+                self.receive_from(process);
+            }
+            self.children.flush();
+            if ready.has_signal {
+                self.reap()?;
+            }
+            if ready.has_client {
+                self.handle(PoolEvent::ClientWaits);
+            }
+            if self.machine.deadline().is_some_and(|at| at <= self.clock.now()) {
+                self.handle(PoolEvent::Timer);
             }
         }
     }
 
     /// Waits for an event or until the next deadline.
-    fn wait(&mut self, channel: &Channel) -> io::Result<()> {
-        let mut flags = PollFlags::IN;
-        flags.set(PollFlags::OUT, channel.sender.waits_for_room());
-        let mut polled = vec![PollFd::new(&self.signals, PollFlags::IN), PollFd::new(channel, flags)];
-        polled.extend(self.aux.process.as_ref().and_then(|process| process.polled(true)));
-        let workers = self.workers.iter().filter_map(|slot| slot.process.as_ref());
-        polled.extend(workers.filter_map(|process| process.polled(false)));
-        let is_full = self.is_full();
-        if self.forks() && self.sites.is_some() {
-            polled.extend(self.acceptor.polled(is_full));
+    fn wait(&self) -> io::Result<Ready> {
+        let mut polled = vec![PollFd::new(&self.signals, PollFlags::IN)];
+        if !self.is_supervisor_gone {
+            let mut flags = PollFlags::IN;
+            flags.set(PollFlags::OUT, self.channel.sender.waits_for_room());
+            polled.push(PollFd::new(&*self.channel, flags));
         }
-        let starts = self.workers.iter().chain([&self.aux]).filter_map(|slot| slot.start_at);
-        let deadline = self.draining.as_ref().map(|draining| draining.deadline);
-        let due = starts.chain(deadline).chain(self.fork_after).chain(self.acceptor.due(is_full)).min();
-        let time = due.map(|at| at.saturating_duration_since(Instant::now()));
+        let first_child = polled.len();
+        let (ids, of_children): (Vec<_>, Vec<_>) = self.children.polled().unzip();
+        polled.extend(of_children);
+        let first_listener = polled.len();
+        if self.machine.polls_listeners(self.clock.now()) {
+            polled.extend(self.listeners.polled());
+        }
+        let deadline = self.machine.deadline().map(|at| self.clock.until(at));
+        let throttled = self.channel.sender.is_throttled().then_some(THROTTLE_TIME);
+        let time = [deadline, throttled, self.children.wait_max()].into_iter().flatten().min();
         let time =
             time.map(|time| Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() });
         match poll(&mut polled, time.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
+            Ok(_) => {}
+            Err(Errno::INTR) => return Ok(Ready::default()),
+            Err(error) => return Err(error.into()),
         }
+        let is_ready = |entry: &PollFd<'_>| !entry.revents().is_empty();
+        let children = ids.into_iter().zip(&polled[first_child..first_listener]);
+        Ok(Ready {
+            has_signal: is_ready(&polled[0]),
+            supervisor: polled[1..first_child].iter().any(is_ready) || throttled.is_some(),
+            children: children.filter(|(_, entry)| is_ready(entry)).map(|(id, _)| id).collect(),
+            has_client: polled[first_listener..].iter().any(is_ready),
+        })
     }
 
-    /// Returns whether the engine is `fork`, with a process for each connection.
-    pub(super) fn forks(&self) -> bool {
-        self.settings.engine == Engine::Fork
-    }
-
-    /// Receives and handles messages of the supervisor.
-    fn receive(&mut self, channel: &mut Channel) -> Result<(), String> {
-        let _ = channel.sender.flush();
+    /// Passes an event to the machine, performs what it decides, and passes on the results, until nothing is left to do.
+    pub(super) fn handle(&mut self, event: PoolEvent) {
+        let (mut event, mut decided) = (Some(event), Vec::new());
         loop {
-            let (message, descriptors) = match channel.receiver.receive() {
-                Ok(Some(received)) => received,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Ok(None) => return Err("the supervisor has exited".to_owned()),
-                Err(error) => return Err(error.to_string()),
+            if let Some(event) = event.take() {
+                self.machine.handle(self.clock.now(), event, &mut decided);
+                self.queue.extend(decided.drain(..));
+            }
+            let Some(action) = self.queue.pop_front() else { return };
+            event = self.perform(action);
+        }
+    }
+
+    /// Receives and handles messages of the supervisor, and sends those that wait for it.
+    fn receive_from_supervisor(&mut self) {
+        let _ = self.channel.sender.flush();
+        for _ in 0..MESSAGES_MAX {
+            let event = match self.channel.receiver.receive() {
+                Ok(Some((message, descriptors))) => self.arrived(message, descriptors),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                ended => {
+                    self.is_supervisor_gone = true;
+                    let why = match ended {
+                        Err(error) => reason(&error),
+                        _ => "the supervisor has exited".to_owned(),
+                    };
+                    PoolEvent::SupervisorGone { why }
+                }
             };
-            let descriptors: Arc<[OwnedFd]> = descriptors.unwrap_or_default().into();
-            match message {
-                ToServer::Site { site, transfer: record, is_earlier, loads } => {
-                    self.add_site(site, (record, loads), is_earlier, &descriptors, channel)?;
-                }
-                ToServer::Log { of } => {
-                    self.send_to_aux(&message, &descriptors);
-                    self.log_sinks.retain(|(owner, _)| *owner != of);
-                    self.log_sinks.push((of, descriptors));
-                }
-                ToServer::Stop { .. } | ToServer::Drain { .. } => self.shut_down(message),
+            self.handle(event);
+            if self.is_supervisor_gone || self.exit_status.is_some() {
+                return;
             }
         }
     }
 
-    /// Adds a version of a site. Until the pool serves, it counts towards the start; later, it replaces the version that is served.
-    fn add_site(
-        &mut self,
-        number: usize,
-        (record, loads): (SiteTransfer, u64),
-        is_earlier: bool,
-        descriptors: &Arc<[OwnedFd]>,
-        channel: &mut Channel,
-    ) -> Result<(), String> {
-        let ours: io::Result<Vec<_>> = descriptors.iter().map(OwnedFd::try_clone).collect();
-        let built = ours.map_err(|error| error.to_string()).and_then(|ours| take_over(&record, Ok(ours)));
-        let Some(sites) = &mut self.sites else {
-            let pending = self.pending.get_mut(number).ok_or("there is no site of this number")?;
-            pending.add(built, is_earlier, loads)?;
-            if !is_earlier {
-                self.send_site_to_aux(number, record, loads);
+    /// Receives and handles messages of a child.
+    fn receive_from(&mut self, process: ProcessId) {
+        for _ in 0..MESSAGES_MAX {
+            // A child that violates the protocol is not received from any more.
+            let Ok(Some((message, descriptors))) = self.children.receive(process) else { return };
+            if let Some(event) = self.child_reports(message, descriptors) {
+                self.handle(event);
             }
-            return self.serve_if_complete(channel);
-        };
-        if is_earlier || self.draining.is_some() {
-            return Ok(());
         }
-        match built {
-            Ok(built) => {
-                sites.swap(number, built);
-                let message = ToServer::Site { site: number, transfer: record.clone(), is_earlier, loads };
-                self.send_to_workers(&message, descriptors);
-                self.send_site_to_aux(number, record, loads);
-            }
-            Err(why) => drop(channel.sender.send(&FromServer::SiteRejected { why })),
+    }
+
+    /// Reaps all processes that have exited.
+    fn reap(&mut self) -> io::Result<()> {
+        while self.signals.next()?.is_some() {}
+        while let Some((process, exit)) = self.children.reap()? {
+            self.receive_from(process);
+            self.children.remove(process);
+            self.handle(PoolEvent::Exited { process, exit });
         }
         Ok(())
     }
 
-    /// Starts to serve if the supervisor has sent the current version of every site.
-    fn serve_if_complete(&mut self, channel: &mut Channel) -> Result<(), String> {
-        if self.draining.is_some() || !self.pending.iter().all(PendingSite::is_complete) {
-            return Ok(());
-        }
-        let pending = mem::take(&mut self.pending);
-        let logging = self.log_config.logging;
-        let sites =
-            self.site_configs.iter().zip(pending).map(|(config, pending)| pending.host(config, logging));
-        self.sites = Some(SiteSet::new(&self.settings, sites.collect()));
-        if self.forks() {
-            for slot in 0..self.workers.len() {
-                self.free_slot(slot);
-            }
-        } else {
-            let now = Instant::now();
-            self.workers.iter_mut().for_each(|slot| slot.start_at = Some(now));
-            // The message below reports that the server serves, so its workers must exist before.
-            self.update_slots().map_err(|error| error.to_string())?;
-        }
-        let engine = self.settings.engine;
-        let confined = self.confinement.take().unwrap_or_default().summary(engine);
-        let sent = channel.sender.send(&FromServer::Serving {
-            engine,
-            fallback_reason: None,
-            confinement: confined,
-        });
-        sent.map_err(|error| error.to_string())
-    }
-
-    /// Starts a shutdown, or shortens the one under way.
-    fn shut_down(&mut self, message: ToServer) {
-        let (ToServer::Stop { grace } | ToServer::Drain { grace }) = message else { return };
-        let deadline = Instant::now() + grace + OVERDUE;
-        let deadline = self.draining.as_ref().map_or(deadline, |before| before.deadline.min(deadline));
-        self.send_to_workers(&message, &Arc::default());
-        self.send_to_aux(&message, &Arc::default());
-        self.workers.iter_mut().for_each(|slot| slot.start_at = None);
-        // When the last descriptor of a listener closes, the kernel resets the clients in its backlog. With `fork` the master accepts them
-        // first; with `prefork` the workers have the listeners too.
-        match self.forks() && self.sites.is_some() {
-            true => self.acceptor.close_when_empty(matches!(message, ToServer::Drain { .. })),
-            false => self.acceptor.close(),
-        }
-        self.draining = Some(PoolDraining { message, deadline });
-    }
-
-    fn send_to_workers(&mut self, message: &ToServer, descriptors: &Arc<[OwnedFd]>) {
-        for process in self.workers.iter_mut().filter_map(|slot| slot.process.as_mut()) {
-            process.send(message, descriptors);
-        }
-    }
-
-    fn send_to_aux(&mut self, message: &ToServer, descriptors: &Arc<[OwnedFd]>) {
-        if let Some(process) = &mut self.aux.process {
-            process.send(message, descriptors);
-        }
-    }
-
-    /// Sends a site transfer to the aux process without the descriptors: its statistics need only the counts.
-    fn send_site_to_aux(&mut self, site: usize, record: SiteTransfer, loads: u64) {
-        let message = ToServer::Site { site, transfer: record.clone(), is_earlier: false, loads };
-        self.send_to_aux(&message, &Arc::default());
-        self.transfers[site] = Some((record, loads));
-    }
-
-    /// Forwards reports of broken logs and admin requests from the aux process to the supervisor.
-    fn receive_from_aux(&mut self, channel: &mut Channel) {
-        let Some(aux) = &mut self.aux.process else { return };
-        while let Some((message, descriptors)) = aux.receive::<FromServer>() {
-            if let FromServer::LogBroken { .. } | FromServer::AdminRequest { .. } = message {
-                let _ = channel.sender.send_with(&message, &descriptors.into());
-            }
-        }
+    /// Returns a new number for an arrival or a client.
+    pub(super) fn next_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
     }
 }
 
 impl SharedMemory {
-    fn new(counters: ServerCounters, count: usize, logs: &LogPlan) -> io::Result<SharedMemory> {
+    fn new(counters: ServerCounters, slot_count: usize, logs: &LogPlan) -> io::Result<SharedMemory> {
         let rings = match logs.recording() {
-            Some(recording) => Some((recording, LogRings::new(count)?)),
+            Some(recording) => Some((recording, LogRings::new(slot_count)?)),
             None => None,
         };
         let idle_workers = Arc::new(SharedArray::new(1)?).row(0);

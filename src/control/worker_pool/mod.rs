@@ -11,29 +11,47 @@
 //! A worker process has a slot: its rows in the shared memory, which the next process in the slot inherits. With `prefork` every slot
 //! has a process; with `fork` a slot has one while it serves a connection.
 //!
+//! Decisions and effects are apart:
+//!
+//! ```text
+//! what happens ─ PoolEvent ─▶ machine: plain data ─ PoolAction ─▶ the driver performs it
+//!                    ▲                                                  │ started, start failed, client accepted, …
+//!                    └──────────────────────────────────────────────────┘
+//! ```
+//!
 //! | file | what |
 //! |---|---|
-//! | `master` | the state of the master, its event loop and its messages |
-//! | `slots` | the slots: reaps processes, starts their successors, assigns connections |
+//! | `vocabulary` | events and actions |
+//! | `machine/` | decides: starts, clients, shutdown |
+//! | `master` | the driver: waits for events |
+//! | `arrivals` | messages with descriptors become events |
+//! | `perform` | performs actions |
 //! | `start` | forks the aux process and the workers |
-//! | `acceptor` | accepts clients with `fork`, and answers 503 to clients without a slot |
-//! | `pool_process` | a forked process and the channel to it |
+//! | `listeners` | accepts and refuses clients |
 //! | `aux_process` | what the aux process runs |
 //! | `worker_process` | the mailbox of a worker process |
+//! | `simulator/` | runs the machine in a world of random faults |
 
-mod acceptor;
+mod arrivals;
 mod aux_process;
+mod listeners;
+mod machine;
 mod master;
-mod pool_process;
-mod slots;
+mod perform;
+#[cfg(test)]
+pub(crate) mod simulator;
 mod start;
+mod vocabulary;
 mod worker_process;
 
 use super::{
     process::{channel::Channel, message::FromServer},
     server_process::ServerStart as Start,
 };
-use crate::{base::engine::Engine, sys::process};
+use crate::{
+    base::{engine::Engine, error::reason},
+    sys::process,
+};
 use master::Master;
 
 /// Returns whether the workers of this engine are processes, which a master forks.
@@ -44,13 +62,11 @@ pub(crate) fn runs(engine: Engine) -> bool {
 /// Runs a master until the supervisor stops it. Returns an exit status.
 pub(crate) fn run(start: Start<'_>, mut channel: Channel) -> i32 {
     process::set_name(c"tarpon-master");
-    let master = Master::new(start, &mut channel);
-    match master.and_then(|mut master| master.run(&mut channel)) {
-        Ok(()) => 0,
-        Err(why) => {
-            // A failed send means that the supervisor has exited, and the master exits anyway.
-            let _ = channel.sender.send(&FromServer::StartFailed { why });
-            1
-        }
-    }
+    let ended =
+        Master::new(start, &mut channel).and_then(|mut master| master.run().map_err(|error| reason(&error)));
+    ended.unwrap_or_else(|why| {
+        // A failed send means that the supervisor has exited, and the master exits anyway.
+        let _ = channel.sender.send(&FromServer::StartFailed { why });
+        1
+    })
 }

@@ -3,33 +3,33 @@
 use super::{
     aux_process::{self, AuxStart},
     master::{Master, SharedMemory},
-    pool_process::PoolProcess,
+    vocabulary::ClientId,
     worker_process,
 };
 use crate::{
     control::{
         listeners::Listener,
-        process::{channel::Channel, message::ToServer},
+        process::{ProcessId, channel::Channel},
         stats::ServerStats,
     },
     data::{
         engine::{WorkerReady, blocking},
         worker::WorkerConfig,
     },
-    sys::process::SingleThreaded,
+    sys::process::{self, SingleThreaded},
 };
-use rustix::process::WaitOptions;
+use rustix::process::{Pid, WaitOptions};
 use std::{
+    ffi::CStr,
     io,
-    os::fd::{AsFd, AsRawFd, OwnedFd, RawFd},
+    os::fd::{AsFd, AsRawFd, RawFd},
     sync::Arc,
 };
 use tarpon_conn::Recording;
 
 impl Master<'_> {
-    /// Starts the aux process, and sends it the logs and sites of the moment.
-    pub(super) fn start_aux(&mut self) -> io::Result<()> {
-        self.aux.start_at = None;
+    /// Starts the aux process.
+    pub(super) fn start_aux(&mut self, process: ProcessId) -> io::Result<()> {
         let &mut Master { is_successor, has_seccomp, .. } = self;
         let is_successor = is_successor && self.sites.is_none();
         let Master { single_threaded, settings, hosts, shared, admin, logs, .. } = self;
@@ -47,46 +47,39 @@ impl Master<'_> {
                 AuxStart { admin, is_successor, logs, rings, stats, counters, site_count, has_seccomp };
             aux_process::run(start, channel)
         };
-        let mut process = PoolProcess::start(single_threaded, c"tarpon-aux", Channel::pair()?, &keep, main)?;
-        for (of, sink) in &self.log_sinks {
-            process.send(&ToServer::Log { of: *of }, sink);
-        }
-        for (site, record) in self.transfers.iter().enumerate() {
-            if let Some((record, loads)) = record.clone() {
-                process.send(
-                    &ToServer::Site { site, transfer: record, is_earlier: false, loads },
-                    &Arc::default(),
-                );
-            }
-        }
-        if let Some(draining) = &self.draining {
-            process.send(&draining.message, &Arc::default());
-        }
-        self.aux.process = Some(process);
+        let (pid, channel) = fork(single_threaded, c"tarpon-aux", Channel::pair()?, keep, main)?;
+        self.children.add(process, pid, channel);
         Ok(())
     }
 
-    /// Starts a worker: for `connection`, or, if it is `None`, for all connections that the worker accepts.
+    /// Starts a worker: for a client, or, if it is `None`, for all clients that the worker accepts.
     pub(super) fn start_worker(
         &mut self,
+        process: ProcessId,
         slot: usize,
-        channel: (Channel, Channel),
-        connection: &mut Option<OwnedFd>,
+        client: Option<ClientId>,
     ) -> io::Result<()> {
-        let Master { single_threaded, settings, worker_seccomp, hosts, shared, acceptor, sites: all, .. } =
-            self;
-        let Some(sites) = all else { return Ok(()) };
+        let channel = self.spare_channel.take().map_or_else(Channel::pair, Ok)?;
+        let Master {
+            single_threaded,
+            settings,
+            worker_seccomp,
+            hosts,
+            shared,
+            listeners,
+            clients,
+            sites: all,
+            ..
+        } = self;
+        let sites = all.as_mut().ok_or_else(|| io::Error::other("there are no sites"))?;
         sites.drop_damaged();
-        let accepts = connection.is_none();
+        let mut connection = client.and_then(|client| clients.remove(&client));
+        let accepts = client.is_none();
         let wakeup = shared.rings.iter().map(|(_, rings)| rings.as_fd().as_raw_fd());
-        let listeners = acceptor.listeners().iter().filter(|_| accepts);
-        let sockets = listeners.chain(connection.as_ref()).map(AsRawFd::as_raw_fd);
+        let accepted = listeners.sockets().iter().filter(|_| accepts);
+        let sockets = accepted.chain(connection.as_ref()).map(AsRawFd::as_raw_fd);
         let keep: Vec<RawFd> = sites.descriptors().chain(wakeup).chain(sockets).collect();
-        if accepts {
-            // Set before the fork: the worker updates the flag itself from then on, and may be busy at once.
-            shared.idle_workers.set(slot, true);
-        }
-        let started = PoolProcess::start(single_threaded, c"tarpon-worker", channel, &keep, |channel| {
+        let started = fork(single_threaded, c"tarpon-worker", channel, keep, |channel| {
             let work = || {
                 worker_seccomp.confine()?;
                 // The worker owns the set: a site must live only as long as the worker serves it.
@@ -113,7 +106,7 @@ impl Master<'_> {
                 match connection.take() {
                     Some(connection) => blocking::serve(config, connection),
                     None => blocking::run(
-                        WorkerConfig { listeners: acceptor.take_listeners(), ..config },
+                        WorkerConfig { listeners: listeners.take(), ..config },
                         WorkerReady::unobserved(),
                     ),
                 }
@@ -126,14 +119,37 @@ impl Master<'_> {
                 }
             }
         });
-        let mut process = started.inspect_err(|_| self.shared.idle_workers.set(slot, false))?;
-        if let Some(draining) = &self.draining {
-            process.send(&draining.message, &Arc::default());
+        match started {
+            Ok((pid, channel)) => {
+                self.children.add_silent(process, pid, channel);
+                if client.is_some() {
+                    self.spare_channel = Channel::pair().ok();
+                }
+                Ok(())
+            }
+            Err(error) => {
+                clients.extend(client.zip(connection));
+                Err(error)
+            }
         }
-        self.workers[slot].process = Some(process);
-        self.workers[slot].start_at = None;
-        Ok(())
     }
+}
+
+/// Forks a process that inherits the descriptors `keep` and exits with the status that `main` returns. The first end of the [`Channel`] is
+/// for this process, the other for the child. Returns the process ID and this end.
+fn fork(
+    single_threaded: &SingleThreaded,
+    name: &'static CStr,
+    (channel, theirs): (Channel, Channel),
+    mut keep: Vec<RawFd>,
+    main: impl FnOnce(Channel) -> i32,
+) -> io::Result<(Pid, Channel)> {
+    keep.push(theirs.as_fd().as_raw_fd());
+    let pid = single_threaded.spawn(&keep, || {
+        process::set_name(name);
+        main(theirs)
+    })?;
+    Ok((pid, channel))
 }
 
 /// Tries in a child whether a worker can be confined, so that a failure shows before a client waits for a worker.

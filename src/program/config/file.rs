@@ -5,8 +5,10 @@
 use super::{ConfigError, ConfigSection, Opt, SECTIONS, ValueKind};
 use crate::base::error::{UserError, reason};
 use std::{
-    fs, io,
+    fs::File,
+    io::{self, Read},
     ops::Range,
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
 use tarpon_site::printable::{Printable, is_invisible};
@@ -50,11 +52,17 @@ impl ConfigFile {
     /// The file is unreadable or not UTF-8.
     pub fn open(path: impl Into<PathBuf>) -> Result<ConfigFile, UserError> {
         let path = path.into();
-        match fs::read_to_string(&path) {
+        match read(&path) {
             Ok(text) => Ok(ConfigFile { path, text }),
             Err(error) => {
                 let (why, hint) = match error.kind() {
                     io::ErrorKind::InvalidData => ("it is not UTF-8".to_owned(), "save it as UTF-8"),
+                    io::ErrorKind::InvalidInput => {
+                        ("it is not a regular file".to_owned(), "save it as a file: a reload reads it again")
+                    }
+                    io::ErrorKind::FileTooLarge => {
+                        (format!("it is larger than {LEN_MAX} bytes"), "name a configuration file")
+                    }
                     _ => (reason(&error), "name an existing, readable file, as in --config tarpon.toml"),
                 };
                 Err(UserError::new(format_args!("cannot read {}", path.printable()), why, hint))
@@ -70,6 +78,26 @@ impl ConfigFile {
     /// Returns the number of the line that contains a byte. Lines start at 1.
     pub(super) fn line(&self, at: usize) -> usize {
         self.text.as_bytes()[..at].iter().filter(|&&byte| byte == b'\n').count() + 1
+    }
+}
+
+/// The longest configuration: some 100,000 sites.
+const LEN_MAX: u64 = 16 << 20;
+
+/// Reads a regular file. The supervisor reads it while it serves, so it must not wait for the writer of a pipe.
+fn read(path: &Path) -> io::Result<String> {
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    let meta = file.metadata()?;
+    if meta.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    if !meta.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut text = String::new();
+    match file.take(LEN_MAX + 1).read_to_string(&mut text)? as u64 > LEN_MAX {
+        true => Err(io::ErrorKind::FileTooLarge.into()),
+        false => Ok(text),
     }
 }
 

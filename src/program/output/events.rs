@@ -84,13 +84,13 @@ pub(crate) fn notice(notice: Notice<'_>) {
         Notice::ConnectionLost(how) => {
             warn!(role = "worker", "a worker process {how}; its connection is lost")
         }
-        Notice::StartFailed { role, error, retry_delay } => {
-            let (role, retry_delay_s) = (role.to_string(), retry_delay.as_secs_f64());
-            warn!(role, retry_delay_s, error, "cannot start a {role} process");
-        }
         Notice::ProcessEnded { role, how, restart_delay } => {
             let (role, restart_delay_s) = (role.to_string(), restart_delay.as_secs_f64());
             warn!(role, restart_delay_s, "the {role} process {how}; starting another");
+        }
+        Notice::StartFailed { role, error, retry_delay } => {
+            let (role, retry_delay_s) = (role.to_string(), retry_delay.as_secs_f64());
+            warn!(role, retry_delay_s, "cannot start a {role} process: {error}");
         }
     }
 }

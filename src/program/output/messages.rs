@@ -75,14 +75,14 @@ pub(crate) fn notice(notice: Notice<'_>) {
             println!("{DIM}stopping within {grace:?}; a second signal stops it at once{DIM:#}");
         }
         Notice::ConnectionLost(how) => warn!("a worker process {how}; its connection is lost"),
-        Notice::StartFailed { role, error, retry_delay } => {
-            warn!("cannot start a {role} process: {error}; next attempt in {retry_delay:?}");
-        }
         Notice::ProcessEnded { role, how, restart_delay: Duration::ZERO } => {
             warn!("the {role} process {how}; starting another");
         }
         Notice::ProcessEnded { role, how, restart_delay } => {
             warn!("the {role} process {how}; starting another in {restart_delay:?}");
+        }
+        Notice::StartFailed { role, error, retry_delay } => {
+            warn!("cannot start a {role} process: {error}; next attempt in {retry_delay:?}");
         }
     }
 }

@@ -57,6 +57,7 @@ impl Driver<'_> {
             engine: service.settings.engine,
             sites: service.sites.iter().map(site).collect(),
             logs: logs.iter().map(OpenLog::plan).collect(),
+            helpers: Vec::new(),
         };
         self.generations.insert(id, PreparedGeneration { service, privileges, logs, added });
         Ok(plan)

@@ -33,6 +33,8 @@ impl Driver<'_> {
             let event = match start {
                 ProcessStart::Builder(..) => self.receive_from_builder(process),
                 ProcessStart::Server { .. } => self.receive_from_server(process),
+                // Helpers speak to workers only.
+                ProcessStart::Helper(..) => return,
                 ProcessStart::Successor(..) => self.receive_from_successor(process),
             };
             match event {

@@ -34,6 +34,10 @@ impl Driver<'_> {
             ProcessStart::Server { generation, engine, is_successor } => {
                 self.start_server(id, generation, engine, is_successor)
             }
+            ProcessStart::Helper(_, kind) => match kind {
+                #[cfg(test)]
+                crate::control::helpers::HelperKind::StandIn => unreachable!("only simulators start it"),
+            },
             ProcessStart::Successor(_, engine) => return self.start_successor(id, start, engine),
         };
         let (pid, mut channel) = started.map_err(|error| reason(&error).to_string())?;

@@ -17,7 +17,7 @@ pub(super) fn run(seed: u64, is_verbose: bool) -> WorldHistory {
     // Half of the worlds start without faults, so that most of these serve.
     world.faults = if random.percent(50) { Faults::default() } else { faults(&mut random) };
     for _ in 0..random.within(5..40) {
-        let end = world.now.after(random.within(1..8_000));
+        let end = world.now.after(random.within(1..8_000 / world.speed.isqrt()));
         world.run_until(end);
         if world.exit.is_some() {
             world.check_end();

@@ -17,6 +17,7 @@ use crate::{
     base::{engine::Engine, error::UserError, log_config::LogOwner},
     control::{
         admin::Order,
+        helpers::HelperKind,
         process::{ProcessExit, ProcessId, message::FromServer},
     },
 };
@@ -62,6 +63,8 @@ pub(super) struct World {
     pub(super) callers: BTreeSet<CallerId>,
     caller_count: u64,
     pub(super) grace: Duration,
+    /// Processes are this many times as fast as in a usual world.
+    pub(super) speed: u64,
     pub(super) has_served: bool,
     /// An order to end the program was given, or the program was handed over.
     pub(super) may_exit: bool,
@@ -86,6 +89,7 @@ pub(super) struct WorldHistory {
     pub(super) too_large: u64,
     pub(super) overdue: u64,
     pub(super) stopped: u64,
+    pub(super) most_draining: u64,
 }
 
 /// A process.
@@ -152,6 +156,8 @@ impl World {
         let mut actions = Vec::new();
         let machine = Supervisor::new(config, &mut actions);
         let grace = Duration::from_secs(random.within(0..31));
+        // In a fast world, one reload follows the other while servers still drain.
+        let speed = if random.percent(20) { 50 } else { 1 };
         let mut world = World {
             now: Tick(0),
             random,
@@ -167,6 +173,7 @@ impl World {
             callers: BTreeSet::new(),
             caller_count: 0,
             grace,
+            speed,
             has_served: false,
             may_exit: false,
             listeners_open: true,
@@ -295,6 +302,7 @@ impl World {
             Action::Exit(result) => {
                 assert!(self.may_exit || !self.has_served, "exits without an order: {result:?}");
                 assert!(self.processes.is_empty(), "not reaped: {:?}", self.processes);
+                assert!(!self.has_served || !self.listeners_open, "the port is open to the end");
                 self.exit = Some(result);
             }
         }
@@ -329,6 +337,7 @@ impl World {
             logs: (0..self.random.within(0..3))
                 .map(|_| LogPlan { owners: vec![LogOwner::Server], rotates: self.random.percent(50) })
                 .collect(),
+            helpers: (0..self.random.within(0..2)).map(|_| HelperKind::StandIn).collect(),
         };
         self.generations.insert(id, plan.clone());
         SupervisorEvent::Prepared(id, Ok(plan))
@@ -342,6 +351,7 @@ impl World {
                 new == old
             }
             (ProcessStart::Successor(..), ProcessStart::Successor(..)) => true,
+            (ProcessStart::Helper(new, _), ProcessStart::Helper(old, _)) => new == old,
             _ => false,
         };
         let others = self.processes.values().filter(|other| !other.is_killed && !other.is_ending).find(same);
@@ -353,7 +363,7 @@ impl World {
             ProcessStart::Builder(id, _) | ProcessStart::Server { generation: id, .. } => {
                 self.generations[&id].sites.len()
             }
-            ProcessStart::Successor(..) => 0,
+            ProcessStart::Helper(..) | ProcessStart::Successor(..) => 0,
         };
         let sim = SimProcess {
             start,
@@ -365,7 +375,7 @@ impl World {
             is_killed: false,
         };
         self.processes.insert(process, sim);
-        self.plan(Step::Process(process), 1..2_000);
+        self.plan(Step::Process(process), 1..2_000 / self.speed);
         SupervisorEvent::Started(process)
     }
 
@@ -500,6 +510,8 @@ impl World {
         match start {
             ProcessStart::Builder(id, start) => self.step_builder(process, id, start),
             ProcessStart::Server { .. } => self.step_server(process),
+            // A helper does nothing that the supervisor notices, but it may crash.
+            ProcessStart::Helper(..) => self.plan(Step::Process(process), 10..5_000),
             ProcessStart::Successor(..) => self.step_successor(process),
         }
     }
@@ -541,7 +553,7 @@ impl World {
         }
         let version = self.version();
         self.say(process, SupervisorEvent::SiteBuilt { builder: process, site, version, is_earlier: false });
-        self.plan(Step::Process(process), 1..if first.is_some() { 500 } else { 20_000 });
+        self.plan(Step::Process(process), 1..if first.is_some() { 500 / self.speed } else { 20_000 });
     }
 
     fn version(&mut self) -> Result<SiteVersion, usize> {
@@ -586,7 +598,9 @@ impl World {
             // It waits for its sites.
             (false, false) => {}
         }
-        self.plan(Step::Process(process), 10..5_000);
+        let serves = self.processes.get(&process).is_some_and(|sim| sim.serves);
+        let speed = if serves { 1 } else { self.speed };
+        self.plan(Step::Process(process), 10..5_000 / speed);
     }
 
     fn step_successor(&mut self, process: ProcessId) {
@@ -611,9 +625,10 @@ impl World {
     }
 
     /// Checks what holds after each event.
-    fn check(&self) {
+    fn check(&mut self) {
         assert!(self.callers.len() <= 4 * super::super::orders::CALLER_COUNT_MAX, "callers pile up");
         let ending = self.processes.values().filter(|sim| sim.is_ending && !sim.is_killed).count();
+        self.history.most_draining = self.history.most_draining.max(ending as u64);
         assert!(ending <= super::super::machine::DRAINING_COUNT_MAX + 1, "draining servers pile up");
         let starting = self.processes.values().filter(|sim| {
             !sim.is_killed && !sim.is_ending && matches!(sim.start, ProcessStart::Successor(..))
@@ -653,6 +668,10 @@ impl World {
         let Some(server) = server else {
             panic!("no server serves {generation:?}: {:?}", self.processes);
         };
+        let helper_count = self.generations[&generation].helpers.len();
+        let is_helper =
+            |sim: &&SimProcess| matches!(sim.start, ProcessStart::Helper(id, _) if id == generation);
+        assert_eq!(self.processes.values().filter(is_helper).count(), helper_count, "the helpers run");
         let served: Vec<_> = server.served.values().copied().collect();
         assert_eq!(served, self.machine.current_versions(), "the server has the latest versions");
     }
