@@ -1,18 +1,16 @@
-//! The metrics of a server, summed over its workers on request.
+//! The metrics of a service, summed over its workers on request.
 //!
 //! ```text
-//! counters of worker 0, 1, … ─┐
-//! current sites ──────────────┴─ sum ─▶ Metrics ─▶ text for Prometheus, or JSON
+//! counters of all workers ─┐
+//! current sites ───────────┴─ sum ─▶ Metrics ─▶ text for Prometheus, or JSON
 //! ```
 //!
 //! The numbers are not a snapshot: each is exact at some moment during the read.
 
+use super::counters::ServerCounters;
 use serde::{Deserialize, Serialize};
-use std::{
-    collections::BTreeMap,
-    fmt::{self, Write},
-};
-use tarpon_conn::{Counter, Counters, LATENCY_MS, VERSIONS};
+use std::fmt::{self, Write};
+use tarpon_conn::{Counters, LATENCY_MS, VERSIONS};
 use tarpon_http::{head::Version, status::Status};
 
 /// The metrics of a server.
@@ -25,7 +23,7 @@ pub struct Metrics {
     pub engine: String,
     /// The number of workers.
     pub workers: usize,
-    /// The start of the server, in seconds since 1970.
+    /// The start of the service, in seconds since 1970. Reloads, upgrades and restarted processes do not change it.
     pub start_unix_s: u64,
     /// The state of the server.
     pub state: ServerState,
@@ -92,43 +90,41 @@ pub struct SiteMetrics {
 }
 
 impl Metrics {
-    /// Adds the counters of the workers.
-    pub(crate) fn count<'a>(&mut self, workers: impl Iterator<Item = &'a Counters>) {
-        let mut responses = BTreeMap::new();
-        let mut latencies = [0; LATENCY_MS.len() + 1];
-        let mut closed = 0;
-        for counters in workers {
-            // Read `closed` first: otherwise a connection that opens and closes in between counts as closed only.
-            closed += counters.closed.get();
-            self.accepted += counters.accepted.get();
-            self.received_len += counters.received_len.get();
-            self.sent_len += counters.sent_len.get();
-            self.aborted += counters.aborted.get();
-            self.log_dropped += counters.log_dropped.get();
-            self.latency_ms += counters.latency_ms.get();
-            for (sum, class) in latencies.iter_mut().zip(&counters.latencies) {
-                *sum += Counter::get(class);
-            }
-            for status in Status::ALL {
-                for version in VERSIONS {
-                    *responses.entry((status.code(), name(version))).or_default() +=
-                        counters.responses(status, version);
-                }
-            }
-        }
-        self.open = self.accepted.saturating_sub(closed);
-        self.responses = (responses.into_iter())
-            .filter(|&(_, count)| count > 0)
-            .map(|((status, version), count)| Responses { status, version: version.to_owned(), count })
-            .collect();
-        let mut below = 0;
-        self.latencies = (LATENCY_MS.iter().zip(&latencies))
-            .map(|(&ms, count)| {
-                below += count;
-                (ms, below)
+    /// Returns the metrics of a server that waits for its sites.
+    pub(crate) fn of(counters: &ServerCounters) -> Metrics {
+        let mut metrics = Metrics {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            start_unix_s: counters.start_unix_s().unwrap_or_default(),
+            ..Metrics::default()
+        };
+        metrics.set_totals(&counters.totals());
+        metrics
+    }
+
+    /// Sets the numbers of the workers.
+    fn set_totals(&mut self, totals: &Counters) {
+        self.accepted = totals.accepted.get();
+        self.open = self.accepted.saturating_sub(totals.closed.get());
+        self.received_len = totals.received_len.get();
+        self.sent_len = totals.sent_len.get();
+        self.aborted = totals.aborted.get();
+        self.log_dropped = totals.log_dropped.get();
+        self.latency_ms = totals.latency_ms.get();
+        let responses = Status::ALL.into_iter().flat_map(|status| {
+            VERSIONS.map(|version| Responses {
+                status: status.code(),
+                version: name(version).to_owned(),
+                count: totals.responses(status, version),
             })
-            .collect();
-        self.completed = latencies.iter().sum();
+        });
+        self.responses = responses.filter(|responses| responses.count > 0).collect();
+        let mut below = 0_u64;
+        self.latencies.clear();
+        for (&ms, counter) in LATENCY_MS.iter().zip(&totals.latencies) {
+            below = below.wrapping_add(counter.get());
+            self.latencies.push((ms, below));
+        }
+        self.completed = below.wrapping_add(totals.latencies[LATENCY_MS.len()].get());
     }
 
     /// Returns the number of responses of any status.
@@ -141,7 +137,7 @@ impl Metrics {
         let mut page = PrometheusPage(String::new());
         page.family("build_info", "gauge", "Version and engine of the server");
         page.row("build_info", &[("version", &self.version), ("engine", &self.engine)], 1);
-        page.number("start_time_seconds", "gauge", "Start of the server, since 1970", self.start_unix_s);
+        page.number("start_time_seconds", "gauge", "Start of the service, since 1970", self.start_unix_s);
         page.number("workers", "gauge", "Number of workers", self.workers as u64);
         let ready = u64::from(self.state == ServerState::Serving);
         page.number("ready", "gauge", "1 while the server accepts clients", ready);

@@ -19,12 +19,14 @@
 //! | `sandbox` | confines each process: user, files, system calls |
 //! | `systemd` | socket activation and readiness |
 //! | `admin` | the admin listener: health, metrics, orders |
-//! | `stats`, `metrics` | the statistics of a server, and their sum for Prometheus and `tarpon status` |
+//! | `counters` | the counters of all servers of a service, which outlive each of them |
+//! | `stats`, `metrics` | the statistics of a service, for Prometheus and `tarpon status` |
 //! | `access_log` | joins, formats and writes the records of the workers |
 
 pub(crate) mod access_log;
 pub(crate) mod admin;
 mod builder_process;
+pub(crate) mod counters;
 mod handover;
 mod helpers;
 pub(crate) mod listeners;

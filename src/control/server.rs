@@ -11,6 +11,7 @@ use crate::{
     base::{address::Address, engine::Engine, error::UserError, log_config::LogOwner},
     control::{
         access_log::{AccessLog, LogPlan, LogSink},
+        counters::ServerCounters,
         listeners::{Listener, SocketFile},
         metrics::Metrics,
         stats::ServerStats,
@@ -90,16 +91,19 @@ impl Server {
         sites: impl Into<VirtualHosts>,
     ) -> io::Result<Server> {
         let engine = settings.engine.choose().map_err(io::Error::other)?.engine;
-        Server::start_with(&Settings { engine, ..settings.clone() }, listeners, sites, loader::dev_null()?)
+        let settings = Settings { engine, ..settings.clone() };
+        let counters = ServerCounters::alone(settings.workers().get())?;
+        Server::start_with(&settings, listeners, sites, loader::dev_null()?, counters)
     }
 
     /// Starts a server with a [chosen](Engine::choose) engine, in a sandboxed process: it opens no file, so the caller has opened
-    /// [`nowhere`](loader::dev_null).
+    /// [`nowhere`](loader::dev_null). There is a row of counters for each worker.
     pub(crate) fn start_with(
         settings: &Settings,
         mut listeners: Vec<Listener>,
         sites: impl Into<VirtualHosts>,
         nowhere: File,
+        counters: ServerCounters,
     ) -> io::Result<Server> {
         let VirtualHosts { sites, hosts } = sites.into();
         let engine = settings.engine;
@@ -117,8 +121,7 @@ impl Server {
         let sites = site_set.sites();
         let mailboxes: Arc<[_]> =
             (0..worker_count).map(|_| Mailbox::new().map(Arc::new)).collect::<io::Result<_>>()?;
-        let counters = Arc::new(SharedArray::new(worker_count)?);
-        let stats = ServerStats::new(engine, worker_count, Arc::clone(&counters), &hosts, sites.len());
+        let stats = ServerStats::new(engine, worker_count, counters.clone(), &hosts, sites.len());
         for (number, (versions, _)) in sites.iter().enumerate() {
             stats.site_loaded(number, versions.current.file_count(), versions.current.content_len());
         }

@@ -15,6 +15,7 @@ use crate::{
     control::{
         access_log::LogSink,
         admin::{Admin, Order},
+        counters::ServerCounters,
         listeners::Listener,
         process::{
             channel::{Channel, Descriptors, Receiver, Sender},
@@ -52,8 +53,7 @@ pub(crate) struct ServerStart<'a> {
     pub(crate) unknown_host: UnknownHost,
     pub(crate) log: &'a LogConfig,
     pub(crate) privileges: &'a Privileges,
-    /// When the service started, in seconds since 1970.
-    pub(crate) start_unix_s: u64,
+    pub(crate) counters: ServerCounters,
     pub(crate) emit: fn(Notice<'_>),
 }
 
@@ -122,7 +122,7 @@ fn start_server(
         unknown_host,
         log,
         privileges,
-        start_unix_s,
+        counters,
         ..
     } = start;
     // Opened before the sandbox forbids it.
@@ -132,13 +132,14 @@ fn start_server(
     // A thread, so not before the sandbox. That the server is starting is an answer too.
     let start_admin = |listener: &Listener, stats: Option<Arc<ServerStats>>| {
         let supervisor = Arc::clone(supervisor);
-        Admin::start_with(listener, stats, move |order, client| supervisor.forward(order, client))
+        Admin::start_with(listener, &counters, stats, move |order, client| supervisor.forward(order, client))
             .map_err(|error| error.to_string())
     };
     let early = admin.as_ref().filter(|_| !is_successor).map(|bound| start_admin(bound, None)).transpose()?;
     // While the builder reads.
     let chosen = settings.engine.choose().map_err(|error| error.to_string())?;
     let settings = Settings { engine: chosen.engine, ..settings.clone() };
+    let rows = counters.clone().with_rows(settings.workers().get()).map_err(|error| error.to_string())?;
     let mut pending: Vec<_> = sites.iter().map(|_| PendingSite::default()).collect();
     let mut sinks = Vec::new();
     while !pending.iter().all(PendingSite::is_complete) {
@@ -162,9 +163,8 @@ fn start_server(
     let hosts = sites.iter().zip(pending).map(|(config, pending)| pending.host(config, log.logging));
     let hosts = VirtualHosts::new(hosts.collect(), unknown_host).map_err(|error| error.to_string())?;
     let server =
-        Server::start_with(&settings, listeners, hosts, dev_null).map_err(|error| error.to_string())?;
+        Server::start_with(&settings, listeners, hosts, dev_null, rows).map_err(|error| error.to_string())?;
     let handle = server.handle();
-    handle.stats().set_start(start_unix_s);
     loads.into_iter().enumerate().for_each(|(site, loads)| handle.stats().set_loads(site, loads));
     sinks.into_iter().for_each(|(of, sink)| handle.set_log(of, sink));
     let late = admin

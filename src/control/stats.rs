@@ -1,27 +1,25 @@
-//! The statistics of a server: the counters of its workers, its sites, and its state.
+//! The statistics of a server: the counters of its service, its sites, and its state.
 //!
-//! The counters are in memory that forked processes share; the rest is in the process that answers the admin listener.
+//! The counters are in memory that outlives the server; the rest is in the process that answers the admin listener.
 
 use crate::{
     base::engine::Engine,
-    control::metrics::{Metrics, ServerState, SiteMetrics},
-    sys::shared::SharedArray,
+    control::{
+        counters::ServerCounters,
+        metrics::{Metrics, ServerState, SiteMetrics},
+    },
 };
 use rustix::time::{ClockId, clock_gettime};
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering},
-};
-use tarpon_conn::{Counters, Hosts, SiteId};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use tarpon_conn::{Hosts, SiteId};
 
 /// The statistics of a server.
 #[derive(Debug)]
 pub(crate) struct ServerStats {
     engine: Engine,
-    /// When the service started.
-    start_unix_s: AtomicU64,
-    /// One row for each worker.
-    counters: Arc<SharedArray<Counters>>,
+    /// When the service started, in seconds since 1970.
+    start_unix_s: u64,
+    counters: ServerCounters,
     worker_count: usize,
     sites: Vec<SiteStats>,
     is_draining: AtomicBool,
@@ -34,16 +32,16 @@ struct SiteStats {
     host: Option<String>,
     files: AtomicU64,
     bytes: AtomicU64,
-    /// How often the site was loaded.
+    /// How often the site was loaded since the service started.
     loads: AtomicU64,
 }
 
 impl ServerStats {
-    /// Creates the statistics of a server that starts now.
+    /// Creates the statistics of a server that starts now, before or after others of its service.
     pub(crate) fn new(
         engine: Engine,
         worker_count: usize,
-        counters: Arc<SharedArray<Counters>>,
+        counters: ServerCounters,
         hosts: &Hosts,
         site_count: usize,
     ) -> ServerStats {
@@ -54,7 +52,9 @@ impl ServerStats {
         };
         ServerStats {
             engine,
-            start_unix_s: AtomicU64::new(clock_gettime(ClockId::Realtime).tv_sec.max(0) as u64),
+            start_unix_s: counters
+                .start_unix_s()
+                .unwrap_or_else(|| clock_gettime(ClockId::Realtime).tv_sec.max(0) as u64),
             counters,
             worker_count,
             sites: (0..site_count).map(entry).collect(),
@@ -70,19 +70,15 @@ impl ServerStats {
         loads.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Sets when the service started, in seconds since 1970: before this server, if this one replaces another.
-    pub(crate) fn set_start(&self, unix_s: u64) {
-        self.start_unix_s.store(unix_s, Ordering::Relaxed);
-    }
-
     /// Sets how often a site was loaded since the service started.
     pub(crate) fn set_loads(&self, number: usize, loads: u64) {
         self.sites[number].loads.store(loads, Ordering::Relaxed);
     }
 
-    /// Records that the server accepts no more clients.
+    /// Records that the server accepts no more clients. If a successor serves, call it when the admin listener has ended.
     pub(crate) fn set_draining(&self) {
         self.is_draining.store(true, Ordering::Relaxed);
+        self.counters.set_silent();
     }
 
     /// Returns the metrics of this moment.
@@ -94,16 +90,14 @@ impl ServerStats {
             loads: entry.loads.load(Ordering::Relaxed),
         };
         let is_draining = self.is_draining.load(Ordering::Relaxed);
-        let mut metrics = Metrics {
+        Metrics {
+            start_unix_s: self.start_unix_s,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             engine: self.engine.name().to_owned(),
             workers: self.worker_count,
-            start_unix_s: self.start_unix_s.load(Ordering::Relaxed),
             state: if is_draining { ServerState::Draining } else { ServerState::Serving },
             sites: self.sites.iter().map(site).collect(),
-            ..Metrics::default()
-        };
-        metrics.count(self.counters.iter());
-        metrics
+            ..Metrics::of(&self.counters)
+        }
     }
 }

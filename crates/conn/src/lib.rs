@@ -67,7 +67,7 @@ mod sites;
 mod span;
 mod start;
 
-pub use counters::{Counter, Counters, LATENCY_MS, VERSIONS};
+pub use counters::{Counter, CounterName, Counters, LATENCY_MS, VERSIONS};
 pub use h1::CONTENT_LEN_MAX;
 pub use hosts::{HostName, HostNameError, Hosts, HostsError};
 pub use pool::{BUF_LEN, BufId, Pool, Run};

@@ -35,8 +35,8 @@ pub use sink::LogSink;
 
 use crate::{
     base::log_config::{LogOwner, Logging, SiteLog},
+    control::counters::ServerCounters,
     data::log_ring::{LogRings, RingConsumer, Wakeup},
-    sys,
 };
 use debug::DebugTracer;
 use exchange::Exchanges;
@@ -47,7 +47,7 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use tarpon_conn::{Counters, Recording};
+use tarpon_conn::Recording;
 use tracing::warn;
 use writer::LogWriters;
 
@@ -109,7 +109,7 @@ impl AccessLog {
     pub(crate) fn start(
         logs: &LogPlan,
         rings: &LogRings,
-        counters: &Arc<sys::shared::SharedArray<Counters>>,
+        counters: &ServerCounters,
     ) -> io::Result<AccessLog> {
         let shared = Arc::new(LogControl { wakeup: Arc::clone(rings.wakeup()), orders: Mutex::default() });
         let (alive, ended) = mpsc::channel();
@@ -118,7 +118,7 @@ impl AccessLog {
             sources: rings.consumers().map(|consumer| (consumer, Exchanges::default())).collect(),
             writers: LogWriters::new(logs),
             tracer: DebugTracer::new(logs),
-            drops: DropReport::new(Arc::clone(counters)),
+            drops: DropReport::new(counters.clone()),
         };
         thread::Builder::new().name("log".to_owned()).spawn(move || {
             writer.run();
@@ -218,15 +218,21 @@ impl LogThread {
 
 /// Reports requests that were not logged, at intervals.
 struct DropReport {
-    counters: Arc<sys::shared::SharedArray<Counters>>,
+    counters: ServerCounters,
     /// The count of dropped exchanges at the last report.
     reported: u64,
     next: Instant,
 }
 
 impl DropReport {
-    fn new(counters: Arc<sys::shared::SharedArray<Counters>>) -> DropReport {
-        DropReport { counters, reported: 0, next: Instant::now() }
+    fn new(counters: ServerCounters) -> DropReport {
+        // The rows begin with the numbers of former servers.
+        let reported = DropReport::dropped(&counters);
+        DropReport { counters, reported, next: Instant::now() }
+    }
+
+    fn dropped(counters: &ServerCounters) -> u64 {
+        counters.iter().fold(0, |sum, counters| sum.wrapping_add(counters.log_dropped.get()))
     }
 
     fn report_if_due(&mut self) {
@@ -236,7 +242,7 @@ impl DropReport {
     }
 
     fn report(&mut self) {
-        let dropped: u64 = self.counters.iter().map(|counters| counters.log_dropped.get()).sum();
+        let dropped = DropReport::dropped(&self.counters);
         if dropped > self.reported {
             let count = dropped - self.reported;
             warn!(count, "{count} requests were not logged: the reader of the access log is too slow");

@@ -6,6 +6,7 @@ use super::{
     client_table::REQUEST_LEN_MAX,
 };
 use crate::control::{
+    counters::ServerCounters,
     metrics::{Metrics, ServerState},
     stats::ServerStats,
 };
@@ -21,6 +22,8 @@ use tarpon_http::{
 pub(super) struct Responder {
     /// Empty until the server has started.
     pub(super) server: Arc<OnceLock<Arc<ServerStats>>>,
+    /// The counters of the service, for the time before.
+    pub(super) counters: Option<ServerCounters>,
     /// The names under which clients may reach the listener over TCP, besides `localhost`.
     pub(super) hosts: Vec<HostName>,
 }
@@ -102,7 +105,11 @@ impl Responder {
     }
 
     fn metrics(&self) -> Metrics {
-        self.server.get().map(|stats| stats.metrics()).unwrap_or_default()
+        match (self.server.get(), &self.counters) {
+            (Some(stats), _) => stats.metrics(),
+            (None, Some(counters)) => Metrics::of(counters),
+            (None, None) => Metrics::default(),
+        }
     }
 }
 
@@ -145,7 +152,7 @@ mod tests {
 
     fn status(request: &str, peer: Peer) -> Option<u16> {
         let hosts = vec!["metrics.example".parse().unwrap()];
-        let responder = Responder { server: Arc::default(), hosts };
+        let responder = Responder { server: Arc::default(), counters: None, hosts };
         match responder.reply(request.as_bytes(), || peer)? {
             AdminReply::Answer(answer) => Some(answer.status.code()),
             AdminReply::Order(_) => Some(0),

@@ -209,10 +209,10 @@ mod tests {
         base::engine::Engine,
         control::{
             admin::{Admin, Order, client_table::UNSENT_LEN_MAX},
+            counters::ServerCounters,
             listeners::Listener,
             stats::ServerStats,
         },
-        sys::shared::SharedArray,
     };
     use std::{
         io::{Read, Write},
@@ -241,11 +241,11 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("admin");
             let listener: Listener = UnixListener::bind(&path).unwrap().try_into().unwrap();
-            let counters = Arc::new(SharedArray::new(1).unwrap());
-            let stats = ServerStats::new(Engine::Poll, 1, counters, &Hosts::new(None), site_count);
+            let counters = ServerCounters::alone(1).unwrap();
+            let stats = ServerStats::new(Engine::Poll, 1, counters.clone(), &Hosts::new(None), site_count);
             let (sender, orders) = mpsc::channel();
             let forward = move |order, client| sender.send((order, client)).unwrap();
-            let admin = Admin::start_with(&listener, Some(Arc::new(stats)), forward).unwrap();
+            let admin = Admin::start_with(&listener, &counters, Some(Arc::new(stats)), forward).unwrap();
             AdminFixture { admin, orders, path, _dir: dir }
         }
 

@@ -35,7 +35,7 @@ pub(crate) use answer::page;
 pub use fetch::{fetch_metrics, send_order};
 
 use crate::{
-    control::{listeners::Listener, server::Handle, stats::ServerStats},
+    control::{counters::ServerCounters, listeners::Listener, server::Handle, stats::ServerStats},
     sys::wake::Wake,
 };
 use answer::Responder;
@@ -89,20 +89,22 @@ impl Admin {
     /// # Errors
     /// The process is out of threads or descriptors.
     pub fn start(listener: &Listener) -> io::Result<Admin> {
-        Admin::start_thread(listener, None, None)
+        Admin::start_thread(listener, None, None, None)
     }
 
-    /// Starts answering for a server with a supervisor, which gets the orders; with `stats`, for a server that already serves.
+    /// Starts answering for a server with a supervisor, which gets the orders. `counters` are those of the service. With `stats`, for a server that already serves.
     pub(crate) fn start_with(
         listener: &Listener,
+        counters: &ServerCounters,
         stats: Option<Arc<ServerStats>>,
         orders: impl Fn(Order, OwnedFd) + Send + 'static,
     ) -> io::Result<Admin> {
-        Admin::start_thread(listener, stats, Some(Box::new(orders)))
+        Admin::start_thread(listener, Some(counters.clone()), stats, Some(Box::new(orders)))
     }
 
     fn start_thread(
         listener: &Listener,
+        counters: Option<ServerCounters>,
         stats: Option<Arc<ServerStats>>,
         orders: Option<AdminHandler>,
     ) -> io::Result<Admin> {
@@ -111,7 +113,8 @@ impl Admin {
         let socket = listener.sockets()[0].try_clone()?;
         // The thread must not wait in accept(2), if another process that shares the listener accepts the client first.
         ioctl_fionbio(&socket, true)?;
-        let responder = Responder { server: Arc::clone(&server), hosts: listener.admin_hosts().to_vec() };
+        let hosts = listener.admin_hosts().to_vec();
+        let responder = Responder { server: Arc::clone(&server), counters, hosts };
         let event_loop = AdminLoop::new(socket, Arc::clone(&end), responder, orders);
         let thread = thread::Builder::new().name("admin".to_owned()).spawn(move || event_loop.run())?;
         Ok(Admin { server, end, thread: Some(thread) })

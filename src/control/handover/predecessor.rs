@@ -3,16 +3,19 @@
 use super::VARIABLE;
 use crate::{
     base::engine::Engine,
-    control::process::{
-        channel::Channel,
-        message::{FromSuccessor, InheritedSite, InheritedSocket, ToSuccessor},
+    control::{
+        counters::CounterHandover,
+        process::{
+            channel::Channel,
+            message::{FromSuccessor, InheritedSite, InheritedSocket, ToSuccessor},
+        },
     },
     sys::inherited,
 };
 use rustix::event::{PollFd, PollFlags};
 use std::{env, error::Error, io, os::fd::OwnedFd};
 
-/// The channel to the predecessor, until it has left.
+/// The channel to the predecessor, until it has exited.
 #[derive(Debug)]
 pub(in crate::control) struct PredecessorChannel {
     channel: Channel,
@@ -29,6 +32,9 @@ pub(in crate::control) struct Inheritance {
     pub(in crate::control) sites: Vec<(InheritedSite, Vec<OwnedFd>)>,
     /// When the service started, in seconds since 1970.
     pub(in crate::control) start_unix_s: u64,
+    pub(in crate::control) counters: CounterHandover,
+    /// The files of the tables of the counters.
+    pub(in crate::control) counter_files: Vec<OwnedFd>,
 }
 
 /// A message of the predecessor.
@@ -57,12 +63,14 @@ impl PredecessorChannel {
     /// The predecessor has exited, or this process is out of descriptors.
     pub(in crate::control) fn inherit(&mut self) -> io::Result<Inheritance> {
         let receiver = &mut self.channel.receiver;
-        let Some((ToSuccessor::Sockets { engine, listeners, site_count, start_unix_s }, sockets)) =
+        let Some((ToSuccessor::Sockets { engine, listeners, site_count, start_unix_s, counters }, sockets)) =
             receiver.receive()?
         else {
             return Err(gone());
         };
-        let sockets = sockets.map_err(io::Error::other)?;
+        let mut sockets = sockets.map_err(io::Error::other)?;
+        let socket_count: usize = listeners.iter().map(|listener| listener.socket_count).sum();
+        let counter_files = sockets.split_off(socket_count.min(sockets.len()));
         let mut sites = Vec::new();
         for _ in 0..site_count {
             let Some((ToSuccessor::Site(site), descriptors)) = receiver.receive()? else {
@@ -71,7 +79,7 @@ impl PredecessorChannel {
             // Without its descriptors, an earlier version is not kept.
             sites.extend(descriptors.ok().map(|descriptors| (site, descriptors)));
         }
-        Ok(Inheritance { engine, listeners, sockets, sites, start_unix_s })
+        Ok(Inheritance { engine, listeners, sockets, sites, start_unix_s, counters, counter_files })
     }
 
     /// Tells the predecessor that this program has all it needs to start. From now on this end does not block.

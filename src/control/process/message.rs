@@ -2,7 +2,7 @@
 
 use crate::{
     base::{address::Address, engine::Engine, log_config::LogOwner},
-    control::admin::Order,
+    control::{admin::Order, counters::CounterHandover},
     site::transfer::SiteTransfer,
 };
 use serde::{Deserialize, Serialize};
@@ -120,7 +120,7 @@ pub(crate) enum FromServer {
 /// A message of a supervisor to its successor.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToSuccessor {
-    /// What the successor starts with. With all these sockets.
+    /// What the successor starts with. With all these sockets, and then the tables of the counters.
     Sockets {
         /// The engine that accepts on the sockets.
         engine: Engine,
@@ -130,6 +130,9 @@ pub(crate) enum ToSuccessor {
         site_count: usize,
         /// When the service started, in seconds since 1970.
         start_unix_s: u64,
+        /// The counters of the service.
+        #[serde(default)]
+        counters: CounterHandover,
     },
     /// A version of a site that was served. With its descriptors.
     Site(InheritedSite),

@@ -5,6 +5,7 @@ use crate::{
     control::{
         access_log::{AccessLog, LogPlan, LogSink},
         admin::Admin,
+        counters::ServerCounters,
         listeners::Listener,
         process::{
             channel::{Channel, Sender},
@@ -14,14 +15,12 @@ use crate::{
         stats::ServerStats,
     },
     data::log_ring::LogRings,
-    sys::shared::SharedArray,
 };
 use std::{
     io,
     os::fd::OwnedFd,
     sync::{Arc, Mutex, PoisonError},
 };
-use tarpon_conn::Counters;
 
 /// The state that an aux process starts with.
 pub(super) struct AuxStart<'a> {
@@ -31,7 +30,7 @@ pub(super) struct AuxStart<'a> {
     pub(super) logs: &'a LogPlan,
     pub(super) rings: Option<&'a LogRings>,
     pub(super) stats: ServerStats,
-    pub(super) counters: Arc<SharedArray<Counters>>,
+    pub(super) counters: ServerCounters,
     pub(super) site_count: usize,
     /// A seccomp filter confines the process.
     pub(super) has_seccomp: bool,
@@ -56,7 +55,7 @@ fn serve(start: AuxStart<'_>, channel: Channel) -> io::Result<()> {
     let start_admin = |listener: &Listener, stats: Option<Arc<ServerStats>>| {
         let master = Arc::clone(&master);
         let forward = move |order, client| master.send(&FromServer::AdminRequest { order }, [client]);
-        Admin::start_with(listener, stats, forward)
+        Admin::start_with(listener, &counters, stats, forward)
     };
     let log = rings.map(|rings| AccessLog::start(logs, rings, &counters)).transpose()?;
     let early = listener.as_ref().filter(|_| !is_successor);

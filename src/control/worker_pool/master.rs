@@ -14,6 +14,7 @@ use crate::{
     },
     control::{
         access_log::LogPlan,
+        counters::ServerCounters,
         listeners::Listener,
         process::{
             ProcessId,
@@ -45,7 +46,7 @@ use std::{
     os::fd::OwnedFd,
     sync::Arc,
 };
-use tarpon_conn::{Counters, Hosts, Recording, SiteId};
+use tarpon_conn::{Hosts, Recording, SiteId};
 
 /// The master. It has a single thread, so that it may fork at any time.
 pub(super) struct Master<'a> {
@@ -77,8 +78,6 @@ pub(super) struct Master<'a> {
     pub(super) admin: Option<Listener>,
     /// Another server answers at the admin listener until this server serves.
     pub(super) is_successor: bool,
-    /// When the service started, in seconds since 1970.
-    pub(super) start_unix_s: u64,
     pub(super) logs: LogPlan,
     pub(super) children: Children,
     /// Messages with descriptors that the machine has not released.
@@ -98,7 +97,7 @@ pub(super) struct Master<'a> {
 /// Memory that all processes of the pool share.
 pub(super) struct SharedMemory {
     /// One row for each worker, and the last for the master.
-    pub(super) counters: Arc<SharedArray<Counters>>,
+    pub(super) counters: ServerCounters,
     pub(super) idle_workers: SharedRow<IdleWorkers>,
     pub(super) rings: Option<(Recording, LogRings)>,
 }
@@ -127,7 +126,7 @@ impl<'a> Master<'a> {
             unknown_host,
             log,
             privileges,
-            start_unix_s,
+            counters,
             emit,
         } = start;
         let unconfined = |error| sandbox::unconfined(&error);
@@ -150,7 +149,9 @@ impl<'a> Master<'a> {
             (site.log.resolve(log.logging), name.map(|name| String::from_utf8_lossy(name).into_owned()))
         });
         let logs = LogPlan::new(settings.logging, site_logs, settings.debug);
-        let shared = SharedMemory::new(slot_count, &logs).map_err(in_words)?;
+        // A row for each worker, and one for this process.
+        let counters = counters.with_rows(slot_count + 1).map_err(in_words)?;
+        let shared = SharedMemory::new(counters, slot_count, &logs).map_err(in_words)?;
         let listeners = listeners.into_iter().flat_map(Listener::into_sockets).collect();
         let machine = WorkerPool::new(PoolConfig {
             forks: settings.engine == Engine::Fork,
@@ -172,7 +173,6 @@ impl<'a> Master<'a> {
             log_config: log,
             has_seccomp,
             emit,
-            start_unix_s,
             confinement,
             worker_seccomp,
             hosts,
@@ -322,12 +322,12 @@ impl<'a> Master<'a> {
 }
 
 impl SharedMemory {
-    fn new(slot_count: usize, logs: &LogPlan) -> io::Result<SharedMemory> {
+    fn new(counters: ServerCounters, slot_count: usize, logs: &LogPlan) -> io::Result<SharedMemory> {
         let rings = match logs.recording() {
             Some(recording) => Some((recording, LogRings::new(slot_count)?)),
             None => None,
         };
         let idle_workers = Arc::new(SharedArray::new(1)?).row(0);
-        Ok(SharedMemory { counters: Arc::new(SharedArray::new(slot_count + 1)?), idle_workers, rings })
+        Ok(SharedMemory { counters, idle_workers, rings })
     }
 }

@@ -30,7 +30,7 @@ use tarpon_conn::Recording;
 impl Master<'_> {
     /// Starts the aux process.
     pub(super) fn start_aux(&mut self, process: ProcessId) -> io::Result<()> {
-        let &mut Master { is_successor, has_seccomp, start_unix_s, .. } = self;
+        let &mut Master { is_successor, has_seccomp, .. } = self;
         let is_successor = is_successor && self.sites.is_none();
         let Master { single_threaded, settings, hosts, shared, admin, logs, .. } = self;
         let SharedMemory { counters, rings, .. } = shared;
@@ -40,9 +40,8 @@ impl Master<'_> {
         let keep: Vec<RawFd> = wakeup.chain(admin_sockets).collect();
         let (engine, worker_count) = (settings.engine, settings.workers().get());
         let main = |channel: Channel| {
-            let stats = ServerStats::new(engine, worker_count, Arc::clone(counters), hosts, site_count);
-            stats.set_start(start_unix_s);
-            let (admin, counters) = (admin.take(), Arc::clone(counters));
+            let stats = ServerStats::new(engine, worker_count, counters.clone(), hosts, site_count);
+            let (admin, counters) = (admin.take(), counters.clone());
             let rings = rings.as_ref().map(|(_, rings)| rings);
             let start =
                 AuxStart { admin, is_successor, logs, rings, stats, counters, site_count, has_seccomp };

@@ -16,6 +16,11 @@ pub(crate) fn file() -> io::Result<File> {
     file_in(&env::temp_dir())
 }
 
+/// Creates an empty file, to be shared.
+pub(crate) fn shared_file() -> io::Result<File> {
+    file()
+}
+
 fn file_in(dir: &Path) -> io::Result<File> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     loop {

@@ -9,6 +9,11 @@ pub(crate) fn file() -> io::Result<File> {
     Ok(File::from(memfd_create("tarpon-image", flags)?))
 }
 
+/// Creates an empty file, to be shared and never sealed.
+pub(crate) fn shared_file() -> io::Result<File> {
+    Ok(File::from(memfd_create("tarpon-counters", MemfdFlags::CLOEXEC)?))
+}
+
 /// Seals a file of [`file()`] against every change.
 pub(crate) fn freeze(file: &File) -> io::Result<()> {
     Ok(fcntl_add_seals(file, SEALS)?)

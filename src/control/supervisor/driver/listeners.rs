@@ -19,7 +19,6 @@ use std::{
         fd::{AsRawFd, OwnedFd, RawFd},
         unix::fs::DirBuilderExt,
     },
-    sync::Arc,
 };
 use tarpon_site::Printable;
 
@@ -76,7 +75,7 @@ impl Listeners {
     }
 
     /// Returns all listeners with duplicates of their sockets, for a successor.
-    pub(super) fn hand_over(&self) -> io::Result<(Vec<InheritedSocket>, Arc<[OwnedFd]>)> {
+    pub(super) fn hand_over(&self) -> io::Result<(Vec<InheritedSocket>, Vec<OwnedFd>)> {
         let (mut inherited, mut descriptors) = (Vec::new(), Vec::new());
         for (configured, bound) in &self.bound {
             for socket in bound.sockets() {
@@ -93,7 +92,7 @@ impl Listeners {
                 is_lent: self.lent.contains(configured),
             });
         }
-        Ok((inherited, descriptors.into()))
+        Ok((inherited, descriptors))
     }
 
     /// Sets whether this supervisor removes the files of Unix sockets.

@@ -36,11 +36,12 @@ use super::{
 };
 use crate::{
     control::{
+        counters::ServiceCounters,
         handover::{
             predecessor::{Inheritance, PredecessorChannel, PredecessorEvent},
             program,
         },
-        process::{ProcessId, children::Children, clock::MonotonicClock},
+        process::{ProcessId, channel::Channel, children::Children, clock::MonotonicClock},
         systemd::{self, Systemd},
     },
     site::{set::kept_descriptors_max, transfer::SiteTransfer},
@@ -89,8 +90,10 @@ pub(super) struct Driver<'a> {
     predecessor: &'a mut Option<PredecessorChannel>,
     /// The path of the program file.
     program: io::Result<PathBuf>,
-    /// When the service started, in seconds since 1970.
-    start_unix_s: u64,
+    /// The channel to the predecessor after its commit, and that to a successor: each is at EOF when the other supervisor exits.
+    former: Option<PredecessorChannel>,
+    successor: Option<Channel>,
+    counters: ServiceCounters,
     /// Descriptors that one message of a child may bring.
     descriptor_count_max: usize,
     read: ReadConfig<'a>,
@@ -115,8 +118,16 @@ impl<'a> Driver<'a> {
     ) -> Result<Driver<'a>, Box<dyn Error>> {
         let inheritance = predecessor.as_mut().map(PredecessorChannel::inherit).transpose()?;
         let (mut versions, mut version_count) = (BTreeMap::new(), 0);
-        let (listeners, predecessor_state, start_unix_s) = match inheritance {
-            Some(Inheritance { engine, listeners, sockets, sites, start_unix_s }) => {
+        let (listeners, predecessor_state, counters) = match inheritance {
+            Some(Inheritance {
+                engine,
+                listeners,
+                sockets,
+                sites,
+                start_unix_s,
+                counters,
+                counter_files,
+            }) => {
                 let mut inherited = Vec::new();
                 for (site, descriptors) in sites {
                     version_count += 1;
@@ -126,9 +137,13 @@ impl<'a> Driver<'a> {
                     versions.insert(id, (site.transfer, descriptors.into()));
                 }
                 let listeners = Listeners::inherit(listeners, sockets)?;
-                (listeners, Some(Predecessor { engine, inherited }), start_unix_s)
+                let counters = ServiceCounters::new(start_unix_s, counters, counter_files)?;
+                (listeners, Some(Predecessor { engine, inherited }), counters)
             }
-            None => (Listeners::lent(systemd::sockets()?), None, unix_s()),
+            None => {
+                let listeners = Listeners::lent(systemd::sockets()?);
+                (listeners, None, ServiceCounters::new(unix_s(), Default::default(), Vec::new())?)
+            }
         };
         // Blocked before the first child starts, so that a signal of a terminal to all its processes does not reach the children.
         let signals = Signals::block(&[
@@ -167,7 +182,9 @@ impl<'a> Driver<'a> {
             systemd: Systemd::find(),
             predecessor,
             program: program::path(),
-            start_unix_s,
+            former: None,
+            successor: None,
+            counters,
             descriptor_count_max: kept_descriptors_max(),
             read,
             emit,
@@ -190,6 +207,7 @@ impl<'a> Driver<'a> {
                 self.perform_all(actions);
             }
             if let Some(result) = self.result.take() {
+                self.counters.set_final();
                 return result.map_err(|why| self.start_error.take().unwrap_or_else(|| why.into()));
             }
             self.wait();
@@ -211,7 +229,8 @@ impl<'a> Driver<'a> {
     fn wait(&self) {
         let mut polled = vec![PollFd::new(&self.signals, PollFlags::IN)];
         polled.extend(self.children.polled().map(|(_, polled)| polled));
-        polled.extend(self.predecessor.as_ref().map(PredecessorChannel::polled));
+        let predecessors = [self.predecessor.as_ref(), self.former.as_ref()].into_iter().flatten();
+        polled.extend(predecessors.map(PredecessorChannel::polled));
         let deadline = self.machine.deadline().map(|deadline| self.clock.until(deadline));
         let time = [deadline, self.children.wait_max()].into_iter().flatten().min();
         let time =
@@ -243,16 +262,22 @@ impl<'a> Driver<'a> {
             self.receive_from(process, usize::MAX);
             self.children.remove(process);
             self.starts.remove(&process);
+            self.counters.free(process);
             self.events.push_back(SupervisorEvent::Exited(process, exit));
         }
     }
 
     fn receive_from_predecessor(&mut self) {
+        if self.former.as_mut().is_some_and(|former| former.receive().is_some()) {
+            self.former = None;
+            self.counters.set_predecessor_gone();
+        }
         let Some(event) = self.predecessor.as_mut().and_then(PredecessorChannel::receive) else { return };
         // Either way the predecessor sends no more.
-        *self.predecessor = None;
+        let channel = self.predecessor.take();
         let event = match event {
             PredecessorEvent::Committed(callers) => {
+                self.former = channel;
                 let callers = callers.into_iter().map(|caller| self.add_caller(caller)).collect();
                 SupervisorEvent::Committed(callers)
             }

@@ -32,7 +32,7 @@ impl Driver<'_> {
         let started = match start {
             ProcessStart::Builder(generation, start) => self.start_builder(generation, start),
             ProcessStart::Server { generation, engine, is_successor } => {
-                self.start_server(generation, engine, is_successor)
+                self.start_server(id, generation, engine, is_successor)
             }
             ProcessStart::Helper(_, kind) => match kind {
                 #[cfg(test)]
@@ -59,6 +59,7 @@ impl Driver<'_> {
 
     fn start_server(
         &mut self,
+        process: ProcessId,
         id: GenerationId,
         engine: Engine,
         is_successor: bool,
@@ -67,8 +68,8 @@ impl Driver<'_> {
         let (service, privileges, emit) = (&generation.service, &generation.privileges, self.emit);
         let settings = &Settings { engine, ..service.settings.clone() };
         let numbers = self.listeners.numbers();
-        let (all, start_unix_s) = (&mut self.listeners, self.start_unix_s);
-        fork(c"tarpon-server", &numbers, |channel| {
+        let (all, counters) = (&mut self.listeners, self.counters.assign(process)?);
+        let started = fork(c"tarpon-server", &numbers, |channel| {
             let (listeners, admin) = all.take(service);
             let start = ServerStart {
                 settings,
@@ -79,11 +80,12 @@ impl Driver<'_> {
                 unknown_host: service.unknown_host,
                 log: &service.log,
                 privileges,
-                start_unix_s,
+                counters,
                 emit,
             };
             server_process::run(start, channel)
-        })
+        });
+        started.inspect_err(|_| self.counters.free(process))
     }
 
     /// Starts the program file, and sends what the program takes over.
@@ -91,7 +93,9 @@ impl Driver<'_> {
         let program =
             self.program.as_ref().map_err(|error| format!("cannot find the file of the program: {error}"))?;
         let failed = |error: io::Error| format!("cannot start {}: {}", program.printable(), reason(&error));
-        let (listeners, sockets) = self.listeners.hand_over().map_err(failed)?;
+        let (listeners, mut descriptors) = self.listeners.hand_over().map_err(failed)?;
+        let (counters, tables) = self.counters.hand_over().map_err(failed)?;
+        descriptors.extend(tables);
         let (pid, channel) = successor::start(program).map_err(failed)?;
         self.add_child(id, pid, channel, start);
         let sites: Vec<_> = (self.machine.inherit().into_iter())
@@ -101,9 +105,9 @@ impl Driver<'_> {
                 (InheritedSite { source, transfer: transfer.clone(), loads }, descriptors)
             })
             .collect();
-        let (site_count, start_unix_s) = (sites.len(), self.start_unix_s);
-        let message = ToSuccessor::Sockets { engine, listeners, site_count, start_unix_s };
-        self.children.send(id, None, &message, &sockets);
+        let (site_count, start_unix_s) = (sites.len(), self.counters.start_unix_s());
+        let message = ToSuccessor::Sockets { engine, listeners, site_count, start_unix_s, counters };
+        self.children.send(id, None, &message, &descriptors.into());
         for (site, descriptors) in sites {
             self.children.send(id, None, &ToSuccessor::Site(site), descriptors);
         }
