@@ -18,7 +18,6 @@ use std::{
     os::unix::{net::UnixStream, process::CommandExt},
     path::Path,
     process::ExitStatus,
-    thread,
     time::{Duration, Instant},
 };
 use tarpon::Engine;
@@ -70,11 +69,8 @@ fn killed_server_process_loses_only_its_own_connections_under_load() {
         let server = program.server();
         kill_process(server, Signal::KILL).unwrap();
         wait_for("the server exits", || has_exited(server).then_some(()));
-        let late = if engine == Engine::IoUring { LATE } else { Duration::ZERO };
-        let since = Instant::now() + late;
-        load.wait_for_responses(50);
-        thread::sleep(late);
-        load.wait_for_responses(50);
+        let since = Instant::now();
+        load.wait_for_responses(100);
         let failures = load.stop();
         let later: Vec<_> = failures.iter().filter(|failure| failure.connected > since).collect();
         assert!(later.is_empty(), "{engine}: {later:?}");
@@ -144,7 +140,8 @@ fn server_process_that_is_killed_repeatedly_restarts_with_back_off() {
         kill_process(server, Signal::KILL).unwrap();
         last = Some(server);
     }
-    thread::sleep(LATE);
+    let last = last.expect("a server");
+    wait_for("the last server exits", || has_exited(last).then_some(()));
     assert_eq!(TestClient::connect(program.address()).get("/").content, b"home");
     let waits = ["", " in 100ms", " in 200ms", " in 400ms"];
     let want: String = waits
@@ -181,7 +178,6 @@ fn signal_to_the_process_group_stops_all_processes_in_order() {
         assert_eq!(client.try_head().unwrap().status, 200);
         kill_process_group(program.pid(), signal).unwrap();
         wait_for("new clients are refused", || TcpStream::connect(program.address()).is_err().then_some(()));
-        thread::sleep(Duration::from_millis(100));
         assert_eq!(client.read_to_end().len(), 48 << 20, "the client receives the rest of a download");
         let ended = program.wait();
         assert_eq!((ended.status, &*ended.err), (ExitStatus::default(), ""));
@@ -257,8 +253,4 @@ fn wait_for_workers(server: Pid, engine: Engine) {
 fn end(server: Pid) {
     kill_process(server, Signal::KILL).unwrap();
     wait_for("the server exits", || has_exited(server).then_some(()));
-    thread::sleep(LATE);
 }
-
-/// How long the kernel may still accept connections for the ring of a killed process; it then resets these connections.
-const LATE: Duration = Duration::from_millis(100);

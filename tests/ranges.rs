@@ -7,6 +7,7 @@ use common::{
     EMBEDDED, ENGINES,
     client::{TestClient, get},
     distinct_bytes,
+    kernel::wait_until_read,
     server::{EmbeddedServer, TestServer, settings},
     site, wait_for,
 };
@@ -20,8 +21,6 @@ use rustix::{
 use std::{
     io::Write,
     net::{SocketAddr, TcpListener, TcpStream},
-    thread,
-    time::Duration,
 };
 
 /// Six ranges: more than fit in an outbox that holds another response.
@@ -38,10 +37,10 @@ fn response_with_several_ranges_waits_for_space_and_then_follows_by_itself() {
         let served = TestServer::dir(engine, 1, dir.path());
         let mut client = TestClient::new(small_window(served.address, 128 << 10));
         client.send(get("/large"));
-        // Until the send buffer of the socket is full.
-        thread::sleep(Duration::from_millis(100));
+        // The kernel takes only a part of this response, so the second request arrives while the rest is in the outbox.
+        wait_until_read([&client]);
         client.send(IN_PARTS);
-        thread::sleep(Duration::from_millis(100));
+        wait_until_read([&client]);
         assert!(client.response().content == large, "{engine}");
         let response = client.response();
         assert_eq!(response.status, 206, "{engine}");
@@ -88,7 +87,7 @@ fn unread_range_responses_leave_buffers_for_other_clients() {
         wait_for("clients hold half of the buffers", || (ranges()[1] == 200).then_some(()));
         let mut others: Vec<TestClient> = (0..100).map(|_| TestClient::connect(served.address)).collect();
         others.iter_mut().for_each(|client| assert!(client.send("GET / HTTP/1.1\r\n")));
-        thread::sleep(Duration::from_millis(50));
+        wait_until_read(&others);
         for client in &mut others {
             client.send("Host: a\r\n\r\n");
             assert_eq!(client.response().status, 200, "{engine}");
