@@ -5,7 +5,7 @@ use std::{
     io,
     net::{SocketAddr, TcpStream},
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
     thread::{self, JoinHandle},
@@ -16,7 +16,8 @@ use std::{
 pub(crate) struct LoadGenerator {
     stopping: Arc<AtomicBool>,
     count: Arc<AtomicUsize>,
-    clients: Vec<JoinHandle<Vec<Failure>>>,
+    failures: Arc<Mutex<Vec<Failure>>>,
+    clients: Vec<JoinHandle<()>>,
 }
 
 /// A request that failed or got the wrong response.
@@ -39,7 +40,7 @@ pub(crate) fn pause() {
 impl LoadGenerator {
     /// Starts clients that request `target` and expect `content`.
     pub(crate) fn start(address: SocketAddr, target: &str, content: &[u8]) -> LoadGenerator {
-        let (stopping, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let (stopping, count, failures) = <(Arc<AtomicBool>, Arc<AtomicUsize>, Arc<Mutex<Vec<Failure>>>)>::default();
         let start = |number| {
             let client = LoadClient {
                 address,
@@ -48,11 +49,12 @@ impl LoadGenerator {
                 keepalive: number < KEEPALIVE_CLIENTS,
                 stopping: Arc::clone(&stopping),
                 count: Arc::clone(&count),
+                failures: Arc::clone(&failures),
             };
             thread::spawn(move || client.run())
         };
         let clients = (0..KEEPALIVE_CLIENTS + CONNECTING_CLIENTS).map(start).collect();
-        LoadGenerator { stopping, count, clients }
+        LoadGenerator { stopping, count, failures, clients }
     }
 
     /// Waits until the clients have received `more` responses.
@@ -61,11 +63,17 @@ impl LoadGenerator {
         super::wait_for("responses to the load", || (self.count.load(SeqCst) >= from + more).then_some(()));
     }
 
+    /// Returns the number of failures so far.
+    pub(crate) fn failure_count(&self) -> usize {
+        self.failures.lock().expect("no client panics").len()
+    }
+
     /// Stops the clients and returns all failures.
     pub(crate) fn stop(mut self) -> Vec<Failure> {
         self.stopping.store(true, SeqCst);
         let clients = std::mem::take(&mut self.clients);
-        clients.into_iter().flat_map(|client| client.join().expect("a client does not panic")).collect()
+        clients.into_iter().for_each(|client| client.join().expect("a client does not panic"));
+        std::mem::take(&mut *self.failures.lock().expect("no client panics"))
     }
 }
 
@@ -82,18 +90,18 @@ struct LoadClient {
     keepalive: bool,
     stopping: Arc<AtomicBool>,
     count: Arc<AtomicUsize>,
+    failures: Arc<Mutex<Vec<Failure>>>,
 }
 
 impl LoadClient {
-    fn run(self) -> Vec<Failure> {
-        let mut failures = Vec::new();
+    fn run(self) {
         while !self.stopping.load(SeqCst) {
             let connected = Instant::now();
             if let Err(error) = self.connection() {
-                failures.push(Failure { connected, reason: error.to_string() });
+                let failure = Failure { connected, reason: error.to_string() };
+                self.failures.lock().expect("no client panics").push(failure);
             }
         }
-        failures
     }
 
     /// Sends requests on one connection until it closes or the load stops.

@@ -1,6 +1,7 @@
 //! Parts of contents, against an answer that is made in the most obvious way.
 
 use super::{
+    twice_the_cases,
     properties::cuts,
     sites::{IMAGE, archived, sim},
 };
@@ -9,7 +10,7 @@ use std::ops::Range;
 use tarpon_conn::{Input, SPAN_COUNT_MAX, Span, sim::Cuts};
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+    #![proptest_config(twice_the_cases())]
 
     #[test]
     fn a_range_is_answered_with_its_part_of_the_whole_wherever_the_content_lies(
