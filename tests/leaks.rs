@@ -7,8 +7,7 @@ mod common;
 use common::{EMBEDDED, client::TestClient, kernel::wait_until_asleep, server::settings, site, wait_for};
 use rustix::process::{Resource, Rlimit, getpid, getrlimit, setrlimit};
 use std::{
-    env,
-    fs,
+    env, fs,
     net::{SocketAddr, TcpListener, TcpStream},
     os::fd::AsRawFd,
     path::Path,

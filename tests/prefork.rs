@@ -51,9 +51,7 @@ fn killed_worker_is_reported_and_other_clients_are_served() {
             wait_for("a new worker", || (workers(&program).len() == 3).then_some(()));
         }
         let is_zombie = |&pid: &Pid| has_exited(pid);
-        wait_for("no zombie is left", || {
-            (!children(program.server()).iter().any(is_zombie)).then_some(())
-        });
+        wait_for("no zombie is left", || (!children(program.server()).iter().any(is_zombie)).then_some(()));
     }
 }
 

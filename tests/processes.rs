@@ -5,8 +5,9 @@
 mod common;
 
 use common::{
-    ENGINES, is_disconnect,
+    ENGINES,
     client::{TestClient, get},
+    is_disconnect,
     load::LoadGenerator,
     program::{RunningProgram, children, has_exited, process_name, serve, wrap_command},
     site, wait_for, write_files,

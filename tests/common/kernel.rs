@@ -52,7 +52,10 @@ impl TcpPair {
 
     /// Returns whether the server has accepted the connection and read all that has arrived.
     fn is_read(self, rows: &[TcpRow]) -> bool {
-        rows.iter().all(|row| !row.is(self.server, self.client) || row.unread == 0 && (row.has_owner || row.state != TcpState::Open))
+        rows.iter().all(|row| {
+            !row.is(self.server, self.client)
+                || row.unread == 0 && (row.has_owner || row.state != TcpState::Open)
+        })
     }
 }
 

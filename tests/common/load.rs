@@ -40,7 +40,8 @@ pub(crate) fn pause() {
 impl LoadGenerator {
     /// Starts clients that request `target` and expect `content`.
     pub(crate) fn start(address: SocketAddr, target: &str, content: &[u8]) -> LoadGenerator {
-        let (stopping, count, failures) = <(Arc<AtomicBool>, Arc<AtomicUsize>, Arc<Mutex<Vec<Failure>>>)>::default();
+        let (stopping, count, failures) =
+            <(Arc<AtomicBool>, Arc<AtomicUsize>, Arc<Mutex<Vec<Failure>>>)>::default();
         let start = |number| {
             let client = LoadClient {
                 address,

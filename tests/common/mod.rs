@@ -64,7 +64,8 @@ pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T 
 
 /// How many times more cases than usual a test with random or repeated cases runs: `tests/run --soak` sets 10.
 pub(crate) fn seeds_factor() -> usize {
-    env::var("TARPON_SEEDS_FACTOR").map_or(1, |factor| factor.parse().expect("TARPON_SEEDS_FACTOR is a number"))
+    env::var("TARPON_SEEDS_FACTOR")
+        .map_or(1, |factor| factor.parse().expect("TARPON_SEEDS_FACTOR is a number"))
 }
 
 /// Writes files below `root` and creates their directories.

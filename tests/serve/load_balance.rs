@@ -62,7 +62,8 @@ fn pipelined_requests_take_turns_with_those_of_another_client() {
     assert!(program.wait().status.success());
     let log = fs::read_to_string(&log).unwrap();
     let position = |what: &str| log.lines().position(|line| line.contains(what)).expect("a line");
-    let last = |what: &str| log.lines().count() - log.lines().rev().position(|line| line.contains(what)).unwrap();
+    let last =
+        |what: &str| log.lines().count() - log.lines().rev().position(|line| line.contains(what)).unwrap();
     for pipelining in ["/?first", "/?second"] {
         assert!(position("/?other") < last(pipelining), "{log}");
     }

@@ -33,7 +33,11 @@ mod tests {
         worker.advance_to(Tick(5_000));
         worker.back_off_accepting();
         worker.advance_to(Tick(5_999));
-        assert_eq!((worker.may_accept(), worker.wait_ms()), (false, Some(1)), "the engine waits for the rest");
+        assert_eq!(
+            (worker.may_accept(), worker.wait_ms()),
+            (false, Some(1)),
+            "the engine waits for the rest"
+        );
         worker.advance_to(Tick(6_000));
         assert_eq!((worker.may_accept(), worker.wait_ms()), (true, None));
         worker.back_off_accepting();

@@ -36,9 +36,7 @@ impl Named {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{
-        os::unix::{fs::symlink, net::UnixListener},
-    };
+    use std::os::unix::{fs::symlink, net::UnixListener};
 
     #[test]
     fn replaced_file_is_detected() {

@@ -1,9 +1,9 @@
 //! Parts of contents, against an answer that is made in the most obvious way.
 
 use super::{
-    twice_the_cases,
     properties::cuts,
     sites::{IMAGE, archived, sim},
+    twice_the_cases,
 };
 use proptest::{collection::vec, prelude::*, sample::select};
 use std::ops::Range;
