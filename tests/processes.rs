@@ -9,7 +9,7 @@ use common::{
     client::{TestClient, get},
     is_disconnect,
     load::LoadGenerator,
-    program::{RunningProgram, children, has_exited, process_name, serve, wrap_command},
+    program::{RunningProgram, children, has_exited, process_name, serve, suspend, wrap_command},
     site, wait_for, write_files,
 };
 use rustix::process::{Pid, Signal, geteuid, kill_process, kill_process_group};
@@ -34,7 +34,7 @@ fn killed_server_process_is_replaced_and_waiting_clients_are_served() {
         let first = program.server();
         wait_for_workers(first, engine);
         // While the supervisor is stopped, clients connect and no server runs.
-        kill_process(program.pid(), Signal::STOP).unwrap();
+        suspend(program.pid());
         end(first);
         let mut clients: Vec<_> = (0..20)
             .flat_map(|_| [TestClient::connect(program.address()), TestClient::connect_unix(&socket)])

@@ -312,6 +312,20 @@ impl Drop for UpgradedProgram {
     }
 }
 
+/// Suspends a process, and waits until each of its threads has stopped. proc(5), /proc/pid/task/tid/stat.
+pub(crate) fn suspend(pid: Pid) {
+    kill_process(pid, Signal::STOP).expect("a running process");
+    wait_for("all threads stop", || {
+        let threads =
+            fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())).expect("a running process");
+        let is_stopped = |thread: io::Result<fs::DirEntry>| {
+            let stat = fs::read_to_string(thread.ok()?.path().join("stat")).ok()?;
+            stat.rsplit_once(") ")?.1.starts_with('T').then_some(())
+        };
+        threads.map(is_stopped).collect::<Option<Vec<()>>>().map(drop)
+    });
+}
+
 /// Returns the children of a single-threaded process. proc(5), /proc/pid/task/tid/children.
 pub(crate) fn children(parent: Pid) -> Vec<Pid> {
     let id = parent.as_raw_nonzero();

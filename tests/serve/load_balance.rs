@@ -4,7 +4,7 @@ use super::{IS_BLOCKING, serve};
 use crate::common::{
     client::{TestClient, get},
     kernel::{wait_until_arrived, wait_until_read},
-    program::RunningProgram,
+    program::{RunningProgram, suspend},
     readable_dir, site,
 };
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
@@ -47,7 +47,7 @@ fn pipelined_requests_take_turns_with_those_of_another_client() {
     }
     // All requests have arrived when the server continues.
     let server = program.server();
-    kill_process(server, Signal::STOP).unwrap();
+    suspend(server);
     let [first, second, other] = &mut clients;
     first.send(get("/?first").repeat(REQUEST_COUNT));
     second.send(get("/?second").repeat(REQUEST_COUNT));
