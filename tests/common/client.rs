@@ -11,6 +11,8 @@ use std::{
 /// One client connection to a server.
 pub(crate) struct TestClient {
     stream: Box<dyn Stream>,
+    /// The addresses of a TCP connection, also after its end.
+    tcp_pair: Option<TcpPair>,
     /// Bytes received but not consumed by a read.
     received: Vec<u8>,
 }
@@ -50,7 +52,7 @@ impl TestClient {
     }
 
     pub(crate) fn new(stream: impl Stream + 'static) -> TestClient {
-        TestClient { stream: Box::new(stream), received: Vec::new() }
+        TestClient { tcp_pair: stream.tcp_pair(), stream: Box::new(stream), received: Vec::new() }
     }
 
     /// Returns the addresses of the connection.
@@ -59,7 +61,7 @@ impl TestClient {
     /// It is no TCP connection.
     #[track_caller]
     pub(crate) fn tcp_pair(&self) -> TcpPair {
-        self.stream.tcp_pair().expect("a TCP connection")
+        self.tcp_pair.expect("a TCP connection")
     }
 
     /// Sends bytes unchanged. Returns `false` if the server has closed the connection.
@@ -207,7 +209,7 @@ impl Stream for TcpStream {
     }
 
     fn tcp_pair(&self) -> Option<TcpPair> {
-        Some(TcpPair::of(self))
+        TcpPair::of(self)
     }
 }
 

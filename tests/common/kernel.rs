@@ -40,9 +40,9 @@ enum TcpState {
 type RunCounts = Vec<(PathBuf, String)>;
 
 impl TcpPair {
-    pub(crate) fn of(client: &TcpStream) -> TcpPair {
-        let (client, server) = (client.local_addr(), client.peer_addr());
-        TcpPair { client: client.expect("a bound socket"), server: server.expect("a connected socket") }
+    /// Returns `None` if the connection has ended.
+    pub(crate) fn of(client: &TcpStream) -> Option<TcpPair> {
+        Some(TcpPair { client: client.local_addr().ok()?, server: client.peer_addr().ok()? })
     }
 
     /// Returns whether the server's kernel has acknowledged all that the client has sent.
