@@ -15,8 +15,8 @@ use common::{
 use rustix::process::{Signal, kill_process};
 use std::{
     fs,
-    io::{BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpStream},
+    io::{BufRead, BufReader},
+    net::TcpStream,
     num::NonZeroU32,
     os::unix::{
         fs::{PermissionsExt, symlink},
@@ -495,13 +495,10 @@ address = "127.0.0.1:0"
                     wait_for("a new server", || {
                         (has_exited(server) && program.server() != server).then_some(())
                     });
-                    wait_for("a response of the new server", || {
-                        responds_soon(program.address()).then_some(())
-                    });
                 }
                 _ => {}
             }
-            let mut client = TestClient::connect(program.address());
+            let mut client = program.connect_after_kill();
             cases
                 .iter()
                 .for_each(|(host, target, _)| request(&mut client, host, &format!("{target}{phase}")));
@@ -610,17 +607,6 @@ fn library_configures_the_log_of_each_site() {
         client.get("/?3");
         common.lines(2);
     }
-}
-
-/// Returns whether a response arrives soon. The kernel may keep accepting for the ring of a killed process.
-fn responds_soon(address: SocketAddr) -> bool {
-    let try_request = || {
-        let mut stream = TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(Duration::from_millis(200)))?;
-        stream.write_all(get("/").as_bytes())?;
-        stream.read(&mut [0; 64])
-    };
-    try_request().is_ok_and(|len| len > 0)
 }
 
 /// Returns a directory with a site and this configuration.

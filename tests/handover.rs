@@ -114,7 +114,7 @@ fn draining_server_can_be_stopped() {
         let mut client = TestClient::connect(served.address);
         assert_eq!(client.get("/").content, b"home");
         served.handle.drain(Duration::from_secs(60));
-        thread::sleep(Duration::from_millis(100));
+        wait_for("every worker drains", || TcpStream::connect(served.address).is_err().then_some(()));
         served.handle.stop(Duration::from_secs(60));
         assert_eq!(client.read_to_end(), b"", "{engine}");
         served.join_within(TEST_TIMEOUT);

@@ -4,21 +4,15 @@
 
 mod common;
 
-use common::{EMBEDDED, client::TestClient, server::settings, site, wait_for};
-use rustix::{
-    process::{Resource, Rlimit, getrlimit, setrlimit},
-    thread::gettid,
-};
+use common::{EMBEDDED, client::TestClient, kernel::wait_until_asleep, server::settings, site, wait_for};
+use rustix::process::{Resource, Rlimit, getpid, getrlimit, setrlimit};
 use std::{
-    env,
-    ffi::OsString,
-    fs,
+    env, fs,
     net::{SocketAddr, TcpListener, TcpStream},
     os::fd::AsRawFd,
     path::Path,
     process::Command,
     sync::mpsc::channel,
-    thread,
     time::Duration,
 };
 use tarpon::{Listener, Server, Site, SiteChange, SiteSource, SiteWatcher};
@@ -135,7 +129,8 @@ fn cloned_listener_wakes_no_worker_after_a_stop() {
                 (descriptors_of(&clone) == 1).then_some(())
             });
             let _next = TcpStream::connect(address).unwrap();
-            wait_for(&format!("every worker of {engine} sleeps while a client waits"), sleeping_threads);
+            let what = format!("every worker of {engine} sleeps while a client waits");
+            wait_until_asleep(&what, || vec![getpid()]);
             // io_uring has made the listener blocking with a timeout.
             clone.set_nonblocking(true).unwrap();
             assert!(clone.accept().is_ok(), "{engine}");
@@ -190,27 +185,4 @@ fn descriptors_of(socket: &TcpListener) -> usize {
     let wanted = target(&Path::new("/proc/self/fd").join(socket.as_raw_fd().to_string())).unwrap();
     let entries = fs::read_dir("/proc/self/fd").unwrap();
     entries.filter(|entry| target(&entry.as_ref().unwrap().path()).as_ref() == Some(&wanted)).count()
-}
-
-/// Returns `Some` if the other threads of this process sleep for a while: the kernel counts how often each thread runs. proc(5),
-/// /proc/pid/schedstat.
-fn sleeping_threads() -> Option<()> {
-    let before = run_counts()?;
-    thread::sleep(Duration::from_millis(200));
-    (run_counts()? == before).then_some(())
-}
-
-/// Returns how long and how often each of the other threads ran, or `None` if one of them is runnable.
-fn run_counts() -> Option<Vec<(OsString, String)>> {
-    let own = gettid().as_raw_nonzero().to_string();
-    let threads = fs::read_dir("/proc/self/task").unwrap().map(|thread| thread.unwrap());
-    threads
-        .filter(|thread| thread.file_name() != *own)
-        .map(|thread| {
-            let read = |name| fs::read_to_string(thread.path().join(name)).ok();
-            let (stat, run) = (read("stat")?, read("schedstat")?);
-            let (_, state) = stat.rsplit_once(") ")?;
-            state.starts_with('S').then(|| (thread.file_name(), run))
-        })
-        .collect()
 }

@@ -9,7 +9,7 @@ use common::{
     client::TestClient,
     program::{ProgramExit, RunningProgram, serve, tarpon},
     releases::{current, pack, set_current},
-    wait_for,
+    seeds_factor, wait_for,
 };
 use rustix::{
     fs::{FlockOperation, flock},
@@ -210,27 +210,32 @@ fn waiting_activation_names_the_process_with_the_lock() {
 }
 
 #[test]
+#[ignore = "soak: kills at random times"]
 fn killed_activation_leaves_the_old_or_the_new_release() {
     let dir = releases(&["a.tar", "b.tar"]);
-    let at = |name: &str| dir.path().join(name);
     run(dir.path(), "activate", &["a.tar"]);
-    for number in 0..40 {
+    for number in 0..40 * seeds_factor() {
         let program =
             RunningProgram::start(release(dir.path(), "activate", &[["b.tar", "a.tar"][number % 2]]));
-        thread::sleep(Duration::from_micros(100) * number as u32);
+        // At another step each time.
+        thread::sleep(Duration::from_micros(100) * (number % 40) as u32);
         // The program may have exited.
         let _ = rustix::process::kill_process(program.pid(), Signal::KILL);
         drop(program);
         assert!(["a.tar", "b.tar"].iter().any(|name| current(dir.path()).ends_with(name)));
         assert!(run(dir.path(), "list", &[]).status.success());
     }
-    // The files of an activation that stopped between its steps.
+}
+
+#[test]
+fn files_of_an_interrupted_activation_do_no_harm() {
+    let dir = releases(&["a.tar", "b.tar"]);
+    let at = |name: &str| dir.path().join(name);
     run(dir.path(), "activate", &["a.tar"]);
-    // A killed activation may have left this link.
-    let _ = fs::remove_file(at(".tarpon.link"));
     std::os::unix::fs::symlink("half", at(".tarpon.link")).unwrap();
     fs::write(at(".tarpon.history.new"), "activate 5").unwrap();
     set_current(dir.path(), "b.tar");
+    assert!(run(dir.path(), "list", &[]).status.success());
     assert_output(&run(dir.path(), "rollback", &[]), "a.tar is current; b.tar was before\n");
 }
 

@@ -20,7 +20,6 @@ use std::{
     path::Path,
     sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     thread,
-    time::Duration,
 };
 use tarpon::Engine;
 use tempfile::TempDir;
@@ -229,7 +228,6 @@ fn download_from_a_draining_server_completes_when_the_program_stops() {
     wait_for("the other site", || (home(program.address()) == b"two").then_some(()));
     program.signal(Signal::TERM);
     wait_for("new clients are refused", || TcpStream::connect(program.address()).is_err().then_some(()));
-    thread::sleep(Duration::from_millis(100));
     assert!(program.is_running());
     assert!(client.read_exact(large.len()) == large);
     assert!(program.wait().status.success());

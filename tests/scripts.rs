@@ -1,6 +1,7 @@
 //! The scripts of `tests/`, with stubs for the programs that they call: `run` continues after a failing step and lists every failure,
 //! `setup` retries a failed download and lists what is missing, and `arch` reports each problem with its place.
 
+use serde_json::Value;
 use std::{
     env, fs,
     os::unix::fs::{PermissionsExt, symlink},
@@ -19,7 +20,7 @@ fn run_continues_after_a_failing_step_and_lists_it_at_the_end() {
     assert!(out.lines().last().unwrap().starts_with("All passed: 11 steps in "), "{out}");
     let (status, out) = run(&["--quick"]);
     assert_eq!(status, 0, "{out}");
-    let quick = "(quick: no AddressSanitizer, no fuzz targets, no browser)";
+    let quick = "(quick: without the slowest tests, AddressSanitizer, fuzz targets and browser)";
     assert!(out.lines().last().unwrap().starts_with(&format!("All passed {quick}: 7 steps in ")), "{out}");
 
     for failing in ["setup", "arch", "smoke", "cargo-doc"] {
@@ -34,6 +35,44 @@ fn run_continues_after_a_failing_step_and_lists_it_at_the_end() {
     assert_eq!(list.lines().skip(1).map(str::trim_start).collect::<Vec<_>>(), want, "{out}");
     // Later steps run all the same.
     assert!(out.contains("\n== tests: ") && out.contains("\n== memory, with AddressSanitizer: "), "{out}");
+}
+
+#[test]
+fn soak_writes_its_result_and_other_runs_tell_its_age() {
+    let dir = checkout();
+    let run = |arguments: &[&str]| ended(&mut command(&dir, "tests/run", arguments));
+    let age =
+        |out: &str| out.lines().find_map(|line| line.strip_prefix("soak: ")).unwrap_or_default().to_owned();
+    assert_eq!(age(&run(&["--quick"]).1), "no result yet; run tests/run --soak");
+    write(&dir.path().join("fuzz/targets/head.rs"), "");
+    fs::write(dir.path().join("fails").join("smoke"), "").unwrap();
+    for (failing, ended, status) in [(true, "FAILED", 1), (false, "passed", 0)] {
+        if !failing {
+            fs::remove_file(dir.path().join("fails").join("smoke")).unwrap();
+        }
+        let (got, out) = run(&["--soak", "1"]);
+        assert_eq!((got, &*age(&out)), (status, "the result is in tests/soak.json; commit it"), "{out}");
+        let result = fs::read_to_string(dir.path().join("tests/soak.json")).unwrap();
+        let result: Value = serde_json::from_str(&result).unwrap_or_else(|error| panic!("{error}: {result}"));
+        let steps = result["steps"].as_array().expect("steps");
+        let failed = steps.iter().filter(|step| step["result"] == "failed").count();
+        assert_eq!((steps.len(), failed, &result["seeds_factor"]), (6, usize::from(failing), &10.into()));
+        let date = result["date"].as_str().expect("a date");
+        fs::write(dir.path().join("stubs/commits"), "0\n").unwrap();
+        assert_eq!(age(&run(&[]).1), format!("{ended} on {date}, with this code"));
+        fs::write(dir.path().join("stubs/commits"), "3\n").unwrap();
+        let old = format!(
+            "{ended} on {date}, and is older than the code: 3 commits since 0123456789ab change \
+             src crates fuzz Cargo.toml Cargo.lock"
+        );
+        assert_eq!(age(&run(&[]).1), old);
+        fs::remove_file(dir.path().join("stubs/commits")).unwrap();
+        assert!(age(&run(&["--quick"]).1).ends_with("which this repository lacks"));
+    }
+    for wrong in [&["--soak", "0"][..], &["--soak", "1", "2"], &["--quick", "1"], &["--fast"]] {
+        let (status, out) = run(wrong);
+        assert!(status == 2 && out.contains("tests/run --soak [MINUTES]"), "{wrong:?}: {out}");
+    }
 }
 
 /// With the real cargo, as `run` reads its output.
@@ -59,7 +98,7 @@ fn run_lists_each_failing_test_with_the_command_that_repeats_it() {
     write("tests/b.rs", "#[test] fn aborts() { std::process::abort() }");
     write("tests/c.rs", "#[test] fn good() {}");
     write("stubs/real", "");
-    remove(&dir, &["cc", "rustc"]);
+    remove(&dir, &["cc", "rustc", "python3"]);
     let (status, out) = ended(&mut command(&dir, "tests/run", &["--quick"]));
     assert_eq!(status, 1, "{out}");
     let (_, list) = out.split_once("\nFAILED (quick: ").unwrap_or_else(|| panic!("no summary: {out}"));
@@ -197,6 +236,14 @@ echo "rustc $version (0123abcd 2030-01-01)"
 if [[ $* == *--verbose* ]]; then echo "host: x86_64-unknown-linux-gnu"; fi
 "#;
 
+/// A stub of git: one commit, with as many later commits as `stubs/commits` says.
+const GIT: &str = r#"#!/bin/bash
+case $1 in
+    rev-parse) echo 0123456789abcdef0123456789abcdef01234567 ;;
+    rev-list) [[ $3 == 0123456789abcdef0123456789abcdef01234567..HEAD && -e $STUBS/commits ]] && cat "$STUBS/commits" ;;
+esac
+"#;
+
 /// A stub of Python: makes virtual environments, and succeeds at anything else.
 const PYTHON: &str = r#"#!/bin/bash
 if [[ $* == "-m venv --clear "* ]]; then mkdir -p "$4/bin"; cp "$0" "$4/bin/python"; fi
@@ -239,7 +286,8 @@ fn checkout() -> TempDir {
     let _writing = WRITING.lock().unwrap();
     let dir = tempfile::tempdir().unwrap();
     let ours = Path::new(env!("CARGO_MANIFEST_DIR"));
-    for path in ["tests/run", "tests/setup", "tests/clients/requirements.txt", "Cargo.toml"] {
+    for path in ["tests/run", "tests/setup", "tests/programs", "tests/clients/requirements.txt", "Cargo.toml"]
+    {
         let to = dir.path().join(path);
         fs::create_dir_all(to.parent().unwrap()).unwrap();
         fs::copy(ours.join(path), to).unwrap();
@@ -249,12 +297,14 @@ fn checkout() -> TempDir {
     // `run` calls a stub of `setup`.
     let real_setup = dir.path().join("tests/setup");
     fs::rename(&real_setup, dir.path().join("tests/real-setup")).unwrap();
-    for path in ["tests/setup", "tests/arch", "tests/targets", "tests/sanitize", "fuzz/smoke"] {
+    for path in ["tests/setup", "tests/arch", "tests/targets", "tests/sanitize", "tests/static", "fuzz/smoke"]
+    {
         stub(path, STUB);
     }
     stub("stubs/cargo", CARGO);
     stub("stubs/rustc", RUSTC);
     stub("stubs/python3", PYTHON);
+    stub("stubs/git", GIT);
     stub("stubs/apt-get", APT_GET);
     stub("stubs/sudo", SUDO);
     let programs = "true cc curl node npm go slowhttptest brotli zopfli bsdtar zstd ip unshare pkg-config nginx mandoc zsh \
@@ -262,7 +312,7 @@ fn checkout() -> TempDir {
     for program in programs.split_whitespace() {
         stub(&format!("stubs/{program}"), "#!/bin/sh\n");
     }
-    let tools = "awk bash cat cmp cp cut dirname env grep mapfile mkdir mktemp rm sed sleep sort tee";
+    let tools = "awk bash cat cmp cp cut date dirname env getconf grep mapfile mkdir mktemp rm sed sleep sort tee uname";
     for tool in tools.split_whitespace() {
         if let Some(path) = program(tool) {
             symlink(path, dir.path().join("stubs").join(tool)).unwrap();

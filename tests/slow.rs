@@ -1,5 +1,8 @@
 //! The slow attacks of slowhttptest: clients that start a request or a response and do not finish it. The server stays available to
 //! slowhttptest and to another client, and the server closes the connections of the attack.
+//!
+//! These attacks need real time, so they belong to `tests/run --soak`. `crates/conn/tests/laws/time.rs` shows the deadlines with a simulated
+//! clock, and `tests/serve/timeouts.rs` that the engines keep them.
 
 mod common;
 
@@ -18,12 +21,14 @@ use std::{
 use tarpon::Engine;
 
 #[test]
+#[ignore = "soak: attacks for seconds"]
 fn unfinished_heads_are_answered_and_closed() {
     let attack = Attack { mode: "-H", options: &["-i", "1"], target: "/", held_min: COUNT / 10 };
     attack.is_survived();
 }
 
 #[test]
+#[ignore = "soak: attacks for seconds"]
 fn slow_request_content_is_not_awaited() {
     // The server refuses the request and closes the connection.
     let attack = Attack { mode: "-B", options: &["-i", "1", "-s", "8192"], target: "/", held_min: 0 };
@@ -31,6 +36,7 @@ fn slow_request_content_is_not_awaited() {
 }
 
 #[test]
+#[ignore = "soak: attacks for seconds"]
 fn unread_responses_are_aborted() {
     // The client has a receive window of a few bytes and reads some each second, so it notices the end of the connection.
     let options = &["-w", "1", "-y", "8", "-z", "2048", "-n", "1"];
@@ -39,6 +45,7 @@ fn unread_responses_are_aborted() {
 }
 
 #[test]
+#[ignore = "soak: attacks for seconds"]
 fn thousand_ranges_in_one_request_are_ignored() {
     // Some ranges of 0-,5-0,5-1,...,5-1300 end before they begin, so the field is invalid and ignored. RFC 9110, section 14.1.1.
     let options = &["-t", "GET", "-a", "5", "-b", "1300"];

@@ -3,7 +3,8 @@
 //! The test compares each complete response with the file of its entity tag. In the end the server has closed all descriptors and unmapped
 //! all images.
 //!
-//! `STRESS_SEED` seeds the random numbers (1), `STRESS_SECONDS` is the time for each engine (1).
+//! `STRESS_SEED` seeds the random numbers (1), `STRESS_SECONDS` is the time for each engine and seed (1). `TARPON_SEEDS_FACTOR` is the
+//! number of seeds (1).
 
 #![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
 
@@ -13,8 +14,10 @@ use common::{
     EMBEDDED, TEST_TIMEOUT,
     client::{Response, TestClient, get},
     distinct_bytes,
+    kernel::wait_until_read,
+    seeds_factor,
     server::{EmbeddedServer, settings},
-    site,
+    site, wait_for,
 };
 use rustix::net::{
     AddressFamily, SocketType, connect, listen, socket,
@@ -29,6 +32,7 @@ use std::{
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
+        mpsc::channel,
     },
     thread,
     time::{Duration, Instant},
@@ -40,11 +44,14 @@ fn random_clients_get_correct_responses_and_leak_nothing() {
     let _running = one_test_at_a_time();
     let number = |name, default| env::var(name).map_or(default, |text| text.parse().expect("a number"));
     let (seed, seconds) = (number("STRESS_SEED", 1), number("STRESS_SECONDS", 1));
-    for &engine in EMBEDDED {
-        let stressed = catch_unwind(AssertUnwindSafe(|| stress(engine, seed, Duration::from_secs(seconds))));
-        if let Err(panic) = stressed {
-            eprintln!("{engine}, STRESS_SEED={seed}");
-            resume_unwind(panic);
+    for seed in seed..seed + seeds_factor() as u64 {
+        for &engine in EMBEDDED {
+            let stressed =
+                catch_unwind(AssertUnwindSafe(|| stress(engine, seed, Duration::from_secs(seconds))));
+            if let Err(panic) = stressed {
+                eprintln!("{engine}, STRESS_SEED={seed}");
+                resume_unwind(panic);
+            }
         }
     }
 }
@@ -62,13 +69,10 @@ fn head_is_parsed_wherever_the_pieces_of_the_input_end() {
             let long = format!("GET / HTTP/1.1\r\nHost: localhost\r\nPadding: {padding}\r\n\r\n");
             let all = [long.as_str(), &get("/"), &get("/missing")].concat();
             client.send(&all[..first]);
-            // The pause separates the first piece from the rest.
-            thread::sleep(Duration::from_millis(20));
+            wait_until_read([&client]);
             client.send(&all[first..]);
-            let since = Instant::now();
             let statuses = [(); 3].map(|()| client.response().status);
             assert_eq!(statuses, [200, 200, 404], "{engine}, {first} of {len}");
-            assert!(since.elapsed() < TEST_TIMEOUT / 2);
         }
         for piece_len in [777, 1_000, 3_000] {
             let mut client = TestClient::connect(served.address);
@@ -77,11 +81,9 @@ fn head_is_parsed_wherever_the_pieces_of_the_input_end() {
                 if !client.send(piece) {
                     break;
                 }
-                thread::sleep(Duration::from_millis(1));
+                wait_until_read([&client]);
             }
-            let since = Instant::now();
             assert_eq!(client.response().status, 431, "{engine}, {piece_len} bytes at a time");
-            assert!(since.elapsed() < TEST_TIMEOUT / 2);
         }
     }
 }
@@ -106,12 +108,17 @@ fn unread_responses_leave_memory_for_other_clients() {
                 stream
             })
             .collect();
-        thread::sleep(Duration::from_millis(300));
+        // A client receives the first bytes after the server has read as many of its requests as it holds.
+        for client in &greedy {
+            client.set_nonblocking(false).unwrap();
+            client.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+            assert_eq!(client.peek(&mut [0]).unwrap(), 1, "{engine}");
+        }
         let mut others: Vec<TestClient> = (0..20).map(|_| TestClient::connect(served.address)).collect();
         for client in &mut others {
             assert!(client.send("GET / HTTP/1.1\r\n"));
         }
-        thread::sleep(Duration::from_millis(50));
+        wait_until_read(&others);
         for client in &mut others {
             client.send("Host: localhost\r\n\r\n");
             assert_eq!(client.response().status, 200, "{engine}");
@@ -175,7 +182,8 @@ fn stress(engine: Engine, seed: u64, time: Duration) {
         let until = Instant::now() + time;
         for swap in 1.. {
             handle.swap(Site::from_dir(versions[swap % 2].path()).unwrap());
-            thread::sleep(Duration::from_millis(3));
+            let before = complete_count.load(Ordering::Relaxed);
+            wait_for("a response", || (complete_count.load(Ordering::Relaxed) > before).then_some(()));
             if Instant::now() >= until {
                 break;
             }
@@ -183,21 +191,27 @@ fn stress(engine: Engine, seed: u64, time: Duration) {
         // The server stops while all clients are active.
         stopping.store(true, Ordering::SeqCst);
         handle.stop(Duration::from_millis(200));
-        let since = Instant::now();
-        let server = thread::spawn(|| server.join());
-        while !server.is_finished() && since.elapsed() < TEST_TIMEOUT {
-            thread::sleep(Duration::from_millis(5));
-        }
+        let (send, ended) = channel();
+        thread::spawn(move || send.send(server.join()));
+        let ended = ended.recv_timeout(TEST_TIMEOUT);
         done.store(true, Ordering::Relaxed);
-        assert!(server.is_finished(), "{engine}: the server does not stop");
-        server.join().unwrap().unwrap();
+        ended.unwrap_or_else(|_| panic!("{engine}: the server does not stop")).unwrap();
     });
     drop(handle);
     assert!(complete_count.load(Ordering::Relaxed) > CLIENT_COUNT, "{engine}: too few complete responses");
     drop(versions);
-    assert_eq!(descriptors(), before, "{engine}");
-    let maps = fs::read_to_string("/proc/self/maps").unwrap();
-    assert_eq!(maps.matches("memfd:tarpon-image").count(), 0, "{engine}");
+    // The threads of the loader end after the server, also those of the server before this one.
+    wait_for(&format!("{engine} closes all descriptors but {before:?}: {:?}", descriptors()), || {
+        let mut now = descriptors();
+        for known in &before {
+            now.iter().position(|name| name == known).map(|at| now.swap_remove(at));
+        }
+        now.is_empty().then_some(())
+    });
+    wait_for(&format!("{engine} unmaps all images"), || {
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        (!maps.contains("memfd:tarpon-image")).then_some(())
+    });
 }
 
 /// A client that connects, does something at random and disconnects.
@@ -214,7 +228,7 @@ struct Visitor<'a> {
 impl Visitor<'_> {
     fn visit(&mut self) {
         let window = [0, 0, 0, 1, 2_000, 50_000][self.random.below(6)];
-        let Some(stream) = self.stream(window) else { return thread::sleep(Duration::from_millis(1)) };
+        let Some(stream) = self.stream(window) else { return thread::yield_now() };
         if self.random.below(3) == 0 {
             // The client closes with a reset.
             set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
@@ -247,7 +261,7 @@ impl Visitor<'_> {
                 self.burst(&mut client, 0);
             }
             5 => {
-                // Reads a part, slowly, and disconnects.
+                // Reads a part in small pieces, and disconnects.
                 let names = self.names(20);
                 client.send(requests(&names) + &get("/huge"));
                 for _ in 0..self.random.below(10) {
@@ -255,7 +269,6 @@ impl Visitor<'_> {
                     if !matches!(raw.read(&mut some), Ok(1..)) {
                         assert!(self.is_stopping(), "the server serves a slow client");
                     }
-                    thread::sleep(Duration::from_millis(self.random.below(3) as u64));
                 }
             }
             6 => {

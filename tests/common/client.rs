@@ -1,6 +1,6 @@
 //! An HTTP/1.1 client that sends exactly the given bytes and frames responses by RFC 9112, section 6.3.
 
-use super::TEST_TIMEOUT;
+use super::{TEST_TIMEOUT, kernel::TcpPair};
 use std::{
     io::{self, ErrorKind, Read, Write},
     net::{Shutdown, SocketAddr, TcpStream},
@@ -11,6 +11,8 @@ use std::{
 /// One client connection to a server.
 pub(crate) struct TestClient {
     stream: Box<dyn Stream>,
+    /// The addresses of a TCP connection, also after its end.
+    tcp_pair: Option<TcpPair>,
     /// Bytes received but not consumed by a read.
     received: Vec<u8>,
 }
@@ -29,6 +31,9 @@ pub(crate) trait Stream: Read + Write + Send {
     fn shutdown_write(&self) -> io::Result<()>;
 
     fn set_blocking(&self, blocking: bool) -> io::Result<()>;
+
+    /// Returns the addresses of a TCP connection.
+    fn tcp_pair(&self) -> Option<TcpPair>;
 }
 
 impl TestClient {
@@ -47,7 +52,16 @@ impl TestClient {
     }
 
     pub(crate) fn new(stream: impl Stream + 'static) -> TestClient {
-        TestClient { stream: Box::new(stream), received: Vec::new() }
+        TestClient { tcp_pair: stream.tcp_pair(), stream: Box::new(stream), received: Vec::new() }
+    }
+
+    /// Returns the addresses of the connection.
+    ///
+    /// # Panics
+    /// It is no TCP connection.
+    #[track_caller]
+    pub(crate) fn tcp_pair(&self) -> TcpPair {
+        self.tcp_pair.expect("a TCP connection")
     }
 
     /// Sends bytes unchanged. Returns `false` if the server has closed the connection.
@@ -193,6 +207,10 @@ impl Stream for TcpStream {
     fn set_blocking(&self, blocking: bool) -> io::Result<()> {
         self.set_nonblocking(!blocking)
     }
+
+    fn tcp_pair(&self) -> Option<TcpPair> {
+        TcpPair::of(self)
+    }
 }
 
 impl Stream for UnixStream {
@@ -202,5 +220,8 @@ impl Stream for UnixStream {
 
     fn set_blocking(&self, blocking: bool) -> io::Result<()> {
         self.set_nonblocking(!blocking)
+    }
+    fn tcp_pair(&self) -> Option<TcpPair> {
+        None
     }
 }

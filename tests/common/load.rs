@@ -5,7 +5,7 @@ use std::{
     io,
     net::{SocketAddr, TcpStream},
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
     thread::{self, JoinHandle},
@@ -16,7 +16,8 @@ use std::{
 pub(crate) struct LoadGenerator {
     stopping: Arc<AtomicBool>,
     count: Arc<AtomicUsize>,
-    clients: Vec<JoinHandle<Vec<Failure>>>,
+    failures: Arc<Mutex<Vec<Failure>>>,
+    clients: Vec<JoinHandle<()>>,
 }
 
 /// A request that failed or got the wrong response.
@@ -31,13 +32,16 @@ pub(crate) struct Failure {
 const KEEPALIVE_CLIENTS: usize = 4;
 /// Clients that open a connection for each request.
 const CONNECTING_CLIENTS: usize = 2;
-/// Delay between two requests of a client, so that the load does not saturate the machine.
-const DELAY: Duration = Duration::from_millis(1);
+/// Leaves the processor to the server between two requests of a client. No test depends on its length.
+pub(crate) fn pause() {
+    thread::sleep(Duration::from_millis(1));
+}
 
 impl LoadGenerator {
     /// Starts clients that request `target` and expect `content`.
     pub(crate) fn start(address: SocketAddr, target: &str, content: &[u8]) -> LoadGenerator {
-        let (stopping, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let (stopping, count, failures) =
+            <(Arc<AtomicBool>, Arc<AtomicUsize>, Arc<Mutex<Vec<Failure>>>)>::default();
         let start = |number| {
             let client = LoadClient {
                 address,
@@ -46,11 +50,12 @@ impl LoadGenerator {
                 keepalive: number < KEEPALIVE_CLIENTS,
                 stopping: Arc::clone(&stopping),
                 count: Arc::clone(&count),
+                failures: Arc::clone(&failures),
             };
             thread::spawn(move || client.run())
         };
         let clients = (0..KEEPALIVE_CLIENTS + CONNECTING_CLIENTS).map(start).collect();
-        LoadGenerator { stopping, count, clients }
+        LoadGenerator { stopping, count, failures, clients }
     }
 
     /// Waits until the clients have received `more` responses.
@@ -59,11 +64,17 @@ impl LoadGenerator {
         super::wait_for("responses to the load", || (self.count.load(SeqCst) >= from + more).then_some(()));
     }
 
+    /// Returns the number of failures so far.
+    pub(crate) fn failure_count(&self) -> usize {
+        self.failures.lock().expect("no client panics").len()
+    }
+
     /// Stops the clients and returns all failures.
     pub(crate) fn stop(mut self) -> Vec<Failure> {
         self.stopping.store(true, SeqCst);
         let clients = std::mem::take(&mut self.clients);
-        clients.into_iter().flat_map(|client| client.join().expect("a client does not panic")).collect()
+        clients.into_iter().for_each(|client| client.join().expect("a client does not panic"));
+        std::mem::take(&mut *self.failures.lock().expect("no client panics"))
     }
 }
 
@@ -80,18 +91,18 @@ struct LoadClient {
     keepalive: bool,
     stopping: Arc<AtomicBool>,
     count: Arc<AtomicUsize>,
+    failures: Arc<Mutex<Vec<Failure>>>,
 }
 
 impl LoadClient {
-    fn run(self) -> Vec<Failure> {
-        let mut failures = Vec::new();
+    fn run(self) {
         while !self.stopping.load(SeqCst) {
             let connected = Instant::now();
             if let Err(error) = self.connection() {
-                failures.push(Failure { connected, reason: error.to_string() });
+                let failure = Failure { connected, reason: error.to_string() };
+                self.failures.lock().expect("no client panics").push(failure);
             }
         }
-        failures
     }
 
     /// Sends requests on one connection until it closes or the load stops.
@@ -111,7 +122,7 @@ impl LoadClient {
                 // Reports a reset as an error.
                 return client.try_read_to_end().map(drop);
             }
-            thread::sleep(DELAY);
+            pause();
             if !self.keepalive {
                 break;
             }

@@ -3,6 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `client` | a client that sends given bytes and reads responses |
+//! | `kernel` | waits for what the kernel reports about connections and threads |
 //! | `load` | clients that send requests continuously |
 //! | `page` | a page loaded in a browser |
 //! | `program` | the program `tarpon` as a child process |
@@ -13,6 +14,7 @@
 #![allow(dead_code, reason = "each test uses some of these helpers")]
 
 pub(crate) mod client;
+pub(crate) mod kernel;
 pub(crate) mod load;
 pub(crate) mod page;
 pub(crate) mod program;
@@ -21,7 +23,7 @@ pub(crate) mod sample;
 pub(crate) mod server;
 
 use std::{
-    fs, io,
+    env, fs, io,
     os::unix::fs::PermissionsExt,
     path::Path,
     thread,
@@ -43,7 +45,8 @@ pub(crate) fn workers(engine: Engine, count: usize) -> usize {
 /// Limit for every wait in a test; generous because the machine may be busy.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Polls `look` until it returns a value.
+/// Polls `look` until it returns a value. The pause leaves the processor to the processes that the test waits for; it decides nothing, as
+/// `look` sees the event itself.
 ///
 /// # Panics
 /// `look` returns `None` for [`TEST_TIMEOUT`].
@@ -57,6 +60,12 @@ pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T 
         assert!(since.elapsed() < TEST_TIMEOUT, "timed out waiting for: {what}");
         thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// How many times more cases than usual a test with random or repeated cases runs: `tests/run --soak` sets 10.
+pub(crate) fn seeds_factor() -> usize {
+    env::var("TARPON_SEEDS_FACTOR")
+        .map_or(1, |factor| factor.parse().expect("TARPON_SEEDS_FACTOR is a number"))
 }
 
 /// Writes files below `root` and creates their directories.

@@ -1,6 +1,10 @@
 //! The program `tarpon` as a child process that is killed when its value is dropped.
 
-use super::{wait_for, workers};
+use super::{
+    TEST_TIMEOUT,
+    client::{TestClient, get},
+    kernel, wait_for, workers,
+};
 use rustix::{
     process::{Pid, Signal, kill_process},
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
@@ -9,7 +13,7 @@ use std::{
     ffi::OsStr,
     fs::{self, File},
     io::{self, Read},
-    net::SocketAddr,
+    net::{SocketAddr, TcpStream},
     os::{
         fd::OwnedFd,
         unix::{ffi::OsStrExt, fs::PermissionsExt},
@@ -18,6 +22,7 @@ use std::{
     process::{Child, Command, ExitStatus, Stdio},
     sync::{Arc, Mutex},
     thread,
+    time::Duration,
 };
 use tarpon::Engine;
 
@@ -196,6 +201,23 @@ impl RunningProgram {
         self.err.text()
     }
 
+    /// Returns a client that the server has accepted, after another server process was killed.
+    ///
+    /// The kernel frees the rings of a killed process later than the process. Until then it may accept a connection for such a ring, and
+    /// reset it, or wake the ring instead of the worker that has the listener now. That worker notices the connection when another client
+    /// connects, so this function tries again.
+    pub(crate) fn connect_after_kill(&self) -> TestClient {
+        wait_for("a response on a new connection", || {
+            let stream = TcpStream::connect(self.address()).ok()?;
+            stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
+            let mut client = TestClient::new(stream.try_clone().ok()?);
+            client.send(get("/"));
+            client.try_response().ok()?;
+            stream.set_read_timeout(Some(TEST_TIMEOUT)).ok()?;
+            Some(client)
+        })
+    }
+
     /// Returns the child process: for `tarpon serve`, the supervisor.
     pub(crate) fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
@@ -241,31 +263,16 @@ impl RunningProgram {
         ProgramExit { status, out: self.out.all(), err: self.err.all() }
     }
 
-    /// Counts the accepted connections on the first address. In /proc/net/tcp, a socket without a process has no inode.
-    /// proc(5).
+    /// Counts the accepted connections on the first address.
     pub(crate) fn connection_count(&self) -> usize {
-        const TCP_LISTEN: &str = "0A";
-        let at = format!(":{:04X}", self.address().port());
-        let table = fs::read_to_string("/proc/net/tcp").expect("the table of the kernel");
-        let rows = table.lines().skip(1).map(|row| row.split_whitespace().collect::<Vec<_>>());
-        rows.filter(|row| row[1].ends_with(&at) && row[3] != TCP_LISTEN && row[9] != "0").count()
+        kernel::connection_count(self.address().port())
     }
 
-    /// Returns the CPU time of the program and all its descendants, ended ones included, in clock ticks. proc(5), fields 14
-    /// to 17.
-    pub(crate) fn cpu_ticks(&self) -> u64 {
-        // The parent of a process that has exited and been reaped counts its time.
-        let ticks = |pid: Pid| {
-            let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
-            let fields = stat.rsplit_once(')').map(|(_, behind)| behind.split_whitespace().skip(11).take(4));
-            fields.into_iter().flatten().map(|ticks| ticks.parse::<u64>().expect("a number")).sum::<u64>()
-        };
-        descendants(self.pid()).into_iter().chain([self.pid()]).map(ticks).sum()
+    /// Returns the program and all its descendants.
+    pub(crate) fn processes(&self) -> Vec<Pid> {
+        [vec![self.pid()], descendants(self.pid())].concat()
     }
 }
-
-/// The resolution of [`RunningProgram::cpu_ticks`].
-pub(crate) const CPU_TICKS_PER_SECOND: u64 = 100;
 
 impl Drop for RunningProgram {
     fn drop(&mut self) {
@@ -305,6 +312,20 @@ impl Drop for UpgradedProgram {
     }
 }
 
+/// Suspends a process, and waits until each of its threads has stopped. proc(5), /proc/pid/task/tid/stat.
+pub(crate) fn suspend(pid: Pid) {
+    kill_process(pid, Signal::STOP).expect("a running process");
+    wait_for("all threads stop", || {
+        let threads =
+            fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())).expect("a running process");
+        let is_stopped = |thread: io::Result<fs::DirEntry>| {
+            let stat = fs::read_to_string(thread.ok()?.path().join("stat")).ok()?;
+            stat.rsplit_once(") ")?.1.starts_with('T').then_some(())
+        };
+        threads.map(is_stopped).collect::<Option<Vec<()>>>().map(drop)
+    });
+}
+
 /// Returns the children of a single-threaded process. proc(5), /proc/pid/task/tid/children.
 pub(crate) fn children(parent: Pid) -> Vec<Pid> {
     let id = parent.as_raw_nonzero();
@@ -324,11 +345,16 @@ pub(crate) fn process_name(pid: Pid) -> Option<String> {
     Some(name.trim_end().to_owned())
 }
 
-/// Returns whether a process has exited, reaped or not. proc(5), /proc/pid/stat.
+/// Returns whether a process has exited with all its threads, reaped or not. The kernel closes its descriptors when its last thread exits,
+/// which may be later than the first one. proc(5), /proc/pid/stat, /proc/pid/task.
 pub(crate) fn has_exited(pid: Pid) -> bool {
-    match fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())) {
+    let of = |what: &str| format!("/proc/{}/{what}", pid.as_raw_nonzero());
+    let thread_count = fs::read_dir(of("task")).map_or(0, Iterator::count);
+    match fs::read_to_string(of("stat")) {
         Ok(stat) => {
-            stat.rsplit_once(')').is_some_and(|(_, behind)| behind.trim_start().starts_with(['Z', 'X']))
+            let is_zombie =
+                stat.rsplit_once(')').is_some_and(|(_, behind)| behind.trim_start().starts_with(['Z', 'X']));
+            is_zombie && thread_count <= 1
         }
         Err(_) => true,
     }

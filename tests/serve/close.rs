@@ -6,6 +6,7 @@ use crate::common::{
     TEST_TIMEOUT,
     client::{TestClient, get},
     distinct_bytes,
+    kernel::wait_until_arrived,
     program::RunningProgram,
     site, wait_for,
 };
@@ -26,8 +27,8 @@ fn input_during_the_last_response_does_not_truncate_it() {
         client.send("GET /large HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         assert!(client.try_head().unwrap().closes());
         client.send(&stray);
-        // The stray bytes arrive before the server has sent the response.
-        thread::sleep(Duration::from_millis(50));
+        // The stray bytes arrive before the server has sent the response, as the client reads nothing.
+        wait_until_arrived(&client);
         assert!(client.read_to_end() == content, "{} stray bytes", stray.len());
     }
 }
@@ -92,7 +93,9 @@ fn response_to_oversized_content_arrives() {
     }
 }
 
+/// The protocol without an engine: `a_slow_reader_of_the_last_response_is_waited_for_at_the_least_rate` of `tarpon-conn`.
 #[test]
+#[ignore = "soak: sleeps for longer than the server lingers"]
 fn slow_reader_that_sends_input_gets_the_whole_last_response() {
     let content = distinct_bytes(1 << 20);
     let dir = site(&[("large", &content)]);
@@ -107,11 +110,13 @@ fn slow_reader_that_sends_input_gets_the_whole_last_response() {
     assert!(client.try_head().unwrap().closes());
     thread::sleep(LINGERED);
     client.send(get("/large"));
-    thread::sleep(Duration::from_millis(50));
+    wait_until_arrived(&client);
     assert!(client.read_to_end() == content);
 }
 
+/// The protocol without an engine: `a_refused_client_that_sends_on_is_waited_for_as_long_as_content_is` of `tarpon-conn`.
 #[test]
+#[ignore = "soak: sends for longer than the server lingers"]
 fn slow_sender_of_rejected_content_gets_the_response() {
     let dir = site(&[("index.html", "home")]);
     let program = RunningProgram::start_ready(serve(dir.path(), &["--workers", "1"]));

@@ -1,4 +1,5 @@
-//! Timeouts for clients.
+//! Timeouts for clients. `crates/conn/tests/laws/time.rs` shows with a simulated clock which deadline each state has, and that a client
+//! that sends byte by byte puts none off; here the engines keep the deadlines.
 
 use super::serve;
 use crate::common::{
@@ -40,54 +41,6 @@ fn incomplete_head_gets_408() {
 }
 
 #[test]
-fn trickled_head_gets_no_extra_time() {
-    /// Ten seconds of pieces.
-    const PIECE_COUNT_MAX: usize = 400;
-    let dir = site(&[("index.html", "home")]);
-    // The server discards pieces after its response as content.
-    let limits = ["--header-timeout", SHORT, "--body-timeout", SHORT];
-    let program = RunningProgram::start_ready(serve(dir.path(), &limits));
-    // Within a line, and line by line. The limit of a hundred lines would apply after five seconds.
-    for pieces in [["x", "y"], ["X: ", "y\r\n"]] {
-        let mut stream = TcpStream::connect(program.address()).unwrap();
-        let mut client = TestClient::new(stream.try_clone().unwrap());
-        stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: y\r\n").unwrap();
-        let sender = thread::spawn(move || {
-            let sent = pieces.iter().cycle().take(PIECE_COUNT_MAX).take_while(|piece| {
-                thread::sleep(Duration::from_millis(25));
-                stream.write_all(piece.as_bytes()).is_ok()
-            });
-            sent.count()
-        });
-        assert_eq!(client.response().status, 408);
-        // The server lingers, so that a reset does not overtake the response, but not for ever.
-        assert!(sender.join().unwrap() < PIECE_COUNT_MAX);
-    }
-}
-
-#[test]
-fn trickled_content_gets_no_extra_time() {
-    let dir = site(&[("index.html", "home")]);
-    let program = RunningProgram::start_ready(serve(dir.path(), &["--body-timeout", SHORT]));
-    let mut stream = TcpStream::connect(program.address()).unwrap();
-    let mut client = TestClient::new(stream.try_clone().unwrap());
-    let since = Instant::now();
-    stream.write_all(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n").unwrap();
-    // Twenty-five seconds of pieces, if the server read all of them.
-    let sender = thread::spawn(move || {
-        let pieces = (0..1000).take_while(|_| {
-            thread::sleep(Duration::from_millis(25));
-            stream.write_all(b"x").is_ok()
-        });
-        pieces.count()
-    });
-    assert_eq!(client.response().status, 405);
-    assert_eq!(client.read_to_end(), b"", "EOF and no reset");
-    assert!(since.elapsed().as_millis() >= SHORT_MS - 50, "{:?}", since.elapsed());
-    assert!(sender.join().unwrap() < 500);
-}
-
-#[test]
 fn silent_client_is_closed_without_a_response() {
     let dir = site(&[("index.html", "home")]);
     for (option, first_request) in [("--header-timeout", false), ("--idle-timeout", true)] {
@@ -123,6 +76,7 @@ fn client_that_does_not_read_is_reset() {
 /// The client reads some 600 KB a second, so that the server waits longer than the timeout until the socket is writable:
 /// the kernel reports a full socket as writable after a third of its buffer is free.
 #[test]
+#[ignore = "soak: reads at a given rate"]
 fn client_below_the_minimum_send_rate_is_closed() {
     const LEN: usize = 6 << 20;
     /// Half of the timeout. A longer pause by the scheduler puts the reader below any rate.
@@ -162,6 +116,7 @@ fn read_slowly(program: &RunningProgram) -> (usize, Duration) {
 }
 
 #[test]
+#[ignore = "soak: reads at a given rate"]
 fn slow_reader_that_makes_progress_is_served() {
     let len = 24 << 20;
     let dir = site(&[("large", vec![7; len])]);

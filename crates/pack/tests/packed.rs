@@ -544,7 +544,7 @@ fn file_that_changes_meanwhile_ends_the_packing() {
                 pack_site(PackInput::Dir(&site.dir()), &archive, &options(CompressionEffort::Best), &progress)
             });
             while progress.now().step == PackStep::Reading && !packing.is_finished() {
-                thread::sleep(Duration::from_millis(1));
+                thread::yield_now();
             }
             change(&site.dir().join("small.txt"));
             packing.join().expect("no panic").expect_err(name)

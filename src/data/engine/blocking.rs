@@ -477,3 +477,6 @@ impl Drop for IdleMark {
         self.set(false);
     }
 }
+
+#[cfg(test)]
+mod tests;

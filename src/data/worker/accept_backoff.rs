@@ -18,3 +18,33 @@ impl<S> Worker<S> {
         self.accept_backoff = Some(self.context.now.after(ACCEPT_BACKOFF_MS));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::worker::WorkerConfig;
+    use rustix::net::{AddressFamily, SocketType, socket};
+    use tarpon_conn::Tick;
+
+    #[test]
+    fn accepting_pauses_until_the_back_off_expires_or_a_connection_closes() {
+        let mut worker: Worker<()> = Worker::new(WorkerConfig::for_test(1, vec![]));
+        assert!(worker.may_accept());
+        worker.advance_to(Tick(5_000));
+        worker.back_off_accepting();
+        worker.advance_to(Tick(5_999));
+        assert_eq!(
+            (worker.may_accept(), worker.wait_ms()),
+            (false, Some(1)),
+            "the engine waits for the rest"
+        );
+        worker.advance_to(Tick(6_000));
+        assert_eq!((worker.may_accept(), worker.wait_ms()), (true, None));
+        worker.back_off_accepting();
+        assert!(!worker.may_accept());
+        let open = worker.insert(socket(AddressFamily::INET, SocketType::STREAM, None).unwrap());
+        assert!(!worker.may_accept(), "the other connections stay open");
+        worker.remove(open);
+        assert!(worker.may_accept());
+    }
+}

@@ -4,6 +4,8 @@ use super::{idle_workers::IdleWorkers, loader::Loader, mailbox::Mailbox};
 use crate::{data::log_ring::RingProducer, site::versions::SiteVersions, sys::shared::SharedRow};
 use std::{os::fd::OwnedFd, sync::Arc};
 use tarpon_conn::{Counters, Hosts, Limits, Recording};
+#[cfg(test)]
+use {crate::sys::shared::SharedArray, tarpon_conn::SiteId};
 
 /// Configuration of one worker.
 pub(crate) struct WorkerConfig {
@@ -28,4 +30,28 @@ pub(crate) struct WorkerConfig {
     pub(crate) health_path: Option<Arc<[u8]>>,
     /// What to record of exchanges, and the ring for the records.
     pub(crate) log: Option<(Recording, RingProducer)>,
+}
+
+#[cfg(test)]
+impl WorkerConfig {
+    /// Returns the configuration of one worker of `worker_count`, with a site of one file.
+    pub(crate) fn for_test(worker_count: usize, listeners: Vec<OwnedFd>) -> WorkerConfig {
+        let dir = tempfile::tempdir().expect("a directory");
+        std::fs::write(dir.path().join("index.html"), "home").expect("a file");
+        let current = Arc::new(crate::site::Site::from_dir(dir.path()).expect("a site"));
+        WorkerConfig {
+            number: 0,
+            worker_count,
+            idle_workers: Arc::new(SharedArray::new(1).expect("memory")).row(0),
+            listeners,
+            mailbox: Arc::new(Mailbox::new().expect("a mailbox")),
+            sites: [(SiteVersions { current, earlier: [].into() }, Limits::default())].into(),
+            hosts: Arc::new(Hosts::new(Some(SiteId::FIRST))),
+            loader: None,
+            connection_count_max: 10,
+            counters: Arc::new(SharedArray::new(1).expect("memory")).row(0),
+            health_path: None,
+            log: None,
+        }
+    }
 }

@@ -202,11 +202,17 @@ impl<S: Default> Worker<S> {
         let now = clock_gettime(clocks::STEADY);
         let elapsed_s = now.tv_sec - self.context.started_at.tv_sec;
         let elapsed_ms = elapsed_s * 1_000 + (now.tv_nsec - self.context.started_at.tv_nsec) / 1_000_000;
-        self.context.now = Tick(elapsed_ms.max(0) as u64);
         let unix_ms = unix_ms();
         self.context.starts.set_time(unix_ms / 1_000);
         self.context.records.set_time(unix_ms);
-        self.accept_backoff = self.accept_backoff.filter(|&until| until > self.context.now);
+        self.advance_to(Tick(elapsed_ms.max(0) as u64));
+    }
+
+    /// Sets the steady clock.
+    #[inline]
+    pub(crate) fn advance_to(&mut self, now: Tick) {
+        self.context.now = now;
+        self.accept_backoff = self.accept_backoff.filter(|&until| until > now);
     }
 
     /// Calls `expired` on the next connection whose deadline has passed, and returns it for the engine to drive.

@@ -20,3 +20,11 @@ mod ranges;
 mod sites;
 mod spans;
 mod time;
+
+use proptest::test_runner::Config;
+
+/// Twice as many cases as other properties have. `PROPTEST_CASES` changes both.
+fn twice_the_cases() -> Config {
+    let usual = Config::default();
+    Config { cases: 2 * usual.cases, ..usual }
+}

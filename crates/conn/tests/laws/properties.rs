@@ -1,6 +1,9 @@
 //! What holds of any bytes, cuts and times.
 
-use super::sites::{LARGE_LEN, sim_of, sim_on_disk, site};
+use super::{
+    sites::{LARGE_LEN, sim_of, sim_on_disk, site},
+    twice_the_cases,
+};
 use proptest::{
     collection::vec,
     prelude::*,
@@ -12,7 +15,7 @@ use tarpon_conn::{
 };
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+    #![proptest_config(twice_the_cases())]
 
     #[test]
     fn how_bytes_are_cut_never_changes_what_is_sent(bytes in requests(), cuts in vec(cuts(), 1..60), several: bool) {

@@ -3,13 +3,14 @@
 use super::{
     properties::cuts,
     sites::{IMAGE, archived, sim},
+    twice_the_cases,
 };
 use proptest::{collection::vec, prelude::*, sample::select};
 use std::ops::Range;
 use tarpon_conn::{Input, SPAN_COUNT_MAX, Span, sim::Cuts};
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+    #![proptest_config(twice_the_cases())]
 
     #[test]
     fn a_range_is_answered_with_its_part_of_the_whole_wherever_the_content_lies(
