@@ -3,6 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `client` | a client that sends given bytes and reads responses |
+//! | `faults` | the program with faults injected by seed |
 //! | `load` | clients that send requests continuously |
 //! | `page` | a page loaded in a browser |
 //! | `program` | the program `tarpon` as a child process |
@@ -13,6 +14,7 @@
 #![allow(dead_code, reason = "each test uses some of these helpers")]
 
 pub(crate) mod client;
+pub(crate) mod faults;
 pub(crate) mod load;
 pub(crate) mod page;
 pub(crate) mod program;

@@ -1,0 +1,96 @@
+//! Runs the protocol cases while the server injects faults by seed: short reads and writes, and errors. Every response is byte-exact.
+//!
+//! Each run starts the program with one engine. `TARPON_SEED_FACTOR` multiplies the seeds.
+
+use super::{KeepsOpen, ProtocolCase, ShutsDown, check, fixture};
+use crate::common::{
+    ENGINES,
+    faults::{FAULTS_VARIABLE, FaultRun, seeds},
+};
+use std::{collections::BTreeMap, net::SocketAddr, panic::catch_unwind, path::Path, thread};
+use tarpon::Engine;
+
+/// Seeds of each engine in one run of the tests.
+const SEED_COUNT: u64 = 2;
+
+#[test]
+fn cases_pass_on_every_engine_with_faults() {
+    let site = fixture();
+    // Engines wait for accept back-offs most of the time.
+    thread::scope(|scope| {
+        let runs = |engine| {
+            let site = site.path();
+            move || (engine, counts_of_all_seeds(engine, site))
+        };
+        let engines: Vec<_> = ENGINES.iter().map(|&engine| scope.spawn(runs(engine))).collect();
+        for engine in engines {
+            let (engine, counts) = engine.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            if std::env::var_os(FAULTS_VARIABLE).is_none() {
+                for name in expected(engine) {
+                    assert!(counts[name] > 0, "{engine} saw no {name}: {counts:?}");
+                }
+            }
+        }
+    });
+}
+
+/// Runs the cases on an engine with all seeds. Returns how often each fault was injected.
+fn counts_of_all_seeds(engine: Engine, site: &Path) -> BTreeMap<String, u64> {
+    let mut counts = BTreeMap::new();
+    for seed in seeds(SEED_COUNT) {
+        let Ok(counts_of_run) = catch_unwind(|| run(engine, seed, site)) else {
+            let test = "cases_pass_on_every_engine_with_faults";
+            panic!("{engine} fails; replay it with: {FAULTS_VARIABLE}={seed} cargo test --test cases {test}");
+        };
+        counts_of_run.into_iter().for_each(|(name, count)| *counts.entry(name).or_insert(0) += count);
+    }
+    counts
+}
+
+/// Runs the cases on a server that injects the faults of a seed. Returns the counts of the faults.
+fn run(engine: Engine, seed: u64, site: &Path) -> BTreeMap<String, u64> {
+    let served = FaultRun::start(engine, seed, site);
+    let failure = |case: &ProtocolCase| failure_on(case, served.address(), seed);
+    check(|case| failure(case).map(|failure| format!("{engine}: {failure}")));
+    served.counts()
+}
+
+/// The client splits its request and ends in another way with each seed.
+fn failure_on(case: &ProtocolCase, address: SocketAddr, seed: u64) -> Option<String> {
+    let then = if seed % 2 == 0 { KeepsOpen } else { ShutsDown };
+    let cut = if seed % 3 == 0 && case.request.len() < 300 { 1 } else { case.request.len() };
+    case.failure_on(address, cut, then)
+}
+
+/// Faults without which a run shows nothing.
+fn expected(engine: Engine) -> Vec<&'static str> {
+    let files = ["sendfile short", "sendfile EINTR"];
+    let common = match engine {
+        Engine::IoUring => vec![
+            "ring recv short",
+            "ring recv ENOBUFS",
+            "ring recv EINTR",
+            "ring send short",
+            "ring send EINTR",
+            "ring wait EINTR",
+            "ring wait EAGAIN",
+        ],
+        _ => vec![
+            "recv short",
+            "recv EAGAIN",
+            "send short",
+            "send EAGAIN",
+            "accept ECONNABORTED",
+            "accept EMFILE",
+            "wait EINTR",
+        ],
+    };
+    let own = match engine {
+        Engine::IoUring => vec![],
+        Engine::Epoll => vec!["wait short", "load short", "probe EAGAIN"],
+        Engine::Prefork => vec!["channel recv EINTR"],
+        Engine::Fork => vec!["channel recv EINTR", "socketpair EMFILE"],
+        _ => vec![],
+    };
+    [&files[..], &common, &own].concat()
+}
