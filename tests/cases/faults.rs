@@ -72,8 +72,8 @@ fn run(engine: Engine, seed: u64, site: &Path) -> BTreeMap<String, u64> {
 
 /// The client splits its request and ends in another way with each seed.
 fn failure_on(case: &ProtocolCase, address: SocketAddr, seed: u64) -> Option<String> {
-    let then = if seed % 2 == 0 { KeepsOpen } else { ShutsDown };
-    let cut = if seed % 3 == 0 && case.request.len() < 300 { 1 } else { case.request.len() };
+    let then = if seed.is_multiple_of(2) { KeepsOpen } else { ShutsDown };
+    let cut = if seed.is_multiple_of(3) && case.request.len() < 300 { 1 } else { case.request.len() };
     case.failure_on(address, cut, then)
 }
 

@@ -22,16 +22,10 @@ pub(crate) fn fails(_: Call) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Returns `None`.
-#[inline(always)]
-pub(crate) fn short_len(_: Call, _: impl FnOnce() -> usize) -> Option<usize> {
-    None
-}
-
 /// Nothing: a child injects no faults either.
-pub(crate) struct ChildStream;
+pub(crate) struct NoStream;
 
-impl ChildStream {
+impl NoStream {
     /// Does nothing.
     #[inline(always)]
     pub(crate) fn enter(self) {}
@@ -39,8 +33,8 @@ impl ChildStream {
 
 /// Returns nothing for a child.
 #[inline(always)]
-pub(crate) fn child_stream() -> ChildStream {
-    ChildStream
+pub(crate) fn child_stream() -> NoStream {
+    NoStream
 }
 
 #[cfg(target_os = "linux")]
@@ -48,6 +42,12 @@ mod linux {
     use super::{AsFd, Call, Errno};
     use rustix::event::epoll::{EventData, EventFlags};
     use std::os::fd::RawFd;
+
+    /// Returns `None`.
+    #[inline(always)]
+    pub(crate) fn short_len(_: Call, _: impl FnOnce() -> usize) -> Option<usize> {
+        None
+    }
 
     /// Returns the descriptor of a ring's entry unchanged.
     #[inline(always)]
@@ -70,4 +70,4 @@ mod linux {
     pub(crate) fn raise_edges(_: impl AsFd) {}
 }
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{completed, entry, raise_edges, watched};
+pub(crate) use linux::{completed, entry, raise_edges, short_len, watched};

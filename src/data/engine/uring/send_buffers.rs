@@ -85,7 +85,7 @@ impl SendBuffer {
 
     /// Returns the length of the send in bytes.
     pub(super) fn send_len(&self) -> usize {
-        match self.message.msg_iovlen as usize {
+        match self.part_count() {
             0 => self.len,
             count => self.parts[..count].iter().map(|part| part.iov_len).sum(),
         }
@@ -93,7 +93,7 @@ impl SendBuffer {
 
     /// Shortens the send to its first `len` bytes.
     pub(super) fn shorten(&mut self, len: usize) {
-        let count = self.message.msg_iovlen as usize;
+        let count = self.part_count();
         if count == 0 {
             self.len = self.len.min(len);
         }
@@ -102,6 +102,12 @@ impl SendBuffer {
             part.iov_len = part.iov_len.min(left);
             left -= part.iov_len;
         }
+    }
+
+    /// Returns the number of parts of a gathered send.
+    #[allow(clippy::unnecessary_cast, reason = "the type of the field depends on the C library")]
+    fn part_count(&self) -> usize {
+        self.message.msg_iovlen as usize
     }
 
     /// Returns the copied bytes.
