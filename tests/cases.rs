@@ -6,6 +6,9 @@
 //! ```
 
 mod common;
+#[cfg(debug_assertions)]
+#[path = "cases/faults.rs"]
+mod faults;
 
 use bytes::Bytes;
 use common::{ENGINES, client::TestClient, server::TestServer};

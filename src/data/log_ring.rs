@@ -15,11 +15,12 @@
 //! during a write has written nothing. Each ring has one writer at a time.
 
 use crate::sys::{
+    self,
     shared::{SharedArray, SharedRow},
     wake::Wake,
 };
 use rustix::{
-    event::{PollFd, PollFlags, poll},
+    event::{PollFd, PollFlags},
     io::Errno,
 };
 use std::{
@@ -244,7 +245,7 @@ impl Wakeup {
 
     fn wait(&self, time: Option<Duration>) {
         let time = time.and_then(|time| time.try_into().ok());
-        match poll(&mut [PollFd::new(&self.wake, PollFlags::IN)], time.as_ref()) {
+        match sys::io::wait(&mut [PollFd::new(&self.wake, PollFlags::IN)], time.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => unreachable!("poll(2) of one descriptor that is open: {error}"),
         }

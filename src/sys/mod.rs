@@ -11,6 +11,9 @@
 //! | `name` | `O_PATH` | inode and birth |
 //! | `program` | /proc/self/exe | the name of the program |
 //! | `cores`, `huge`, `clock` | bound threads, huge pages, coarse clocks | none of these |
+//! | `epoll` | epoll | – (`queue`: kqueue) |
+//! | `io` | the calls that move bytes over sockets, as thin functions | the same |
+//! | `inject` | faults by seed, in debug builds | nothing |
 //! | `forbidden` | reports a system call that seccomp refuses | – |
 
 #[cfg(not(any(target_os = "linux", target_os = "freebsd", target_os = "macos")))]
@@ -18,6 +21,8 @@ compile_error!("tarpon knows Linux, FreeBSD and macOS");
 
 mod fault;
 pub(crate) mod inherited;
+pub(crate) mod inject;
+pub(crate) mod io;
 pub(crate) mod mapped;
 pub(crate) mod memory;
 pub(crate) mod packet;
@@ -35,10 +40,10 @@ pub(crate) use system::{cached, clock, cores, name, program, signals, socket, wa
 
 #[cfg(all(test, target_os = "linux"))]
 pub(crate) use system::attempts;
-#[cfg(target_os = "linux")]
-pub(crate) use system::forbidden;
 #[cfg(not(target_os = "linux"))]
 pub(crate) use system::queue;
+#[cfg(target_os = "linux")]
+pub(crate) use system::{epoll, forbidden};
 
 /// Limit of a listener's accept queue; the kernel lowers it to `net.core.somaxconn`.
 pub(crate) const BACKLOG: i32 = 4096;

@@ -1,6 +1,7 @@
 //! poll(2) over a list that is kept between waits. An entry holds a descriptor's number: after the descriptor is closed, the entry
 //! reports an error, or events of a new descriptor with the same number.
 
+use super::inject::{self, Call};
 use rustix::io::Errno;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -38,6 +39,7 @@ impl PollEntry {
 
 /// Waits for events for at most `wait_ms` milliseconds; `None`: without limit. Returns the number of ready entries.
 pub(crate) fn poll(entries: &mut [PollEntry], wait_ms: Option<u64>) -> Result<usize, Errno> {
+    inject::fails(Call::Wait)?;
     let wait = wait_ms.map_or(-1, |ms| i32::try_from(ms).unwrap_or(i32::MAX));
     // SAFETY: `PollEntry` is a transparent `pollfd`, the slice is exclusively borrowed during the call, and its length is given.
     let result = unsafe { libc::poll(entries.as_mut_ptr().cast(), entries.len() as libc::nfds_t, wait) };

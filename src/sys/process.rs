@@ -2,7 +2,10 @@
 
 pub(crate) use super::system::process::{die_with_parent, set_name};
 
-use super::system::process::{close_between, thread_count};
+use super::{
+    inject,
+    system::process::{close_between, thread_count},
+};
 use rustix::process::{Pid, getpid, getppid};
 use std::{
     io,
@@ -40,12 +43,13 @@ impl SingleThreaded {
 
     /// Forks a child: see [`spawn`].
     pub(crate) fn spawn(&self, keep: &[RawFd], main: impl FnOnce() -> i32) -> io::Result<Pid> {
-        let parent = getpid();
+        let (parent, faults) = (getpid(), inject::child_stream());
         // SAFETY: this process has no other thread, so no lock or allocator state is inconsistent: the child may do all that the
         // parent may. The child never returns from here, so none of the parent's code runs twice.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => {
+                faults.enter();
                 let status =
                     catch_unwind(AssertUnwindSafe(|| run_child(parent, keep, main))).unwrap_or(PANICKED);
                 exit_now(status)

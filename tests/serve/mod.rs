@@ -15,6 +15,8 @@
 #![allow(clippy::disallowed_methods, reason = "tests name their own files")]
 
 mod close;
+#[cfg(debug_assertions)]
+mod faults;
 mod fd_limit;
 mod hosts;
 mod load_balance;

@@ -15,13 +15,14 @@ use super::{
     client_table::{ACCEPT_BACKOFF_MS, ClientNeed, ClientTable, REQUEST_LEN_MAX},
 };
 use crate::sys::{
+    io,
     socket::{self, NO_SIGNAL},
     wake::Wake,
 };
 use rustix::{
-    event::{PollFd, PollFlags, poll},
+    event::{PollFd, PollFlags},
     io::Errno,
-    net::{RecvFlags, Shutdown, recv, send, shutdown},
+    net::{Shutdown, shutdown},
     time::Timespec,
 };
 use std::{
@@ -106,7 +107,7 @@ impl AdminLoop {
         let wait = self.clients.deadline().map(|Tick(at)| Duration::from_millis(at.saturating_sub(now.0)));
         let wait =
             wait.map(|wait| Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() });
-        match poll(&mut polled, wait.as_ref()) {
+        match io::wait(&mut polled, wait.as_ref()) {
             Ok(_) => {}
             Err(Errno::INTR) => return Ready::default(),
             // The kernel is out of memory: it would serve no client now, and the loop must not spin.
@@ -147,9 +148,9 @@ impl AdminLoop {
             ClientNeed::Discard => scratch.len(),
             ClientNeed::Send => return self.send(slot),
         };
-        match recv(client, &mut scratch[..room], RecvFlags::empty()) {
-            Ok((0, _)) => drop(self.clients.closed(slot)),
-            Ok((len, _)) => {
+        match io::receive(client, &mut scratch[..room]) {
+            Ok(0) => drop(self.clients.closed(slot)),
+            Ok(len) => {
                 self.clients.received(slot, &scratch[..len]);
                 if need == ClientNeed::Request {
                     self.answer(slot);
@@ -183,7 +184,7 @@ impl AdminLoop {
     /// Sends as much of a response as the kernel takes.
     fn send(&mut self, slot: usize) {
         let Some((client, _)) = self.clients.client(slot) else { return };
-        match send(client, self.clients.unsent(slot), NO_SIGNAL) {
+        match io::send(client, self.clients.unsent(slot), NO_SIGNAL) {
             Ok(len) => {
                 let now = self.now();
                 if self.clients.sent(slot, len, now)

@@ -10,21 +10,23 @@
 //! message: it is told how many came.
 
 use super::message::MessageKey;
-use crate::sys::socket::{self, CLOSE_ON_EXEC, NO_SIGNAL};
+use crate::sys::{
+    self,
+    socket::{self, CLOSE_ON_EXEC},
+};
 use rustix::{
     cmsg_space,
     io::{Errno, ioctl_fionbio},
     net::{
         RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-        SendAncillaryMessage, recvmsg, sendmsg,
+        SendAncillaryMessage,
     },
 };
 use serde::{Serialize, de::DeserializeOwned};
 use std::{
     collections::VecDeque,
     error::Error,
-    fmt,
-    io::{self, IoSlice, IoSliceMut},
+    fmt, io,
     mem::MaybeUninit,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::Arc,
@@ -184,7 +186,7 @@ impl Sender {
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.is_throttled = false;
         while let Some(message) = self.outgoing.front_mut() {
-            match message.send_packet(&self.socket) {
+            match message.send_packet(&self.socket, self.is_blocking) {
                 Ok(true) => drop(self.outgoing.pop_front()),
                 Ok(false) | Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => break,
@@ -217,7 +219,7 @@ impl Sender {
 
 impl OutgoingMessage {
     /// Sends the next packet. Returns whether it was the last.
-    fn send_packet(&mut self, socket: &OwnedFd) -> Result<bool, Errno> {
+    fn send_packet(&mut self, socket: &OwnedFd, is_blocking: bool) -> Result<bool, Errno> {
         let count = (self.descriptors.len() - self.sent).min(PACKET_DESCRIPTORS_MAX);
         let descriptors: Vec<_> = self.descriptors[self.sent..][..count].iter().map(AsFd::as_fd).collect();
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(PACKET_DESCRIPTORS_MAX))];
@@ -226,7 +228,7 @@ impl OutgoingMessage {
             let has_room = ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
             assert!(has_room, "a packet has room for that many descriptors");
         }
-        sendmsg(socket, &[IoSlice::new(&self.bytes)], &mut ancillary, NO_SIGNAL)?;
+        sys::io::send_packet(socket, &self.bytes, &mut ancillary, count > 0, is_blocking)?;
         self.sent += count;
         self.bytes = vec![MORE];
         Ok(self.sent == self.descriptors.len())
@@ -267,7 +269,7 @@ impl Receiver {
         let received = loop {
             // A peer that has exited sends no more.
             let flags = if self.is_reset { CLOSE_ON_EXEC | RecvFlags::DONTWAIT } else { CLOSE_ON_EXEC };
-            match recvmsg(&self.socket, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, flags) {
+            match sys::io::receive_packet(&self.socket, &mut bytes, &mut ancillary, flags) {
                 Err(Errno::INTR) => {}
                 // Reported first, and once.
                 Err(Errno::CONNRESET) => self.is_reset = true,
@@ -470,7 +472,7 @@ mod tests {
             let (ours, mut theirs) = Channel::pair().unwrap();
             let bytes = bytes.to_vec();
             let mut message = OutgoingMessage { key: None, bytes, descriptors: files(count), sent: 0 };
-            message.send_packet(&ours.sender.socket).unwrap();
+            message.send_packet(&ours.sender.socket, true).unwrap();
             let error = theirs.receiver.receive::<usize>().expect_err(name);
             assert_ne!(error.kind(), io::ErrorKind::WouldBlock, "{name}");
         }

@@ -6,6 +6,7 @@ use crate::{
     Service,
     config::{AdminAt, CommandKind, Config, ServerConfig},
     default_admin_address,
+    sys::inject,
 };
 use clap::{ArgMatches, Command};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -34,6 +35,7 @@ pub(super) fn run(matches: &ArgMatches) -> CommandResult {
 
 /// Serves a configuration; `read` reads it at the start and at each reload.
 pub(super) fn serve(read: &dyn Fn() -> Result<Config, Box<dyn Error>>) -> CommandResult {
+    inject::init()?;
     raise_limits();
     crate::supervise(&|| Ok(service(read()?)), events::notice)
 }

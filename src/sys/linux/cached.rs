@@ -1,5 +1,6 @@
 //! Page cache: which pages of a file are in memory, and reading them in: cachestat(2), Linux 6.5, and others.
 
+use crate::sys::inject::{self, Call};
 use rustix::{
     fs::{Advice, fadvise, sendfile},
     io::{Errno, ReadWriteFlags, preadv2},
@@ -25,6 +26,7 @@ pub(crate) fn disable_read_ahead(file: &File) {
 /// Reads the front of a range into memory, and advances `at`. It sends to `/dev/null`, which needs whole pages, as sending to a
 /// client does; a read would accept partial pages. Returns the length.
 pub(crate) fn fetch(file: &File, at: &mut u64, len: usize, dev_null: &File) -> Result<usize, Errno> {
+    let len = inject::before(Call::Load, dev_null, len)?;
     sendfile(dev_null, file, Some(at), len)
 }
 
@@ -32,7 +34,8 @@ pub(crate) fn fetch(file: &File, at: &mut u64, len: usize, dev_null: &File) -> R
 /// send will show them.
 pub(crate) fn has_byte(file: &File, at: u64) -> bool {
     let mut byte = [0];
-    let read = preadv2(file, &mut [IoSliceMut::new(&mut byte)], at, ReadWriteFlags::NOWAIT);
+    let read = inject::fails(Call::Probe)
+        .and_then(|()| preadv2(file, &mut [IoSliceMut::new(&mut byte)], at, ReadWriteFlags::NOWAIT));
     read != Err(Errno::AGAIN)
 }
 

@@ -5,6 +5,7 @@ pub(crate) mod attempts;
 pub(crate) mod cached;
 pub(crate) mod clock;
 pub(crate) mod cores;
+pub(crate) mod epoll;
 pub(crate) mod forbidden;
 pub(crate) mod huge;
 pub(crate) mod name;

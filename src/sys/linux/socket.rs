@@ -1,5 +1,6 @@
 //! Sockets on Linux.
 
+use crate::sys::inject::{self, Call};
 use rustix::{
     fs::{Mode, fchmod, sendfile},
     io::Errno,
@@ -43,6 +44,7 @@ pub(crate) fn stream(family: AddressFamily) -> Result<OwnedFd, Errno> {
 
 /// Creates two connected, blocking sockets that preserve message boundaries.
 pub(crate) fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
+    inject::fails(Call::Pair)?;
     socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
 }
 
@@ -67,7 +69,15 @@ pub(crate) fn share_port(socket: impl AsFd) -> Result<(), Errno> {
 /// Accepts the next client, as a non-blocking socket.
 #[inline]
 pub(crate) fn accept(listener: impl AsFd) -> Result<OwnedFd, Errno> {
+    inject::fails(Call::Accept)?;
     accept_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)
+}
+
+/// Accepts the next client of a blocking listener, as a blocking socket.
+#[inline]
+pub(crate) fn accept_blocking(listener: impl AsFd) -> Result<OwnedFd, Errno> {
+    inject::fails(Call::BlockingAccept)?;
+    accept_with(listener, SocketFlags::CLOEXEC)
 }
 
 /// Returns whether the socket listens.
@@ -78,6 +88,7 @@ pub(crate) fn is_listening(socket: impl AsFd) -> Result<bool, Errno> {
 /// Sends the front of a file range. Returns 0 at the end of the file.
 #[inline]
 pub(crate) fn send_file(socket: impl AsFd, file: impl AsFd, at: u64, len: usize) -> Result<usize, Errno> {
+    let len = inject::before(Call::SendFile, &socket, len)?;
     let mut at = at;
     sendfile(socket, file, Some(&mut at), len)
 }

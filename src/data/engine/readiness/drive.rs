@@ -11,11 +11,14 @@
 use crate::{
     data::worker::{COPY_LEN_MAX, NotResident, Slot, WorkerContext},
     site::StoreId,
-    sys::socket::{self, MORE, NO_SIGNAL},
+    sys::{
+        io,
+        socket::{self, MORE, NO_SIGNAL},
+    },
 };
 use rustix::{
     io::{Errno, retry_on_intr},
-    net::{RecvFlags, SendAncillaryBuffer, Shutdown, recv, send, sendmsg, shutdown},
+    net::{Shutdown, shutdown},
 };
 use std::{io::IoSlice, mem, os::fd::AsFd};
 use tarpon_conn::{Close, Input, Leg, Run, SPAN_COUNT_MAX, Span};
@@ -163,12 +166,12 @@ enum Received {
 
 #[inline]
 fn receive(slot: &mut Slot<Readiness>, room: &mut [u8]) -> Result<Received, Closed> {
-    match retry_on_intr(|| recv(&slot.fd, &mut *room, RecvFlags::empty())) {
-        Ok((0, _)) => {
+    match retry_on_intr(|| io::receive(&slot.fd, room)) {
+        Ok(0) => {
             (slot.state.readable, slot.state.hung_up) = (false, false);
             Ok(Received::End)
         }
-        Ok((len, _)) => {
+        Ok(len) => {
             // A short read has drained the socket; only EOF may still follow.
             slot.state.readable = len == room.len() || slot.state.hung_up;
             Ok(Received::Bytes(len))
@@ -240,7 +243,7 @@ fn send_memory(context: &mut WorkerContext, slot: &Slot<Readiness>) -> Result<us
             end += bytes.len();
         }
         let sound = end as u64 == len && front.iter().all(|span| context.is_intact(span));
-        let sent = if sound { send(&slot.fd, &copy[..end], flags) } else { Ok(0) };
+        let sent = if sound { io::send(&slot.fd, &copy[..end], flags) } else { Ok(0) };
         context.copy = copy;
         return sent;
     }
@@ -248,5 +251,5 @@ fn send_memory(context: &mut WorkerContext, slot: &Slot<Readiness>) -> Result<us
     for (part, span) in parts.iter_mut().zip(front) {
         *part = IoSlice::new(context.bytes_for_kernel(span));
     }
-    sendmsg(&slot.fd, &parts[..count], &mut SendAncillaryBuffer::default(), flags)
+    io::send_gathered(&slot.fd, &parts[..count], flags)
 }

@@ -3,14 +3,14 @@
 //! A connection is registered once for both directions. The kernel reports changes, and forgets the connection when its descriptor is
 //! closed.
 
-use crate::data::{
-    engine::readiness::{ReadyEvent, Selector, SlotId, drive::Readiness, token::Token},
-    worker::timespec,
+use crate::{
+    data::{
+        engine::readiness::{ReadyEvent, Selector, SlotId, drive::Readiness, token::Token},
+        worker::timespec,
+    },
+    sys::epoll::{self, Event, EventData, EventFlags},
 };
-use rustix::{
-    event::epoll::{self, CreateFlags, Event, EventData, EventFlags},
-    io::Errno,
-};
+use rustix::io::Errno;
 use std::{
     io,
     os::fd::{BorrowedFd, OwnedFd},
@@ -27,7 +27,7 @@ const BATCH_LEN: usize = 128;
 impl Selector for Epoll {
     fn new() -> io::Result<Epoll> {
         const NO_EVENT: Event = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
-        Ok(Epoll { epoll: epoll::create(CreateFlags::CLOEXEC)?, events: [NO_EVENT; BATCH_LEN] })
+        Ok(Epoll { epoll: epoll::create()?, events: [NO_EVENT; BATCH_LEN] })
     }
 
     fn watch_mailbox(&mut self, mailbox: BorrowedFd<'_>) -> io::Result<()> {

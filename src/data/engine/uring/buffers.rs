@@ -7,6 +7,7 @@
 //! They are few and small, so that received bytes land in memory that is still in the cache. The engine copies them to a pool buffer
 //! at once: the kernel may write to any buffer offered to it, so no reference to this memory is held across a call.
 
+use crate::sys::inject::{self, Call};
 use io_uring::types::BufRingEntry;
 use std::{
     alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error},
@@ -61,13 +62,15 @@ impl ProvidedBuffers {
     pub(super) fn offer(&mut self, buffer: u16) {
         assert!(buffer < ProvidedBuffers::COUNT);
         let at = usize::from(self.tail % ProvidedBuffers::COUNT);
+        let len =
+            inject::short_len(Call::RingBuffer, || ProvidedBuffers::LEN).unwrap_or(ProvidedBuffers::LEN);
         // SAFETY: `at` lies within the entries, `buffer` within the bytes. The kernel reads entries before the published tail only;
         // at most COUNT buffers are offered, so it does not read this entry. The fields are set one by one, because the spare field
         // of the first entry is the tail.
         unsafe {
             let entry = &mut *self.entries.as_ptr().add(at);
             entry.set_addr(self.bytes.as_ptr().add(usize::from(buffer) * ProvidedBuffers::LEN) as u64);
-            entry.set_len(ProvidedBuffers::LEN as u32);
+            entry.set_len(len as u32);
             entry.set_bid(buffer);
         }
         self.tail = self.tail.wrapping_add(1);

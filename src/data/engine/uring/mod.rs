@@ -25,13 +25,16 @@ use crate::{
         worker::{Slot, Worker, WorkerConfig, WorkerContext, mailbox::ShutdownMode},
     },
     site::StoreId,
+    sys::{
+        inject::{self, Call},
+        socket,
+    },
 };
 use ring::{Completion, Op, Ring};
 use rustix::{
-    fs::sendfile,
     io::{Errno, ioctl_fionbio},
     net::{
-        Shutdown, SocketFlags, accept_with, shutdown,
+        Shutdown, shutdown,
         sockopt::{Timeout, set_socket_timeout},
     },
 };
@@ -143,6 +146,9 @@ const SEND_FILE_LEN_MIN: u64 = 18 * 1024;
 
 /// Limit of one `sendfile` call in bytes.
 const SEND_FILE_LEN_MAX: u64 = 1024 * 1024;
+
+/// Limit of calls at a stop that a signal may interrupt before connections are told to stop.
+const STOP_RETRY_COUNT: usize = 16;
 
 /// Receive timeout of a listener that is about to be closed: the minimum.
 const BACKLOG_WAIT: Duration = Duration::from_millis(1);
@@ -433,9 +439,10 @@ impl UringEngine {
         if shutdown_mode == ShutdownMode::Stop {
             // Bytes that have arrived count as a request. Receives that have bytes complete before the connections are told to stop;
             // one call returns only some of them.
-            for _ in self.worker.slots.indices() {
-                self.ring.wait(Some(0))?;
-                if !self.complete()? {
+            let pass_count = self.worker.slots.indices().len() + STOP_RETRY_COUNT;
+            for _ in 0..pass_count {
+                let has_looked = self.ring.wait(Some(0))?;
+                if !self.complete()? && has_looked {
                     break;
                 }
             }
@@ -461,7 +468,7 @@ impl UringEngine {
             // A timeout rather than non-blocking mode: a worker with the same listener that starts now would undo that mode.
             set_socket_timeout(&listener, Timeout::Recv, Some(BACKLOG_WAIT))?;
             while self.worker.may_accept() {
-                match accept_with(&listener, SocketFlags::CLOEXEC) {
+                match socket::accept_blocking(&listener) {
                     Ok(fd) => self.start(fd),
                     Err(Errno::INTR | Errno::CONNABORTED) => {}
                     Err(_) => break,
@@ -577,6 +584,10 @@ fn send_front(
             let number = send_buffers.take();
             let more = fill(send_buffers.get(number), spans, context)
                 .inspect_err(|_| send_buffers.release(number))?;
+            let buffer = send_buffers.get(number);
+            if let Some(len) = inject::short_len(Call::RingSend, || buffer.send_len()) {
+                buffer.shorten(len);
+            }
             slot.state.send = Some(Send::Buffer(number));
             ring.send(index, &slot.fd, send_buffers.get(number), more);
             return Ok(());
@@ -624,9 +635,8 @@ fn fill(buffer: &mut SendBuffer, spans: &[Span], context: &WorkerContext) -> Res
 }
 
 fn send_file(socket: &OwnedFd, file: impl AsFd, at: u64, len: u64) -> Result<usize, Errno> {
-    let mut at = at;
     ioctl_fionbio(socket, true)?;
-    let sent = sendfile(socket, file, Some(&mut at), len.min(SEND_FILE_LEN_MAX) as usize);
+    let sent = socket::send_file(socket, file, at, len.min(SEND_FILE_LEN_MAX) as usize);
     ioctl_fionbio(socket, false)?;
     sent
 }

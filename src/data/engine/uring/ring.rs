@@ -7,7 +7,10 @@
 //! [`SendBuffers`]: super::send_buffers::SendBuffers
 
 use super::{buffers::ProvidedBuffers, send_buffers::SendBuffer};
-use crate::data::worker::WAIT_MS_MAX;
+use crate::{
+    data::worker::WAIT_MS_MAX,
+    sys::inject::{self, Call},
+};
 use io_uring::{
     IoUring, cqueue, opcode,
     register::Restriction,
@@ -89,19 +92,24 @@ impl Ring {
         Ok(Ring { ring, buffers, overflow: VecDeque::new(), pending: 0 })
     }
 
-    /// Submits the queued entries and waits for a completion, for at most `wait_ms`. `None`: without limit.
-    pub(super) fn wait(&mut self, wait_ms: Option<u64>) -> io::Result<()> {
+    /// Submits the queued entries and waits for a completion, for at most `wait_ms`. `None`: without limit. Returns `false` if the kernel
+    /// had no time to look for completions: a signal arrived, or memory is short for now.
+    pub(super) fn wait(&mut self, wait_ms: Option<u64>) -> io::Result<bool> {
         self.buffers.publish();
         self.submit_overflow()?;
         // The call must not wait for entries that were not submitted.
         let wait_ms = if self.overflow.is_empty() { wait_ms } else { Some(0) };
-        ignore_transient(match wait_ms.map(|ms| ms.min(WAIT_MS_MAX)) {
-            None => self.ring.submit_and_wait(1),
-            Some(ms) => {
-                let time = types::Timespec::new().sec(ms / 1_000).nsec((ms % 1_000) as u32 * 1_000_000);
-                self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&time))
+        let waited = inject::fails(Call::RingWait).map_err(io::Error::from).and_then(|()| {
+            match wait_ms.map(|ms| ms.min(WAIT_MS_MAX)) {
+                None => self.ring.submit_and_wait(1),
+                Some(ms) => {
+                    let time = types::Timespec::new().sec(ms / 1_000).nsec((ms % 1_000) as u32 * 1_000_000);
+                    self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&time))
+                }
             }
-        })
+        });
+        let has_looked = !matches!(&waited, Err(error) if is_interrupted(error));
+        ignore_transient(waited).map(|()| has_looked)
     }
 
     /// Returns the next completion, if there is one.
@@ -110,6 +118,7 @@ impl Ring {
         let more = cqueue::more(entry.flags());
         self.pending -= usize::from(!more);
         let result = u32::try_from(entry.result()).map_err(|_| Errno::from_raw_os_error(-entry.result()));
+        let result = inject::completed(entry.user_data(), result);
         Some(Completion {
             op: Op::from(entry.user_data()),
             result,
@@ -120,21 +129,24 @@ impl Ring {
 
     /// Accepts clients of a listener until cancelled.
     pub(super) fn accept(&mut self, number: u32, listener: impl AsFd) {
-        let fd = Fd(listener.as_fd().as_raw_fd());
-        self.push(opcode::AcceptMulti::new(fd).flags(libc::SOCK_CLOEXEC).build(), Op::Accept(number));
+        let op = Op::Accept(number);
+        let fd = Fd(inject::entry(Call::RingAccept, op.into(), listener.as_fd().as_raw_fd()));
+        self.push(opcode::AcceptMulti::new(fd).flags(libc::SOCK_CLOEXEC).build(), op);
     }
 
     /// Receives until cancelled, each time into a provided buffer.
     pub(super) fn receive(&mut self, slot: u32, socket: impl AsFd) {
-        let fd = Fd(socket.as_fd().as_raw_fd());
-        self.push(opcode::RecvMulti::new(fd, GROUP).build(), Op::Receive(slot));
+        let op = Op::Receive(slot);
+        let fd = Fd(inject::entry(Call::RingReceive, op.into(), socket.as_fd().as_raw_fd()));
+        self.push(opcode::RecvMulti::new(fd, GROUP).build(), op);
     }
 
     /// Sends a buffer once.
     ///
     /// The caller keeps the buffer, and all memory that it names, until the send completes.
     pub(super) fn send(&mut self, slot: u32, socket: impl AsFd, buffer: &SendBuffer, more: bool) {
-        let fd = Fd(socket.as_fd().as_raw_fd());
+        let op = Op::Send(slot);
+        let fd = Fd(inject::entry(Call::RingSend, op.into(), socket.as_fd().as_raw_fd()));
         let flags = libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
         let entry = match buffer.message() {
             None => {
@@ -143,7 +155,7 @@ impl Ring {
             }
             Some(message) => opcode::SendMsg::new(fd, message).flags(flags as u32).build(),
         };
-        self.push(entry, Op::Send(slot));
+        self.push(entry, op);
     }
 
     /// Waits until a socket is writable. A slot has either this or a send in flight.
@@ -253,6 +265,11 @@ fn restrictions() -> [Restriction; 9] {
 const IOSQE_BUFFER_SELECT: u8 = 1 << 5;
 const IORING_REGISTER_ENABLE_RINGS: u8 = 12;
 const IORING_REGISTER_SYNC_CANCEL: u8 = 24;
+
+/// Returns whether an error of a wait says nothing about completions.
+fn is_interrupted(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::INTR | Errno::AGAIN))
+}
 
 /// Ignores transient errors: timeout; signal; completion queue full or memory short for now; nothing to cancel, or the operation is
 /// completing.

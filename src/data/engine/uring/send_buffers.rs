@@ -83,6 +83,33 @@ impl SendBuffer {
         self.message.msg_iovlen = count as _;
     }
 
+    /// Returns the length of the send in bytes.
+    pub(super) fn send_len(&self) -> usize {
+        match self.part_count() {
+            0 => self.len,
+            count => self.parts[..count].iter().map(|part| part.iov_len).sum(),
+        }
+    }
+
+    /// Shortens the send to its first `len` bytes.
+    pub(super) fn shorten(&mut self, len: usize) {
+        let count = self.part_count();
+        if count == 0 {
+            self.len = self.len.min(len);
+        }
+        let mut left = len;
+        for part in &mut self.parts[..count] {
+            part.iov_len = part.iov_len.min(left);
+            left -= part.iov_len;
+        }
+    }
+
+    /// Returns the number of parts of a gathered send.
+    #[allow(clippy::unnecessary_cast, reason = "the type of the field depends on the C library")]
+    fn part_count(&self) -> usize {
+        self.message.msg_iovlen as usize
+    }
+
     /// Returns the copied bytes.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]

@@ -1,0 +1,90 @@
+//! Calls that move bytes over sockets, as thin functions: debug builds [inject](super::inject) faults here.
+
+use super::{
+    inject::{self, Call},
+    socket::NO_SIGNAL,
+};
+use rustix::{
+    event::{PollFd, Timespec, poll},
+    io::Errno,
+    net::{self, RecvAncillaryBuffer, RecvFlags, RecvMsg, SendAncillaryBuffer, SendFlags},
+};
+use std::{
+    io::{IoSlice, IoSliceMut},
+    os::fd::AsFd,
+};
+
+/// Receives into `room` from a non-blocking socket. recv(2).
+#[inline(always)]
+pub(crate) fn receive(socket: impl AsFd, room: &mut [u8]) -> Result<usize, Errno> {
+    let len = inject::before(Call::Receive, &socket, room.len())?;
+    let (len, _) = net::recv(socket, &mut room[..len], RecvFlags::empty())?;
+    Ok(len)
+}
+
+/// Sends the front of `bytes` to a non-blocking socket. send(2).
+#[inline(always)]
+pub(crate) fn send(socket: impl AsFd, bytes: &[u8], flags: SendFlags) -> Result<usize, Errno> {
+    let len = inject::before(Call::Send, &socket, bytes.len())?;
+    net::send(socket, &bytes[..len], flags)
+}
+
+/// Sends the front of `parts` to a non-blocking socket. sendmsg(2).
+#[inline(always)]
+pub(crate) fn send_gathered(
+    socket: impl AsFd,
+    parts: &[IoSlice<'_>],
+    flags: SendFlags,
+) -> Result<usize, Errno> {
+    let whole = parts.iter().map(|part| part.len()).sum();
+    let len = inject::before(Call::Send, &socket, whole)?;
+    if len < whole {
+        return net::sendmsg(socket, &front(parts, len), &mut SendAncillaryBuffer::default(), flags);
+    }
+    net::sendmsg(socket, parts, &mut SendAncillaryBuffer::default(), flags)
+}
+
+/// Returns the first `len` bytes of `parts`.
+fn front<'b>(parts: &'b [IoSlice<'_>], mut len: usize) -> Vec<IoSlice<'b>> {
+    let part = |part: &'b IoSlice<'_>| {
+        let part = &part[..part.len().min(len)];
+        len -= part.len();
+        IoSlice::new(part)
+    };
+    parts.iter().map(part).collect()
+}
+
+/// Sends a packet with descriptors over a channel. sendmsg(2). `is_blocking`: the socket is.
+#[inline(always)]
+pub(crate) fn send_packet(
+    socket: impl AsFd,
+    bytes: &[u8],
+    descriptors: &mut SendAncillaryBuffer<'_, '_, '_>,
+    has_descriptors: bool,
+    is_blocking: bool,
+) -> Result<(), Errno> {
+    inject::fails(if is_blocking { Call::BlockingChannelSend } else { Call::ChannelSend })?;
+    if has_descriptors {
+        inject::fails(Call::SendDescriptors)?;
+    }
+    net::sendmsg(socket, &[IoSlice::new(bytes)], descriptors, NO_SIGNAL).map(drop)
+}
+
+/// Receives a packet with descriptors from a channel. recvmsg(2).
+#[inline(always)]
+pub(crate) fn receive_packet(
+    socket: impl AsFd,
+    bytes: &mut [u8],
+    descriptors: &mut RecvAncillaryBuffer<'_>,
+    flags: RecvFlags,
+) -> Result<RecvMsg, Errno> {
+    inject::fails(Call::ChannelReceive)?;
+    net::recvmsg(socket, &mut [IoSliceMut::new(bytes)], descriptors, flags)
+}
+
+/// Waits until a descriptor is ready. poll(2).
+#[inline(always)]
+pub(crate) fn wait(descriptors: &mut [PollFd<'_>], time: Option<&Timespec>) -> Result<usize, Errno> {
+    inject::fails(Call::Wait)?;
+    poll(descriptors, time)
+}

@@ -1,0 +1,41 @@
+//! Runs tests of this binary again while the server injects faults by seed: `src/sys/inject`.
+//!
+//! `TARPON_SEED_FACTOR` multiplies the seeds, and adds the tests that take longer.
+
+use crate::{
+    ENGINE,
+    common::faults::{COUNTS_VARIABLE, FAULTS_VARIABLE, counts, seed_factor, seeds},
+};
+use std::{env, process::Command};
+use tempfile::NamedTempFile;
+
+/// Seeds in one run of the tests.
+const SEED_COUNT: u64 = 1;
+
+/// Tests whose clients must not notice a fault.
+const TESTS: &[&str] = &["serve::close", "serve::paths"];
+
+/// Further ones, which take longer.
+const LONG_TESTS: &[&str] = &["serve::hosts", "serve::reload"];
+
+#[test]
+fn tests_pass_with_faults() {
+    if env::var_os(FAULTS_VARIABLE).is_some() {
+        // This is such a run.
+        return;
+    }
+    let tests = if seed_factor() > 1 { [TESTS, LONG_TESTS].concat() } else { TESTS.to_vec() };
+    for seed in seeds(SEED_COUNT) {
+        let counted = NamedTempFile::new().expect("a file");
+        let mut run = Command::new(env::current_exe().expect("this program"));
+        run.args(&tests).env(FAULTS_VARIABLE, seed.to_string()).env(COUNTS_VARIABLE, counted.path());
+        let run = run.output().expect("a run of the tests");
+        let out = [run.stdout, run.stderr].concat();
+        let (out, binary) = (String::from_utf8_lossy(&out), ENGINE.name().replace('-', "_"));
+        let replay =
+            format!("{FAULTS_VARIABLE}={seed} cargo test --test serve_{binary} -- {}", tests.join(" "));
+        assert!(run.status.success(), "{out}\nreplay it with: {replay}");
+        let counts = counts(counted.path());
+        assert!(counts.values().sum::<u64>() > 0, "no faults: {counts:?}");
+    }
+}
