@@ -584,9 +584,8 @@ fn send_front(
             let number = send_buffers.take();
             let more = fill(send_buffers.get(number), spans, context)
                 .inspect_err(|_| send_buffers.release(number))?;
-            let buffer = send_buffers.get(number);
-            if let Some(len) = inject::short_len(Call::RingSend, || buffer.send_len()) {
-                buffer.shorten(len);
+            if let Some(len) = inject::short_len(Call::RingSend, || send_buffers.get(number).send_len()) {
+                send_buffers.get(number).shorten(len);
             }
             slot.state.send = Some(Send::Buffer(number));
             ring.send(index, &slot.fd, send_buffers.get(number), more);
