@@ -6,6 +6,7 @@ use common::{
     EMBEDDED, TEST_TIMEOUT,
     client::TestClient,
     distinct_bytes,
+    load::SetOnDrop,
     server::{EmbeddedServer, settings},
     site, wait_for,
 };
@@ -33,6 +34,7 @@ fn handover_fails_no_request() {
         let address = served.address;
         let (stopping, count) = (AtomicBool::new(false), AtomicUsize::new(0));
         thread::scope(|scope| {
+            let _stops = SetOnDrop(&stopping);
             let clients: Vec<_> = (0..CLIENT_COUNT)
                 .map(|_| {
                     scope.spawn(|| {

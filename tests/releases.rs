@@ -7,7 +7,7 @@ mod common;
 use common::{
     ENGINES, TEST_TIMEOUT,
     client::{Response, TestClient, get},
-    load,
+    load::{SetOnDrop, pause},
     program::{RunningProgram, has_exited, serve},
     releases::{current, pack, set_current},
     seeds_factor, site, wait_for, write_files,
@@ -263,6 +263,7 @@ fn switch_under_load(engine: Engine, switch: fn(&Path, usize)) {
     assert!(!before.maps.is_empty(), "{engine}");
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
+        let _stops = SetOnDrop(&stop);
         let clients: Vec<_> = (0..CLIENT_COUNT)
             .map(|_| scope.spawn(|| ask_until(&stop, TestClient::connect(program.address()))))
             .collect();
@@ -298,7 +299,7 @@ fn ask_until(stop: &AtomicBool, mut client: TestClient) -> usize {
             *seen = number;
         }
         request_count += 2 * TARGETS.len();
-        load::pause();
+        pause();
     }
     request_count
 }
@@ -407,7 +408,7 @@ fn wait_for_open_files(program: &RunningProgram, then: &OpenFiles) {
     let since = Instant::now();
     while now.counts().iter().zip(then.counts()).any(|(now, then)| *now > then) {
         assert!(since.elapsed() < TEST_TIMEOUT, "now: {now:#?}, then: {then:#?}");
-        load::pause();
+        pause();
         now = open_files(program);
     }
 }

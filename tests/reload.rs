@@ -8,7 +8,7 @@ use common::{
     ENGINES,
     client::{TestClient, get},
     distinct_bytes,
-    load::LoadGenerator,
+    load::{LoadGenerator, SetOnDrop},
     program::{RunningProgram, has_exited, tarpon},
     readable_dir, wait_for, write_files,
 };
@@ -275,15 +275,6 @@ impl TestConfig {
         let mut command = tarpon(["serve", "--config"].map(AsRef::as_ref));
         command.arg(self.file().as_ref()).args(["--engine", self.engine.name()]);
         RunningProgram::start_ready(command)
-    }
-}
-
-/// Sets a flag when it is dropped.
-struct SetOnDrop<'a>(&'a AtomicBool);
-
-impl Drop for SetOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, SeqCst);
     }
 }
 

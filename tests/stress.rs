@@ -15,6 +15,7 @@ use common::{
     client::{Response, TestClient, get},
     distinct_bytes,
     kernel::wait_until_read,
+    load::SetOnDrop,
     seeds_factor,
     server::{EmbeddedServer, settings},
     site, wait_for,
@@ -169,6 +170,7 @@ fn stress(engine: Engine, seed: u64, time: Duration) {
     let (stopping, done) = (AtomicBool::new(false), AtomicBool::new(false));
     let complete_count = AtomicUsize::new(0);
     thread::scope(|scope| {
+        let _stops = SetOnDrop(&done);
         for client in 0..CLIENT_COUNT as u64 {
             let random = StressRandom(seed << 32 | client << 8);
             let (known, stopping, done, complete_count) = (&known, &stopping, &done, &complete_count);

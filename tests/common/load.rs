@@ -84,6 +84,15 @@ impl Drop for LoadGenerator {
     }
 }
 
+/// Sets a flag when it is dropped, so that client threads stop although a test panics.
+pub(crate) struct SetOnDrop<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
 struct LoadClient {
     address: SocketAddr,
     request: String,
