@@ -1,6 +1,6 @@
 //! Runs the protocol cases while the server injects faults by seed: short reads and writes, and errors. Every response is byte-exact.
 //!
-//! Each run starts the program with one engine. `TARPON_SEED_FACTOR` multiplies the seeds.
+//! Each run starts the program with one engine. `TARPON_SEEDS_FACTOR` multiplies the seeds.
 
 use super::{KeepsOpen, ProtocolCase, ShutsDown, check, fixture};
 use crate::common::{

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, env, fs, net::SocketAddr, path::Path};
 use tarpon::Engine;
 use tempfile::NamedTempFile;
 
-/// Returns the seeds of a test: the one of the environment, or `count` times `TARPON_SEED_FACTOR` others.
+/// Returns the seeds of a test: the one of the environment, or `count` times `TARPON_SEEDS_FACTOR` others.
 pub(crate) fn seeds(count: u64) -> Vec<u64> {
     match number(FAULTS_VARIABLE) {
         Some(seed) => vec![seed],
@@ -18,7 +18,7 @@ pub(crate) fn seeds(count: u64) -> Vec<u64> {
 
 /// Returns how many times more seeds than usual a test takes.
 pub(crate) fn seed_factor() -> u64 {
-    number("TARPON_SEED_FACTOR").unwrap_or(1)
+    number("TARPON_SEEDS_FACTOR").unwrap_or(1)
 }
 
 fn number(variable: &str) -> Option<u64> {

@@ -1,6 +1,6 @@
 //! Runs tests of this binary again while the server injects faults by seed: `src/sys/inject`.
 //!
-//! `TARPON_SEED_FACTOR` multiplies the seeds, and adds the tests that take longer.
+//! `TARPON_SEEDS_FACTOR` multiplies the seeds, and adds the tests that take longer.
 
 use crate::{
     ENGINE,

@@ -24,7 +24,7 @@ use std::{
 };
 use world::WorldHistory;
 
-/// Worlds in one run of the tests. `TARPON_SEED_FACTOR` multiplies them.
+/// Worlds in one run of the tests. `TARPON_SEEDS_FACTOR` multiplies them.
 const SEED_COUNT: u64 = 10_000;
 
 #[test]
@@ -33,7 +33,7 @@ fn supervisor_keeps_its_promises_in_every_world() {
         eprintln!("{:?}", run(seed, true));
         return;
     }
-    let count = SEED_COUNT * number("TARPON_SEED_FACTOR").unwrap_or(1);
+    let count = SEED_COUNT * number("TARPON_SEEDS_FACTOR").unwrap_or(1);
     let next = AtomicU64::new(0);
     let worlds = || {
         let mut histories = Vec::new();
