@@ -1,4 +1,4 @@
-//! Calls that move bytes over sockets, as thin functions: debug builds [inject](super::inject) faults here.
+//! Calls that move bytes over sockets, as thin functions: debug builds [`inject`] faults here.
 
 use super::{
     inject::{self, Call},

@@ -1,4 +1,4 @@
-//! epoll(7), as thin functions: debug builds [inject](crate::sys::inject) faults here.
+//! epoll(7), as thin functions: debug builds [`inject`] faults here.
 
 pub(crate) use rustix::event::epoll::{Event, EventData, EventFlags};
 

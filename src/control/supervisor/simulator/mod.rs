@@ -24,6 +24,9 @@ use std::{
 };
 use world::WorldHistory;
 
+/// How often something has happened in a world.
+type Times = fn(&WorldHistory) -> u64;
+
 /// Worlds in one run of the tests. `TARPON_SEEDS_FACTOR` multiplies them.
 const SEED_COUNT: u64 = 10_000;
 
@@ -56,7 +59,7 @@ fn supervisor_keeps_its_promises_in_every_world() {
     });
     // Worlds in which nothing happens would show nothing.
     #[rustfmt::skip]
-    let shares: [(&str, fn(&WorldHistory) -> u64, u64); 14] = [
+    let shares: [(&str, Times, u64); 14] = [
         // what happens                                     in at least this share of the worlds, in thousandths
         ("the service starts",                  |history| history.served, 450),
         ("the configuration is reloaded",       |history| history.reloaded, 500),
