@@ -187,7 +187,11 @@ impl<'a> Master<'a> {
             last_number: 0,
             sites: None,
             records: sites.iter().map(|_| None).collect(),
-            spare_channel: None,
+            // Before the first client, so that a fork costs the same for each.
+            spare_channel: (settings.engine == Engine::Fork)
+                .then(Channel::pair)
+                .transpose()
+                .map_err(in_words)?,
         })
     }
 
