@@ -359,7 +359,7 @@ fn directory_switch(releases: &Path, number: usize) {
     }
 }
 
-/// The maps of sites and the descriptors of a server process. proc(5), /proc/pid/maps.
+/// The maps and the descriptors of sites in a server process. proc(5), /proc/pid/maps.
 #[derive(Debug)]
 struct OpenFiles {
     maps: Vec<String>,
@@ -391,12 +391,10 @@ fn open_files(program: &RunningProgram) -> OpenFiles {
     let descriptors = fs::read_dir(of("fd")).unwrap();
     OpenFiles {
         maps: maps.lines().filter(is_site).map(str::to_owned).collect(),
-        // A descriptor may be closed at the same time. A worker opens its epoll instance or ring when it starts.
+        // A descriptor may be closed at the same time. Sockets, pipes and `anon_inode` belong to workers, which may still start.
         descriptors: descriptors
             .filter_map(|entry| fs::read_link(entry.unwrap().path()).ok())
-            .filter(|of| {
-                !of.starts_with("anon_inode:[eventpoll]") && !of.starts_with("anon_inode:[io_uring]")
-            })
+            .filter(|of| of.starts_with("/") && !of.starts_with("/dev"))
             .collect(),
     }
 }

@@ -369,7 +369,9 @@ fn command(dir: &TempDir, script: &str, arguments: &[&str]) -> Command {
         .env("RETRY_SECONDS", "0")
         .env("REAL_CARGO", env!("CARGO"))
         .env("CARGO_TARGET_DIR", dir.path().join("target"));
-    command.env_remove("CARGO_TERM_COLOR");
+    for name in ["CARGO_TERM_COLOR", "TARPON_SEEDS_FACTOR", "PROPTEST_RNG_SEED", "FUZZ_SECONDS"] {
+        command.env_remove(name);
+    }
     command
 }
 
