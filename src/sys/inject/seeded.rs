@@ -190,8 +190,6 @@ fn draw_among(call: Call, len: usize, is_possible: impl Fn(Fault) -> bool) -> Op
     match call {
         // Without channels the supervisor could not start the first processes, and the program would exit.
         Call::Pair if is_supervisor => return None,
-        // The master of a worker pool sends a throttled message again only with its next message to that process.
-        Call::SendDescriptors if !is_supervisor => return None,
         _ => {}
     }
     let mut random = with_stream(|stream| stream.next(call));
