@@ -19,7 +19,7 @@ use crate::{
         listeners::Listener,
         process::{
             channel::{Channel, Descriptors, Receiver, Sender},
-            message::{FromServer, ToServer},
+            message::{FromServer, SiteRejection, ToServer},
         },
         sandbox::{self, Confinement, Privileges},
         server::{Handle, Server},
@@ -35,7 +35,9 @@ use crate::{
     },
     sys::process::exit_now,
 };
+use rustix::io::Errno;
 use std::{
+    error::Error,
     io,
     os::fd::OwnedFd,
     sync::{Arc, Mutex, PoisonError},
@@ -149,8 +151,10 @@ fn start_server(
                 pending.loads = loads;
                 match receive_site(&transfer, descriptors) {
                     Ok(built) => pending.add(built, is_earlier),
-                    Err(why) if is_earlier => tracing::warn!("{why}; this earlier version is not kept"),
-                    Err(why) => return Err(why),
+                    Err(SiteRejection { why, .. }) if is_earlier => {
+                        tracing::warn!("{why}; this earlier version is not kept");
+                    }
+                    Err(SiteRejection { why, .. }) => return Err(why),
                 }
             }
             Some((ToServer::Log { of }, descriptors)) => {
@@ -234,7 +238,7 @@ fn receive_messages(
                         server.swap_at(site, built);
                         server.stats().set_loads(site, loads);
                     }
-                    Err(why) => supervisor.send(&FromServer::SiteRejected { why }),
+                    Err(rejection) => supervisor.send(&FromServer::SiteRejected { site, rejection }),
                 }
             }
             Ok(Some((ToServer::Log { of }, descriptors))) => {
@@ -265,11 +269,19 @@ fn log_sink(descriptors: Descriptors, supervisor: &Arc<SupervisorChannel>, of: L
 ///
 /// # Errors
 /// Its descriptors were lost, or the site is invalid.
-pub(crate) fn receive_site(transfer: &SiteTransfer, descriptors: Descriptors) -> Result<Site, String> {
-    let site = descriptors
-        .map_err(io::Error::other)
-        .and_then(|descriptors| Site::from_transfer(transfer, descriptors));
-    site.map_err(|error| format!("cannot take over the site: {error}"))
+pub(crate) fn receive_site(transfer: &SiteTransfer, descriptors: Descriptors) -> Result<Site, SiteRejection> {
+    let descriptors = descriptors.map_err(|lost| rejection(&lost, true))?;
+    Site::from_transfer(transfer, descriptors).map_err(|error| rejection(&error, is_shortage(&error)))
+}
+
+/// Returns why a site cannot be used.
+pub(crate) fn rejection(why: &dyn Error, is_shortage: bool) -> SiteRejection {
+    SiteRejection { why: format!("cannot take over the site: {why}"), is_shortage }
+}
+
+/// Returns whether the process or the system is short of descriptors or memory.
+pub(crate) fn is_shortage(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM))
 }
 
 /// The channel to the supervisor, for several threads.

@@ -1,9 +1,8 @@
 //! The program `tarpon` as a child process that is killed when its value is dropped.
 
 use super::{
-    TEST_TIMEOUT,
     client::{TestClient, get},
-    kernel, wait_for, workers,
+    is_disconnect, kernel, wait_for, workers,
 };
 use rustix::{
     process::{Pid, Signal, kill_process},
@@ -13,7 +12,7 @@ use std::{
     ffi::OsStr,
     fs::{self, File},
     io::{self, Read},
-    net::{SocketAddr, TcpStream},
+    net::SocketAddr,
     os::{
         fd::OwnedFd,
         unix::{ffi::OsStrExt, fs::PermissionsExt},
@@ -22,7 +21,6 @@ use std::{
     process::{Child, Command, ExitStatus, Stdio},
     sync::{Arc, Mutex},
     thread,
-    time::Duration,
 };
 use tarpon::Engine;
 
@@ -204,17 +202,18 @@ impl RunningProgram {
     /// Returns a client that the server has accepted, after another server process was killed.
     ///
     /// The kernel frees the rings of a killed process later than the process. Until then it may accept a connection for such a ring, and
-    /// reset it, or wake the ring instead of the worker that has the listener now. That worker notices the connection when another client
-    /// connects, so this function tries again.
+    /// reset it: then this function tries again.
     pub(crate) fn connect_after_kill(&self) -> TestClient {
         wait_for("a response on a new connection", || {
-            let stream = TcpStream::connect(self.address()).ok()?;
-            stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
-            let mut client = TestClient::new(stream.try_clone().ok()?);
+            let mut client = TestClient::connect(self.address());
             client.send(get("/"));
-            client.try_response().ok()?;
-            stream.set_read_timeout(Some(TEST_TIMEOUT)).ok()?;
-            Some(client)
+            match client.try_response() {
+                Ok(_) => Some(client),
+                Err(error) => {
+                    assert!(is_disconnect(&error), "{error}");
+                    None
+                }
+            }
         })
     }
 

@@ -100,10 +100,12 @@ pub(crate) enum FromServer {
         /// The owner.
         of: LogOwner,
     },
-    /// The server cannot use a version of a site, for this reason, and serves the previous one.
+    /// The server cannot use a version of a site, and serves the previous one.
     SiteRejected {
+        /// The number of the site.
+        site: usize,
         /// The reason.
-        why: String,
+        rejection: SiteRejection,
     },
     /// The server cannot start or continue, for this reason, and exits.
     StartFailed {
@@ -115,6 +117,15 @@ pub(crate) enum FromServer {
         /// The order.
         order: Order,
     },
+}
+
+/// Why a server process cannot use a version of a site.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SiteRejection {
+    /// The reason, for a user.
+    pub(crate) why: String,
+    /// The process is short of descriptors or memory: it may take the version later.
+    pub(crate) is_shortage: bool,
 }
 
 /// A message of a supervisor to its successor.

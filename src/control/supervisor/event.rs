@@ -216,7 +216,7 @@ pub(super) enum SupervisorNotice {
     /// See [`Notice::SiteReloadFailed`](super::Notice::SiteReloadFailed).
     SiteReloadFailed(UserError),
     /// See [`Notice::SiteRejected`](super::Notice::SiteRejected).
-    SiteRejected(String),
+    SiteRejected { why: String, retry_delay: Option<Duration> },
     /// See [`Notice::LogReopenFailed`](super::Notice::LogReopenFailed).
     LogReopenFailed(UserError),
     /// An order failed, for this reason.

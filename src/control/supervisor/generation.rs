@@ -10,7 +10,7 @@ use super::{
         Action, BuilderStart, GenerationId, LogId, ProcessStart, ServingInfo, SiteVersion, SupervisorNotice,
         ToChild,
     },
-    held_versions::{HeldVersions, InheritedVersion, VersionUses},
+    held_versions::{HeldVersions, InheritedVersion, Resend, VersionUses},
     log_files::{LogFilePlan, LogFiles},
     machine::Owner,
 };
@@ -165,7 +165,8 @@ impl Generation {
             return;
         }
         self.is_supplied = true;
-        for (site, versions) in self.sites.iter().enumerate() {
+        for (site, versions) in self.sites.iter_mut().enumerate() {
+            versions.resend = Resend::default();
             for (version, is_earlier) in versions.in_order() {
                 let loads = versions.loads;
                 let message = ToChild::Site { site, version: version.id, is_earlier, loads };
@@ -274,6 +275,9 @@ impl Generation {
         // The driver carries actions out in their order: it sends a version before it drops it.
         let mut dropped = Vec::new();
         versions.add(version, is_earlier, kept_max, cx.uses, &mut dropped);
+        if !is_earlier {
+            versions.resend = Resend::default();
+        }
         let loads = versions.loads;
         match self.server.process() {
             Some(server) if self.is_supplied => {
@@ -284,6 +288,30 @@ impl Generation {
         }
         cx.actions.append(&mut dropped);
         Ok(())
+    }
+
+    /// Notes that the server has no room for the current version of a site. Returns the time until it gets the version again. `None`:
+    /// there is no such site.
+    pub(super) fn site_lost(&mut self, site: usize, now: Tick) -> Option<Duration> {
+        let resend = &mut self.sites.get_mut(site)?.resend;
+        let delay = resend.policy.after_failed_start();
+        resend.due = Some(clock::after(now, delay));
+        Some(delay)
+    }
+
+    /// Sends the server the versions again that it had no room for.
+    fn resend_sites(&mut self, now: Tick, actions: &mut Vec<Action>) {
+        let Some(server) = self.server.process() else { return };
+        for (site, versions) in self.sites.iter_mut().enumerate() {
+            if versions.resend.due.take_if(|due| *due <= now).is_none() {
+                continue;
+            }
+            if let Some(version) = versions.current() {
+                let (version, loads) = (version.id, versions.loads);
+                let message = ToChild::Site { site, version, is_earlier: false, loads };
+                actions.push(Action::Send(server, message));
+            }
+        }
     }
 
     /// Checks whether a version of a site with this many descriptors fits beside the other sites. Returns the error if it does not.
@@ -380,7 +408,9 @@ impl Generation {
         let helpers = self.helpers.iter().map(|(_, slot)| slot.due());
         // Before the generation serves, another server may still own the files.
         let logs = self.logs.deadline().filter(|_| self.serving.is_some());
-        helpers.chain([self.builder.due(), self.server.due(), logs]).flatten().min()
+        let resends =
+            self.sites.iter().map(|site| site.resend.due).filter(|_| self.server.process().is_some());
+        helpers.chain([self.builder.due(), self.server.due(), logs]).chain(resends).flatten().min()
     }
 
     /// Does what is due.
@@ -404,6 +434,7 @@ impl Generation {
         if self.server.is_due(cx.now) {
             self.start_server(false, cx);
         }
+        self.resend_sites(cx.now, cx.actions);
     }
 
     /// Ends the generation: kills the builder, forgets the sites and the configuration. Returns the server process, which is to be told

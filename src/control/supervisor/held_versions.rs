@@ -9,7 +9,9 @@ use super::{
     event::{Action, SiteVersion, VersionId},
     generation::SitePlan,
 };
+use crate::control::process::RestartPolicy;
 use std::collections::{BTreeMap, VecDeque};
+use tarpon_conn::Tick;
 
 /// The versions of one site of a generation.
 #[derive(Debug)]
@@ -26,6 +28,15 @@ pub(super) struct HeldVersions {
     kept_max: usize,
     /// How often the site was loaded since the service started.
     pub(super) loads: u64,
+    /// Whether the server gets the current version again.
+    pub(super) resend: Resend,
+}
+
+/// When a server that had no room for the current version gets it again.
+#[derive(Debug, Default)]
+pub(super) struct Resend {
+    pub(super) due: Option<Tick>,
+    pub(super) policy: RestartPolicy,
 }
 
 /// A version that an earlier configuration or program has served.
@@ -79,7 +90,15 @@ impl HeldVersions {
             _ => of_source().rev().map(|inherited| inherited.version).collect(),
         };
         versions.iter().for_each(|version| uses.hold(version.id));
-        HeldVersions { source, label, versions, is_complete: false, kept_max, loads }
+        HeldVersions {
+            source,
+            label,
+            versions,
+            is_complete: false,
+            kept_max,
+            loads,
+            resend: Resend::default(),
+        }
     }
 
     /// Returns the versions for the next configuration or successor, the oldest first.

@@ -25,7 +25,10 @@ use crate::{
     base::engine::Engine,
     control::{
         admin::Order,
-        process::{ProcessExit, ProcessId, ProcessTable, clock, message::FromServer},
+        process::{
+            ProcessExit, ProcessId, ProcessTable, clock,
+            message::{FromServer, SiteRejection},
+        },
     },
 };
 use std::{mem, time::Duration};
@@ -444,8 +447,11 @@ impl Supervisor {
                     generation.logs.broken(of, now);
                 }
             }
-            FromServer::SiteRejected { why } => {
-                actions.push(Action::Emit(SupervisorNotice::SiteRejected(why)));
+            FromServer::SiteRejected { site, rejection } => {
+                let SiteRejection { why, is_shortage } = rejection;
+                let generation = self.generation_of(process, now, actions).filter(|_| is_shortage);
+                let retry_delay = generation.and_then(|(generation, _)| generation.site_lost(site, now));
+                actions.push(Action::Emit(SupervisorNotice::SiteRejected { why, retry_delay }));
             }
             FromServer::StartFailed { why } => self.set_failure(process, why),
             FromServer::AdminRequest { order } => self.order(order, caller, actions),

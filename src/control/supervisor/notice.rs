@@ -18,8 +18,13 @@ pub enum Notice<'a> {
     ReleaseNotKept(&'a UserError),
     /// The kernel does not report changes, for this reason: the builder polls for them.
     PollingForChanges(SiteLabel<'a>, &'a str),
-    /// The server rejected a site, for this reason, and keeps the previous one.
-    SiteRejected(&'a str),
+    /// The server cannot use a new version of a site, and keeps the previous one.
+    SiteRejected {
+        /// The reason.
+        why: &'a str,
+        /// The time until the server gets the version again. `None`: it never will.
+        retry_delay: Option<Duration>,
+    },
     /// The access log could not be reopened or rotated, and stays in its current file.
     LogReopenFailed(&'a UserError),
     /// The server serves.

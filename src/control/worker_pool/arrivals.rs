@@ -9,9 +9,9 @@ use crate::{
         admin::Order,
         process::{
             channel::Descriptors,
-            message::{FromServer, ToServer},
+            message::{FromServer, SiteRejection, ToServer},
         },
-        server_process::receive_site,
+        server_process::{is_shortage, receive_site, rejection},
     },
     data::worker::mailbox::ShutdownMode,
     site::{Site, transfer::SiteTransfer},
@@ -48,7 +48,7 @@ impl Master<'_> {
                         let version = self.keep(Arrival::Version(Box::new(version)));
                         PoolEvent::SiteArrived { site, version, is_earlier }
                     }
-                    Err(why) => PoolEvent::SiteUnusable { site, is_earlier, why },
+                    Err(rejection) => PoolEvent::SiteUnusable { site, is_earlier, rejection },
                 }
             }
             ToServer::Log { of } => match descriptors {
@@ -88,10 +88,14 @@ impl Master<'_> {
 }
 
 /// Checks a version of a site, and opens it for this process.
-fn check(transfer: SiteTransfer, loads: u64, descriptors: Descriptors) -> Result<ReceivedSite, String> {
-    let unusable = |error: io::Error| format!("cannot take over the site: {error}");
-    let descriptors: Arc<[_]> = descriptors.map_err(|lost| unusable(io::Error::other(lost)))?.into();
+fn check(
+    transfer: SiteTransfer,
+    loads: u64,
+    descriptors: Descriptors,
+) -> Result<ReceivedSite, SiteRejection> {
+    let descriptors: Arc<[_]> = descriptors.map_err(|lost| rejection(&lost, true))?.into();
     let ours: io::Result<Vec<_>> = descriptors.iter().map(OwnedFd::try_clone).collect();
-    let site = receive_site(&transfer, Ok(ours.map_err(unusable)?))?;
+    let ours = ours.map_err(|error| rejection(&error, is_shortage(&error)))?;
+    let site = receive_site(&transfer, Ok(ours))?;
     Ok(ReceivedSite { transfer, loads, descriptors, site: Some(site) })
 }

@@ -148,8 +148,8 @@ impl Master<'_> {
                 let confinement = mem::take(&mut self.confinement).summary(engine);
                 (None, FromServer::Serving { engine, fallback_reason: None, confinement }, Arc::default())
             }
-            PoolReport::SiteRejected { site, why } => {
-                (Some(MessageKey::Site(site)), FromServer::SiteRejected { why }, Arc::default())
+            PoolReport::SiteRejected { site, rejection } => {
+                (Some(MessageKey::Site(site)), FromServer::SiteRejected { site, rejection }, Arc::default())
             }
             PoolReport::LogBroken { of } => {
                 (Some(MessageKey::Log(of)), FromServer::LogBroken { of }, Arc::default())

@@ -6,7 +6,7 @@
 use crate::{
     base::log_config::LogOwner,
     control::{
-        process::{ProcessExit, ProcessId},
+        process::{ProcessExit, ProcessId, message::SiteRejection},
         supervisor::Role,
     },
     data::worker::mailbox::ShutdownMode,
@@ -39,8 +39,8 @@ pub(crate) enum PoolEvent {
         site: usize,
         /// Whether it is an earlier release.
         is_earlier: bool,
-        /// The reason, for a user.
-        why: String,
+        /// The reason.
+        rejection: SiteRejection,
     },
     /// The supervisor sent the descriptor of a log.
     LogArrived {
@@ -249,12 +249,12 @@ pub(crate) enum PoolMessage {
 pub(crate) enum PoolReport {
     /// The pool serves.
     Serving,
-    /// The pool cannot use a version of a site, for this reason, and serves the previous one.
+    /// The pool cannot use a version of a site, and serves the previous one.
     SiteRejected {
         /// The number of the site.
         site: usize,
         /// The reason.
-        why: String,
+        rejection: SiteRejection,
     },
     /// The reader of a log has gone.
     LogBroken {

@@ -9,8 +9,11 @@ use crate::{
     data::worker::mailbox::{Mailbox, ShutdownMode, WorkerMessage},
     site::versions::SiteHistory,
 };
-use std::io;
+use std::{io, time::Duration};
 use tarpon_conn::SiteId;
+
+/// How long the connections of a worker without room for a site may take: longer than any response.
+const DRAIN_TIME: Duration = Duration::from_secs(24 * 3_600);
 
 /// Returns the mailbox of a worker, which the master fills through `channel`. `histories` are the sites as of the fork.
 pub(super) fn mailbox(mut channel: Channel, mut histories: Vec<SiteHistory>) -> io::Result<Mailbox> {
@@ -28,12 +31,13 @@ pub(super) fn mailbox(mut channel: Channel, mut histories: Vec<SiteHistory>) -> 
             };
             match message {
                 ToServer::Site { site, transfer: record, is_earlier: false, .. } => {
-                    // The master has checked the site. If this process is out of descriptors, it keeps serving the previous site.
-                    if let (Ok(built), Some(history)) =
-                        (take_over(&record, descriptors), histories.get_mut(site))
-                    {
-                        messages.push(WorkerMessage::UpdateSite(SiteId::new(site), history.next(built)));
-                    }
+                    let Some(history) = histories.get_mut(site) else { continue };
+                    messages.push(match take_over(&record, descriptors) {
+                        Ok(built) => WorkerMessage::UpdateSite(SiteId::new(site), history.next(built)),
+                        // The master has checked the site, so this process is short of descriptors or memory. It exits when its
+                        // connections end, and the next one starts with the site.
+                        Err(_) => WorkerMessage::Shutdown { mode: ShutdownMode::Drain, grace: DRAIN_TIME },
+                    });
                 }
                 ToServer::Stop { grace } => {
                     messages.push(WorkerMessage::Shutdown { mode: ShutdownMode::Stop, grace })

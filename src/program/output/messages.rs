@@ -50,7 +50,10 @@ pub(crate) fn notice(notice: Notice<'_>) {
             warnings(of, site);
         }
         Notice::SiteReloadFailed(error) => warn!("{error}; still serving the previous version"),
-        Notice::SiteRejected(why) => warn!("{why}; still serving the previous version"),
+        Notice::SiteRejected { why, retry_delay: None } => warn!("{why}; still serving the previous version"),
+        Notice::SiteRejected { why, retry_delay: Some(delay) } => {
+            warn!("{why}; still serving the previous version, trying again in {delay:?}");
+        }
         Notice::ReleaseNotKept(error) => warn!("{error}; this earlier release is not kept"),
         Notice::PollingForChanges(of, reason) => {
             let name = name(of);

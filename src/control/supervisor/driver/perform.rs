@@ -146,7 +146,9 @@ impl Driver<'_> {
                 emit(Notice::StartFailed { role, error: &error, retry_delay });
             }
             SupervisorNotice::SiteReloadFailed(error) => emit(Notice::SiteReloadFailed(&error)),
-            SupervisorNotice::SiteRejected(why) => emit(Notice::SiteRejected(&why)),
+            SupervisorNotice::SiteRejected { why, retry_delay } => {
+                emit(Notice::SiteRejected { why: &why, retry_delay });
+            }
             SupervisorNotice::LogReopenFailed(error) => emit(Notice::LogReopenFailed(&error)),
             SupervisorNotice::OrderFailed(Order::Reload, why) => emit(Notice::ReloadFailed(&why)),
             SupervisorNotice::OrderFailed(Order::Upgrade, why) => emit(Notice::UpgradeFailed(&why)),

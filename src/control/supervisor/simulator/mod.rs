@@ -59,7 +59,7 @@ fn supervisor_keeps_its_promises_in_every_world() {
     });
     // Worlds in which nothing happens would show nothing.
     #[rustfmt::skip]
-    let shares: [(&str, Times, u64); 14] = [
+    let shares: [(&str, Times, u64); 15] = [
         // what happens                                     in at least this share of the worlds, in thousandths
         ("the service starts",                  |history| history.served, 450),
         ("the configuration is reloaded",       |history| history.reloaded, 500),
@@ -74,6 +74,7 @@ fn supervisor_keeps_its_promises_in_every_world() {
         ("as many servers drain as may",        |history| u64::from(history.most_draining >= 8), 2),
         ("a worker pool serves",                |history| history.pool_served, 80),
         ("a supervisor dies before its pool",   |history| history.pool_orphaned, 8),
+        ("a server has no room for a site",     |history| history.site_lost, 100),
         ("the service stops",                   |history| history.stopped, 350),
     ];
     for (what, times, thousandths) in shares {

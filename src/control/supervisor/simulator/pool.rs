@@ -44,7 +44,6 @@ impl World {
         let Some(pool) = &mut sim.pool else { return false };
         let message = match *message {
             ToChild::Site { site, version, is_earlier, loads } => {
-                sim.served.insert(site, version);
                 ToServer::Site { site, transfer: SiteTransfer::simulated(version.0), is_earlier, loads }
             }
             ToChild::Log { of, .. } => ToServer::Log { of },
@@ -103,12 +102,16 @@ impl World {
         self.processes.values_mut().filter_map(|sim| sim.pool.as_mut()).for_each(|pool| pool.calm());
     }
 
-    /// Checks that the pool that serves does so with all its workers.
+    /// Checks that the pool that serves does so with all its workers, and with the latest versions.
     pub(super) fn check_pool(&mut self) {
         let now = self.now;
+        let wanted: Vec<_> = self.machine.current_versions().into_iter().map(|version| version.0).collect();
         let is_serving = |sim: &&mut SimChild| sim.serves && !sim.is_ending && !sim.is_killed;
         for sim in self.processes.values_mut().filter(is_serving) {
-            sim.pool.iter_mut().for_each(|pool| pool.check_recovered(now));
+            for pool in sim.pool.iter_mut() {
+                pool.check_recovered(now);
+                assert_eq!(pool.versions(), wanted, "the pool has the latest versions");
+            }
         }
     }
 

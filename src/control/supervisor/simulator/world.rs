@@ -18,7 +18,11 @@ use crate::{
     control::{
         admin::Order,
         helpers::HelperKind,
-        process::{ProcessExit, ProcessId, message::FromServer, random::SimRandom},
+        process::{
+            ProcessExit, ProcessId,
+            message::{FromServer, SiteRejection},
+            random::SimRandom,
+        },
         worker_pool::simulator::SimPool,
     },
 };
@@ -52,7 +56,7 @@ pub(super) struct World {
     pub(super) now: Tick,
     pub(super) random: SimRandom,
     pub(super) faults: Faults,
-    machine: Supervisor,
+    pub(super) machine: Supervisor,
     /// What happens later, in order.
     pub(super) agenda: BTreeMap<(Tick, u64), WorldStep>,
     pub(super) step_count: u64,
@@ -97,6 +101,8 @@ pub(super) struct WorldHistory {
     pub(super) most_draining: u64,
     pub(super) pool_served: u64,
     pub(super) pool_orphaned: u64,
+    /// Versions that a server had no room for.
+    pub(super) site_lost: u64,
 }
 
 /// A process.
@@ -409,11 +415,18 @@ impl World {
         }
         let grace = self.grace.as_millis() as u64;
         let hangs = self.random.percent(self.faults.hang);
+        let is_lost = self.random.percent(self.faults.lost);
         if self.send_to_pool(process, &message) {
             return;
         }
         let Some(sim) = self.processes.get_mut(&process) else { return };
         match message {
+            ToChild::Site { site, is_earlier: false, .. } if is_lost && sim.missing_sites.is_empty() => {
+                let rejection = SiteRejection { why: "no room".to_owned(), is_shortage: true };
+                let message = FromServer::SiteRejected { site, rejection };
+                self.history.site_lost += 1;
+                self.say(process, SupervisorEvent::Server(process, message, None));
+            }
             ToChild::Site { site, version, is_earlier: false, .. } => {
                 sim.missing_sites.remove(&site);
                 sim.served.insert(site, version);
@@ -614,7 +627,11 @@ impl World {
             (true, _) => {
                 let message = match self.random.percent(50) {
                     true => FromServer::LogBroken { of: LogOwner::Server },
-                    false => FromServer::SiteRejected { why: "it is truncated".to_owned() },
+                    false => {
+                        let rejection =
+                            SiteRejection { why: "it is truncated".to_owned(), is_shortage: false };
+                        FromServer::SiteRejected { site: self.random.within(0..9) as usize, rejection }
+                    }
                 };
                 self.say(process, SupervisorEvent::Server(process, message, None));
             }

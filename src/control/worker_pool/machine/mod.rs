@@ -125,8 +125,8 @@ impl WorkerPool {
             PoolEvent::SiteArrived { site, version, is_earlier } => {
                 self.add_site(site, version, is_earlier, actions);
             }
-            PoolEvent::SiteUnusable { site, is_earlier, why } => {
-                self.reject_site(site, is_earlier, why, actions);
+            PoolEvent::SiteUnusable { site, is_earlier, rejection } => {
+                self.reject_site(site, is_earlier, rejection, actions);
             }
             PoolEvent::LogArrived { of, log } => self.set_log(of, log, actions),
             PoolEvent::LogLost { why } => actions.push(PoolAction::Emit(PoolNotice::LogNotReopened { why })),

@@ -3,7 +3,10 @@
 use super::{PoolStage, WorkerPool, shutdown::PoolShutdown};
 use crate::{
     base::log_config::LogOwner,
-    control::worker_pool::vocabulary::{ArrivalId, PoolAction, PoolMessage, PoolNotice, PoolReport},
+    control::{
+        process::message::SiteRejection,
+        worker_pool::vocabulary::{ArrivalId, PoolAction, PoolMessage, PoolNotice, PoolReport},
+    },
     data::worker::mailbox::ShutdownMode,
 };
 use std::time::Duration;
@@ -19,7 +22,8 @@ impl WorkerPool {
     ) {
         if site >= self.config.site_count {
             let why = format!("there is no site number {site}");
-            actions.push(PoolAction::Report(PoolReport::SiteRejected { site, why }));
+            let rejection = SiteRejection { why, is_shortage: false };
+            actions.push(PoolAction::Report(PoolReport::SiteRejected { site, rejection }));
             actions.push(PoolAction::Release { arrival: version });
         } else if self.shutdown.is_some() || self.is_serving && is_earlier || !self.may_start_workers() {
             actions.push(PoolAction::Release { arrival: version });
@@ -58,17 +62,17 @@ impl WorkerPool {
         &mut self,
         site: usize,
         is_earlier: bool,
-        why: String,
+        rejection: SiteRejection,
         actions: &mut Vec<PoolAction>,
     ) {
         if is_earlier {
             if !self.is_serving {
-                actions.push(PoolAction::Emit(PoolNotice::ReleaseNotKept { why }));
+                actions.push(PoolAction::Emit(PoolNotice::ReleaseNotKept { why: rejection.why }));
             }
         } else if self.is_serving || self.shutdown.is_some() {
-            actions.push(PoolAction::Report(PoolReport::SiteRejected { site, why }));
+            actions.push(PoolAction::Report(PoolReport::SiteRejected { site, rejection }));
         } else {
-            self.abort(why, actions);
+            self.abort(rejection.why, actions);
         }
     }
 

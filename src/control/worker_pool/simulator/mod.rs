@@ -26,7 +26,7 @@ use crate::{
     base::log_config::LogOwner,
     control::process::{
         ProcessExit, clock,
-        message::{FromServer, ToServer},
+        message::{FromServer, SiteRejection, ToServer},
         random::SimRandom,
     },
     data::worker::mailbox::ShutdownMode,
@@ -137,6 +137,11 @@ impl SimPool {
         pool
     }
 
+    /// Returns the versions that the pool serves, by the number of the site.
+    pub(crate) fn versions(&self) -> &[u64] {
+        self.world.current.as_deref().unwrap_or_default()
+    }
+
     /// Receives a message of the supervisor.
     pub(crate) fn receive(&mut self, now: Tick, message: ToServer) {
         if self.exit.is_some() {
@@ -152,7 +157,8 @@ impl SimPool {
                     if is_start {
                         self.expect_abort();
                     }
-                    PoolEvent::SiteUnusable { site, is_earlier, why: "no room".to_owned() }
+                    let rejection = SiteRejection { why: "no room".to_owned(), is_shortage: true };
+                    PoolEvent::SiteUnusable { site, is_earlier, rejection }
                 } else {
                     let number = transfer.file_count;
                     if !is_earlier && self.expected.shutdown.is_none() {

@@ -251,7 +251,7 @@ impl SimPool {
                 let engine = if self.config.pool.forks { Engine::Fork } else { Engine::Prefork };
                 FromServer::Serving { engine, fallback_reason: None, confinement: Vec::new() }
             }
-            PoolReport::SiteRejected { why, .. } => FromServer::SiteRejected { why },
+            PoolReport::SiteRejected { site, rejection } => FromServer::SiteRejected { site, rejection },
             PoolReport::LogBroken { of } => FromServer::LogBroken { of },
             PoolReport::AdminRequest { request } => match self.arrivals.remove(&request) {
                 Some(ArrivalKind::Request(order)) => FromServer::AdminRequest { order },

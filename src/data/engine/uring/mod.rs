@@ -15,6 +15,7 @@
 //! Large file ranges are sent with a direct `sendfile` call, as the ring has no such operation. The socket blocks, as the ring needs,
 //! and is made non-blocking for that call.
 
+mod accept_recheck;
 mod buffers;
 mod ring;
 mod send_buffers;
@@ -30,6 +31,7 @@ use crate::{
         socket,
     },
 };
+use accept_recheck::AcceptRecheck;
 use ring::{Completion, Op, Ring};
 use rustix::{
     io::{Errno, ioctl_fionbio},
@@ -102,6 +104,7 @@ pub(super) fn run(config: WorkerConfig, ready: WorkerReady) -> io::Result<()> {
     }
     let mut engine = UringEngine {
         accepts: vec![Receive::Idle; worker.listeners.len()],
+        accept_recheck: AcceptRecheck::new(worker.context.now),
         shutdown_mode: None,
         worker,
         send_buffers: SendBuffers::default(),
@@ -127,6 +130,7 @@ struct UringEngine {
     worker: Worker<InFlight>,
     /// State of the accept of each listener.
     accepts: Vec<Receive>,
+    accept_recheck: AcceptRecheck,
     /// Shutdown mode while accepts are still in flight.
     shutdown_mode: Option<ShutdownMode>,
     /// Slots to drive again without a completion.
@@ -157,10 +161,12 @@ impl UringEngine {
     fn run(&mut self) -> io::Result<()> {
         loop {
             self.update_accepting();
-            let wait_ms = if self.again.is_empty() { self.worker.wait_ms() } else { Some(0) };
-            self.ring.wait(wait_ms)?;
+            self.ring.wait(self.wait_ms())?;
             self.worker.update_time();
             self.complete()?;
+            if self.accept_recheck.take_due(self.worker.context.now) {
+                self.cancel_accepts();
+            }
             for _ in 0..self.again.len() {
                 let Some(index) = self.again.pop_front() else { break };
                 if let Some(slot) = self.worker.slots.get_mut(index) {
@@ -183,6 +189,16 @@ impl UringEngine {
                 return Ok(());
             }
         }
+    }
+
+    /// Returns how many milliseconds to wait for a completion. `None`: for ever.
+    #[inline]
+    fn wait_ms(&self) -> Option<u64> {
+        if !self.again.is_empty() {
+            return Some(0);
+        }
+        let recheck = self.accept_recheck.wait_ms(self.worker.context.now);
+        self.worker.wait_ms().into_iter().chain(recheck).min()
     }
 
     /// Handles all completions. Returns whether there was one.
@@ -418,12 +434,7 @@ impl UringEngine {
         }
         if let Some(shutdown_mode) = self.worker.read_messages() {
             self.shutdown_mode = Some(shutdown_mode);
-            for (number, accepting) in self.accepts.iter_mut().enumerate() {
-                if *accepting == Receive::Armed {
-                    *accepting = Receive::Cancelling;
-                    self.ring.cancel_accept(number as u32);
-                }
-            }
+            self.cancel_accepts();
             self.shut_down_clients()?;
         }
         Ok(())
@@ -476,6 +487,17 @@ impl UringEngine {
             }
         }
         Ok(())
+    }
+
+    /// Cancels the accepts in flight. They start again if the worker may accept.
+    #[cold]
+    fn cancel_accepts(&mut self) {
+        for (number, accepting) in self.accepts.iter_mut().enumerate() {
+            if *accepting == Receive::Armed {
+                *accepting = Receive::Cancelling;
+                self.ring.cancel_accept(number as u32);
+            }
+        }
     }
 
     /// Starts or cancels accepts, depending on whether the worker may accept.
