@@ -113,6 +113,8 @@ pub(super) struct SimChild {
     pub(super) missing_sites: BTreeSet<usize>,
     /// What a server serves.
     pub(super) served: BTreeMap<usize, VersionId>,
+    /// Sites that a server had no room for, and when it gets them again at the latest.
+    lost_sites: BTreeMap<usize, Tick>,
     pub(super) serves: bool,
     pub(super) is_ending: bool,
     pub(super) is_killed: bool,
@@ -136,6 +138,9 @@ pub(super) enum WorldStep {
 
 /// The longest time without a server after the faults have ended: the longest back-off, and the start of a builder and a server.
 const OUTAGE_MAX: u64 = 30_000;
+
+/// The longest time until a server gets a site again: its message arrives, and the longest back-off.
+const RESEND_MAX: u64 = 15_000;
 
 const BUDGET: DescriptorBudget = DescriptorBudget { current_max: 12, kept_max: 8 };
 
@@ -388,6 +393,7 @@ impl World {
             start,
             outbox: VecDeque::new(),
             missing_sites: (0..site_count).collect(),
+            lost_sites: BTreeMap::new(),
             served: BTreeMap::new(),
             serves: false,
             is_ending: false,
@@ -425,10 +431,12 @@ impl World {
                 let rejection = SiteRejection { why: "no room".to_owned(), is_shortage: true };
                 let message = FromServer::SiteRejected { site, rejection };
                 self.history.site_lost += 1;
+                sim.lost_sites.insert(site, self.now.after(RESEND_MAX));
                 self.say(process, SupervisorEvent::Server(process, message, None));
             }
             ToChild::Site { site, version, is_earlier: false, .. } => {
                 sim.missing_sites.remove(&site);
+                sim.lost_sites.remove(&site);
                 sim.served.insert(site, version);
             }
             ToChild::Stop { .. } | ToChild::Drain { .. } => {
@@ -679,6 +687,13 @@ impl World {
             "more than one change at a time: {:?}",
             self.generations.keys()
         );
+        let is_active = |sim: &&SimChild| sim.serves && !sim.is_ending && !sim.is_killed;
+        for sim in self.processes.values().filter(is_active) {
+            assert!(
+                sim.lost_sites.values().all(|by| self.now <= *by),
+                "a site that was lost is not sent again"
+            );
+        }
         if self.has_served && !self.may_exit {
             assert!(self.listeners_open, "the port is closed");
         }
