@@ -56,7 +56,7 @@ fn visit(bytes: &[u8]) -> bool {
             // The fields of a response that the server may send have one empty line, at the end.
             let fields = image
                 .as_ref()
-                .filter(|image| image.is_framed(&variant))
+                .filter(|image| image.is_framed(&variant).unwrap())
                 .map(|image| image.bytes(variant.fields));
             assert!(fields.is_none_or(|fields| frames(fields, variant.content.len())), "{variant:?}");
             match variant.content {

@@ -37,7 +37,7 @@ fn main() {
             black_box(format::hash(path));
         });
         let find = each(paths, rounds, |path| {
-            let Some(Entry::File(Variants { identity: variant, .. })) = image.find(path) else {
+            let Some(Entry::File(Variants { identity: variant, .. })) = image.find(path).unwrap() else {
                 panic!("not found")
             };
             black_box(variant.fields.at + variant.fields.len);

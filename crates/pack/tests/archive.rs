@@ -91,14 +91,14 @@ fn precompressed_member_becomes_a_variant_like_a_file() {
     for (name, members, want, skipped) in cases {
         let bytes = archive(members);
         let (image, packed, _) = pack(&bytes, "").expect(name);
-        let Some(Entry::File(file)) = image.find(b"/a") else { panic!("{name}: no file") };
+        let Some(Entry::File(file)) = image.find(b"/a").unwrap() else { panic!("{name}: no file") };
         let coded: Vec<_> = image.coded_variants(file).collect();
         assert_eq!(coded.iter().map(|(coding, _)| *coding).collect::<Vec<_>>(), *want, "{name}");
         assert_eq!(packed.skipped.iter().map(|row| row.reason).collect::<Vec<_>>(), *skipped, "{name}");
         // A precompressed member is served at its own path too, and lies in the archive once.
         assert_eq!(lines(&image, &bytes).len(), members.len(), "{name}");
         for (_, variant) in coded {
-            let Some(Entry::File(own)) = image.find(b"/a.br") else { panic!("{name}: not at its own path") };
+            let Some(Entry::File(own)) = image.find(b"/a.br").unwrap() else { panic!("{name}: not at its own path") };
             assert_eq!(variant.content, own.identity.content, "{name}");
         }
     }

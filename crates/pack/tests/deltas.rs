@@ -115,7 +115,7 @@ fn file_that_may_be_a_dictionary_has_use_as_dictionary() {
         pack_site(PackInput::Dir(&site), &archive, &options, &Progress::default()).expect("packs");
         let (image, _) = image(&archive);
         for (path, want) in cases {
-            let Some(Entry::File(file)) = image.find(path.as_bytes()) else { panic!("{path} is not found") };
+            let Some(Entry::File(file)) = image.find(path.as_bytes()).unwrap() else { panic!("{path} is not found") };
             let want = if offers || path.starts_with("/own") { want } else { "" };
             for variant in image.coded_variants(file).map(|(_, variant)| variant).chain([file.identity]) {
                 assert_eq!(offer(image.bytes(variant.fields)), want, "{path}");
@@ -171,7 +171,7 @@ fn verify_decodes_a_delta_with_its_dictionary_and_finds_damage_without() {
     assert_eq!((with.defects, with.undecoded, with.contents), (vec![], 0, without.contents));
 
     let (image, at) = image(&archive);
-    let Some(Entry::File(file)) = image.find(b"/a.js") else { panic!("not found") };
+    let Some(Entry::File(file)) = image.find(b"/a.js").unwrap() else { panic!("not found") };
     let (_, coding, variant) = image.all_deltas(file).next().expect("a delta");
     let tarpon_site::Content::Image(place) = variant.content else { panic!("large") };
     let mut bytes = fs::read(&archive).expect("an archive");

@@ -17,7 +17,7 @@ proptest! {
         let dirs: BTreeSet<String> = dirs.iter().map(|dir| dir.iter().map(|name| format!("{name}/")).collect()).collect();
         let image = packed(&dirs);
         let path = format!("/{}", missing.join("/"));
-        prop_assume!(image.find(path.as_bytes()).is_none());
+        prop_assume!(image.find(path.as_bytes()).unwrap().is_none());
         prop_assert_eq!(page(&image, &path), naive(&dirs, &path));
     }
 }
@@ -27,7 +27,7 @@ fn page_beyond_the_search_depth_is_an_ordinary_file() {
     for depth in [NOT_FOUND_DEPTH_MAX - 1, NOT_FOUND_DEPTH_MAX, NOT_FOUND_DEPTH_MAX + 1] {
         let dir = "a/".repeat(depth);
         let image = packed(&BTreeSet::from([dir.clone()]));
-        assert!(image.find(format!("/{dir}404.html").as_bytes()).is_some());
+        assert!(image.find(format!("/{dir}404.html").as_bytes()).unwrap().is_some());
         for below in ["x", "b/x", "b/b/b/x"] {
             let want = (depth <= NOT_FOUND_DEPTH_MAX).then(|| dir.clone());
             assert_eq!(page(&image, &format!("/{dir}{below}")), want, "{depth}");
@@ -41,7 +41,7 @@ fn page_beyond_the_search_depth_is_an_ordinary_file() {
 #[test]
 fn error_page_has_no_validators_and_is_not_stored() {
     let image = packed(&BTreeSet::from([String::new()]));
-    let Fallback::NotFoundPage(page) = image.fallback(b"/x") else { panic!("no page") };
+    let Fallback::NotFoundPage(page) = image.fallback(b"/x").unwrap() else { panic!("no page") };
     let fields = std::str::from_utf8(image.bytes(page.identity.fields)).expect("ASCII");
     let want = "Content-Length: 0\r\nContent-Type: text/html; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\n\r\n";
     assert_eq!(fields, want);
@@ -66,7 +66,7 @@ fn image(root: &Path) -> Image {
 
 /// Returns the directory of the error page for a missing path.
 fn page(image: &Image, path: &str) -> Option<String> {
-    match image.fallback(path.as_bytes()) {
+    match image.fallback(path.as_bytes()).unwrap() {
         Fallback::NotFoundPage(page) => {
             let Content::Image(place) = page.identity.content else { panic!("not in the image") };
             Some(String::from_utf8(image.bytes(place).to_vec()).expect("ASCII"))

@@ -139,7 +139,7 @@ fn image_has_the_contents_and_fields_of_the_files() {
     let (image, packed) = site.pack();
     assert_eq!((packed.summary.files, packed.summary.bytes), (4, 8 + 3 + 20_000 + 200_000));
     for path in ["index.html", "a/caf.css", "middle.bin", "large.bin"] {
-        let Some(Entry::File(Variants { identity: variant, .. })) = image.find(format!("/{path}").as_bytes())
+        let Some(Entry::File(Variants { identity: variant, .. })) = image.find(format!("/{path}").as_bytes()).unwrap()
         else {
             panic!("{path}")
         };
@@ -159,13 +159,13 @@ fn image_has_the_contents_and_fields_of_the_files() {
         assert_eq!(etag, format!("\"{hash:032x}\""));
         assert!(fields.ends_with(text(&image, variant.not_modified)), "{fields}");
     }
-    let Some(Entry::File(Variants { identity: root, .. })) = image.find(b"/") else { panic!("no root") };
-    let Some(Entry::File(by_name)) = image.find(b"/index.html") else { panic!("no index") };
+    let Some(Entry::File(Variants { identity: root, .. })) = image.find(b"/").unwrap() else { panic!("no root") };
+    let Some(Entry::File(by_name)) = image.find(b"/index.html").unwrap() else { panic!("no index") };
     assert_eq!((by_name.identity.fields, by_name.identity.content), (root.fields, root.content));
     assert_eq!(root.last_modified, 784_111_777);
     assert!(text(&image, root.fields).contains("Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n"));
     for path in ["", "/a", "/a/", "//", "/index", "index.html", "/middle.bin/"] {
-        assert_eq!(image.find(path.as_bytes()), None, "{path}");
+        assert_eq!(image.find(path.as_bytes()).unwrap(), None, "{path}");
     }
 }
 
@@ -218,7 +218,7 @@ fn each_response_with_content_has_nosniff() {
         for code in STATUS_PAGE_CODES.into_iter().filter(|&code| code != 204) {
             check(image.status_page(code).fields, &code.to_string());
         }
-        check(image.rules().expect("a rule").fields(), "rules");
+        check(image.rules().unwrap().expect("a rule").fields(), "rules");
     }
     // A rule in the dialect of Cloudflare can remove the field.
     let site = FixtureDir::new(&[
@@ -229,7 +229,7 @@ fn each_response_with_content_has_nosniff() {
     let options = PackOptions { dialect: Dialect::Cloudflare, ..PackOptions::new(now()) };
     let (image, _) = site.pack_with(&options, &mut BuildCache::default()).expect("packs");
     let has = |path: &str| {
-        let Some(Entry::File(file)) = image.find(path.as_bytes()) else { panic!("{path}") };
+        let Some(Entry::File(file)) = image.find(path.as_bytes()).unwrap() else { panic!("{path}") };
         text(&image, file.identity.fields).contains(FIELD)
     };
     assert!(!has("/a.txt") && has("/b.txt"));
@@ -262,7 +262,7 @@ fn useful_precompressed_file_becomes_a_variant() {
     for (name, entries, path, want, skipped) in cases {
         let site = FixtureDir::new(entries);
         let (image, packed) = site.pack();
-        let Some(Entry::File(file)) = image.find(path.as_bytes()) else { panic!("{name}: no file") };
+        let Some(Entry::File(file)) = image.find(path.as_bytes()).unwrap() else { panic!("{name}: no file") };
         let codings: Vec<_> = image.coded_variants(file).map(|(coding, _)| coding).collect();
         assert_eq!(codings, *want, "{name}");
         let vary = "\r\nVary: Accept-Encoding\r\n";
@@ -285,7 +285,7 @@ fn precompressed_file_is_a_variant_and_a_file() {
         let (image, packed) = site.pack();
         assert_eq!((packed.summary.files, packed.summary.bytes), (2, 100_003 + len as u64));
         assert_eq!(packed.files.len(), if len == 70_000 { 2 } else { 1 });
-        let Some(Entry::File(by_name)) = image.find(b"/dir/index.html.gz") else {
+        let Some(Entry::File(by_name)) = image.find(b"/dir/index.html.gz").unwrap() else {
             panic!("not at its own path")
         };
         let by_name = by_name.identity;
@@ -298,7 +298,7 @@ fn precompressed_file_is_a_variant_and_a_file() {
         );
         assert!(!shown.contains("Vary"), "{shown}");
         for path in [&b"/dir/"[..], b"/dir/index.html"] {
-            let Some(Entry::File(file)) = image.find(path) else { panic!("no file") };
+            let Some(Entry::File(file)) = image.find(path).unwrap() else { panic!("no file") };
             let coded: Vec<_> = image.coded_variants(file).collect();
             let [(Coding::Gzip, variant)] = coded[..] else { panic!("{coded:?}") };
             assert!(content(&image, &packed, variant.content) == form);
@@ -333,7 +333,7 @@ fn precompressed_file_older_than_its_source_is_no_variant() {
         set("a", file_ms);
         set("a.br", form_ms);
         let (image, packed) = site.pack();
-        let Some(Entry::File(file)) = image.find(b"/a") else { panic!("no file") };
+        let Some(Entry::File(file)) = image.find(b"/a").unwrap() else { panic!("no file") };
         assert_eq!(image.coded_variants(file).count(), usize::from(offered), "{file_ms}, {form_ms}");
         let kinds: Vec<_> = packed.skipped.iter().map(|row| row.reason).collect();
         assert_eq!(
@@ -341,7 +341,7 @@ fn precompressed_file_older_than_its_source_is_no_variant() {
             if offered { vec![] } else { vec![SkipReason::PrecompressedStale] },
             "{file_ms}, {form_ms}"
         );
-        assert!(image.find(b"/a.br").is_some());
+        assert!(image.find(b"/a.br").unwrap().is_some());
     }
 }
 
@@ -391,7 +391,7 @@ fn last_modified_is_not_in_the_future() {
     let options = PackOptions::new(now());
     let (image, _) = site.pack_with(&options, &mut BuildCache::default()).expect("packs");
     for (path, want) in [("/later", options.now), ("/earlier", 0)] {
-        let Some(Entry::File(Variants { identity: variant, .. })) = image.find(path.as_bytes()) else {
+        let Some(Entry::File(Variants { identity: variant, .. })) = image.find(path.as_bytes()).unwrap() else {
             panic!("{path}")
         };
         assert_eq!(variant.last_modified, want, "{path}");
@@ -405,7 +405,7 @@ fn build_cache_skips_an_unchanged_large_file_and_detects_a_change() {
     let mut cache = BuildCache::default();
     let etag = |cache: &mut BuildCache| {
         let (image, _) = site.pack_with(&later, cache).expect("packs");
-        let Some(Entry::File(Variants { identity: variant, .. })) = image.find(b"/large") else {
+        let Some(Entry::File(Variants { identity: variant, .. })) = image.find(b"/large").unwrap() else {
             panic!("not found")
         };
         text(&image, variant.etag).to_owned()
@@ -445,14 +445,14 @@ fn file_that_changes_meanwhile_gives_a_consistent_content() {
         });
         for _ in 0..200 {
             let (image, packed) = site.pack();
-            let Some(Entry::File(Variants { identity: variant, .. })) = image.find(b"/small") else {
+            let Some(Entry::File(Variants { identity: variant, .. })) = image.find(b"/small").unwrap() else {
                 panic!("not found")
             };
             let bytes = content(&image, &packed, variant.content);
             let hash = xxhash_rust::xxh3::xxh3_128(&bytes);
             assert_eq!(text(&image, variant.etag), format!("\"{hash:032x}\""));
             assert!(text(&image, variant.fields).contains(&format!("Content-Length: {}\r\n", bytes.len())));
-            let Some(Entry::File(Variants { identity: variant, .. })) = image.find(b"/large") else {
+            let Some(Entry::File(Variants { identity: variant, .. })) = image.find(b"/large").unwrap() else {
                 panic!("not found")
             };
             let Content::File { len, .. } = variant.content else { panic!("not a file") };
@@ -565,7 +565,7 @@ impl FixtureDir {
     /// Returns an entry in the format of the table: path, length and place, or path and target. Compares the content with the file.
     fn line(&self, image: &Image, packed: &PackedImage, path: &[u8], entry: Entry) -> String {
         let shown = String::from_utf8_lossy(path);
-        assert_eq!(image.find(path), Some(entry), "{shown}");
+        assert_eq!(image.find(path).unwrap(), Some(entry), "{shown}");
         match entry {
             Entry::File(Variants { identity: variant, .. }) => {
                 let mut file = path[1..].to_vec();

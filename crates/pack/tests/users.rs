@@ -109,7 +109,7 @@ fn listing_of_the_root_names_no_users_and_user_directories_have_listings() {
     let policy = Policy { listings: true, ..Policy::default() };
     let (image, _) = pack(dir.path(), &PackOptions { policy, ..PackOptions::new(0) });
     let page = |path: &[u8]| {
-        let Some(Entry::File(variants)) = image.find(path) else { panic!("no listing") };
+        let Some(Entry::File(variants)) = image.find(path).unwrap() else { panic!("no listing") };
         let Content::Image(place) = variants.identity.content else { panic!("not in the image") };
         String::from_utf8_lossy(image.bytes(place)).into_owned()
     };

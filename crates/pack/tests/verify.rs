@@ -193,7 +193,7 @@ impl DamageableArchive {
 
     fn variant(&self, path: &[u8], coding: Coding) -> Variant {
         let image = self.image();
-        let Some(Entry::File(file)) = image.find(path) else { panic!("not found") };
+        let Some(Entry::File(file)) = image.find(path).unwrap() else { panic!("not found") };
         let mut all = image.coded_variants(file).chain([(Coding::Identity, file.identity)]);
         all.find(|(found, _)| *found == coding).expect("a variant").1
     }

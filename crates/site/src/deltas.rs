@@ -10,15 +10,35 @@
 use crate::entry::{Variant, Variants};
 use crate::format::{Coding, DELTA_LEN, DeltaRow};
 use crate::image::Image;
+use crate::resident_pages::NotResident;
 
 impl Image {
     /// Returns the variants of a file that need the dictionary with this SHA-256.
-    pub fn deltas(&self, file: Variants, dictionary: [u8; 32]) -> impl Iterator<Item = (Coding, Variant)> {
+    ///
+    /// # Errors
+    /// A page that the lookup needs is not in memory.
+    pub fn deltas(
+        &self,
+        file: Variants,
+        dictionary: [u8; 32],
+    ) -> Result<impl Iterator<Item = (Coding, Variant)>, NotResident> {
         let key = (file.file_at(), dictionary);
         let rows = self.delta_rows();
-        let rows = &rows[rows.partition_point(|row| self.delta_key(row).is_some_and(|found| found < key))..];
-        let rows = rows.iter().take_while(move |row| self.delta_key(row) == Some(key));
-        rows.filter_map(move |row| self.delta(file, row)).map(|(_, coding, variant)| (coding, variant))
+        let (mut begin, mut end) = (0, rows.len());
+        while begin < end {
+            let middle = begin.midpoint(end);
+            match self.delta_key(&rows[middle])? < key {
+                true => begin = middle + 1,
+                false => end = middle,
+            }
+        }
+        while let Some(row) = rows.get(end)
+            && self.delta_key(row)? == key
+        {
+            end += 1;
+        }
+        let found = rows[begin..end].iter().filter_map(move |row| self.delta(file, row));
+        Ok(found.map(|(_, coding, variant)| (coding, variant)))
     }
 
     /// Returns all variants of a file that need a dictionary, each with the SHA-256 of the dictionary.
@@ -30,9 +50,10 @@ impl Image {
         rows.filter_map(move |row| self.delta(file, row))
     }
 
-    /// Returns the sort key of a row, or `None` if the row is not in memory.
-    fn delta_key(&self, row: &[u8; DELTA_LEN]) -> Option<(u64, [u8; 32])> {
-        self.is_resident(self.region_of(row)).then(|| DeltaRow::key(row))
+    /// Returns the sort key of a row.
+    fn delta_key(&self, row: &[u8; DELTA_LEN]) -> Result<(u64, [u8; 32]), NotResident> {
+        self.check_resident(self.region_of(row))?;
+        Ok(DeltaRow::key(row))
     }
 
     /// Decodes a row, or returns `None` if it is damaged.

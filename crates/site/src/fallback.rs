@@ -15,6 +15,7 @@ use crate::asset::is_asset;
 use crate::entry::{Entry, Variants};
 use crate::format::PATH_LEN_MAX;
 use crate::image::Image;
+use crate::resident_pages::NotResident;
 
 /// The record name of the application shell, which the server sends with status 200 for every unknown path. With the name of a
 /// directory before it, the shell of the paths below that directory.
@@ -50,48 +51,57 @@ pub fn not_found_page_name(dir: &[u8]) -> Option<&[u8]> {
 
 impl Image {
     /// Returns the response for a path that [`Image::find`] does not find.
+    ///
+    /// # Errors
+    /// A page that a lookup needs is not in memory.
     #[cold]
-    pub fn fallback(&self, path: &[u8]) -> Fallback {
-        let is_application = self.find(SHELL_NAME).is_some();
+    pub fn fallback(&self, path: &[u8]) -> Result<Fallback, NotResident> {
+        let is_application = self.find(SHELL_NAME)?.is_some();
         if is_application
             && !is_asset(path)
-            && let Some(shell) = self.nearest(path, SHELL_NAME)
+            && let Some(shell) = self.nearest(path, SHELL_NAME)?
         {
-            return Fallback::AppShell(shell);
+            return Ok(Fallback::AppShell(shell));
         }
-        self.nearest(path, b"").map_or(Fallback::StatusPage, Fallback::NotFoundPage)
+        Ok(self.nearest(path, b"")?.map_or(Fallback::StatusPage, Fallback::NotFoundPage))
     }
 
     /// Returns the variants of the file at `path`, which begins with a slash, for an error status.
+    ///
+    /// # Errors
+    /// A page that the lookup needs is not in memory.
     #[cold]
-    pub fn error_file(&self, path: &[u8]) -> Option<Variants> {
-        self.named(path.strip_prefix(b"/")?, ERROR_SUFFIX)
+    pub fn error_file(&self, path: &[u8]) -> Result<Option<Variants>, NotResident> {
+        match path.strip_prefix(b"/") {
+            Some(name) => self.named(name, ERROR_SUFFIX),
+            None => Ok(None),
+        }
     }
 
     /// Looks up the name of each parent directory, the nearest first, with `suffix` appended.
-    fn nearest(&self, path: &[u8], suffix: &[u8]) -> Option<Variants> {
+    fn nearest(&self, path: &[u8], suffix: &[u8]) -> Result<Option<Variants>, NotResident> {
         let mut slashes = path.iter().enumerate().filter(|&(_, &byte)| byte == b'/').map(|(at, _)| at);
         let mut end = slashes.nth(NOT_FOUND_DEPTH_MAX).map_or(path.len(), |at| at + 1);
         while let Some(at) = path[..end].iter().rposition(|&byte| byte == b'/') {
-            if let Some(found) = self.named(&path[1..at + 1], suffix) {
-                return Some(found);
+            if let Some(found) = self.named(&path[1..at + 1], suffix)? {
+                return Ok(Some(found));
             }
             end = at;
         }
-        None
+        Ok(None)
     }
 
     /// Returns the file with this record name, which is not a path.
-    fn named(&self, name: &[u8], suffix: &[u8]) -> Option<Variants> {
+    fn named(&self, name: &[u8], suffix: &[u8]) -> Result<Option<Variants>, NotResident> {
         let mut whole = [0; PATH_LEN_MAX + 8];
-        let whole = whole.get_mut(..name.len() + suffix.len())?;
+        let Some(whole) = whole.get_mut(..name.len() + suffix.len()) else { return Ok(None) };
         let (front, back) = whole.split_at_mut(name.len());
         front.copy_from_slice(name);
         back.copy_from_slice(suffix);
-        match self.find(whole)? {
+        Ok(match self.find(whole)? {
             // A name that begins with a slash, after an empty segment, is a path.
-            Entry::File(file) if !name.starts_with(b"/") => Some(file),
+            Some(Entry::File(file)) if !name.starts_with(b"/") => Some(file),
             _ => None,
-        }
+        })
     }
 }

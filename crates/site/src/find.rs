@@ -5,16 +5,20 @@
 //!                              └ empty → not found
 //! ```
 //!
-//! If a page that a lookup needs is not in memory, the lookup finds nothing and [records the page](Image::take_missed_page).
+//! If a page that a lookup needs is not in memory, the lookup returns [`NotResident`].
 
 use crate::entry::{Entry, Variant, VariantOffer, Variants};
 use crate::format::{Coding, EntryRecord, IndexSlot, RECORD_LEN, SLOT_COUNT_MIN, SLOT_LEN, hash, tag};
 use crate::image::Image;
+use crate::resident_pages::NotResident;
 
 impl Image {
     /// Finds the entry of a path, which is decoded and begins with `/`. Ignores damaged records.
+    ///
+    /// # Errors
+    /// A page that the lookup needs is not in memory.
     #[inline]
-    pub fn find(&self, path: &[u8]) -> Option<Entry> {
+    pub fn find(&self, path: &[u8]) -> Result<Option<Entry>, NotResident> {
         let hash = hash(path);
         let slots = self.slots();
         let mask = slots.len() - 1;
@@ -23,25 +27,24 @@ impl Image {
         for probe in 0..slots.len() {
             let number = (hash as usize).wrapping_add(probe) & mask;
             let slot = &slots[number];
-            if !self.is_resident(self.region_of(slot)) {
-                return None;
-            }
-            let slot = IndexSlot::decode(slot)?;
+            self.check_resident(self.region_of(slot))?;
+            let Some(slot) = IndexSlot::decode(slot) else { break };
             if slot.tag == tag(hash)
-                && let Some((found, head)) = self.record(slot.at())
+                && let Some((found, head)) = self.record(slot.at())?
                 && found == path
             {
-                return self.entry(slot.at(), number, head);
+                return Ok(self.entry(slot.at(), number, head));
             }
         }
-        None
+        Ok(None)
     }
 
-    /// Returns every path with its entry, in the order of the index. Servers do not need it; tests and tools do.
+    /// Returns every path with its entry, in the order of the index. Servers do not need it; tests and tools do. Skips records that are
+    /// not in memory.
     pub fn entries(&self) -> impl Iterator<Item = (&[u8], Entry)> {
         self.slots().iter().enumerate().filter_map(|(number, slot)| {
             let at = IndexSlot::decode(slot)?.at();
-            let (path, head) = self.record(at)?;
+            let (path, head) = self.record(at).ok()??;
             Some((path, self.entry(at, number, head)?))
         })
     }
@@ -74,16 +77,15 @@ impl Image {
 
     /// Returns path and head of the record at `at`.
     #[inline]
-    fn record(&self, at: u64) -> Option<(&[u8], &[u8; RECORD_LEN])> {
-        let record = self.as_bytes().get(at as usize..)?;
-        let head = record.first_chunk()?;
-        if !self.is_resident(self.region_of(head)) {
-            return None;
-        }
+    fn record(&self, at: u64) -> Result<Option<(&[u8], &[u8; RECORD_LEN])>, NotResident> {
+        let record = self.as_bytes().get(at as usize..).unwrap_or_default();
+        let Some(head) = record.first_chunk() else { return Ok(None) };
+        self.check_resident(self.region_of(head))?;
         let path = EntryRecord::path_range(head);
         // Includes the coded variants, which precede the path.
-        let whole = record.get(..path.end)?;
-        self.is_resident(self.region_of(whole)).then(|| (&whole[path.start..], head))
+        let Some(whole) = record.get(..path.end) else { return Ok(None) };
+        self.check_resident(self.region_of(whole))?;
+        Ok(Some((&whole[path.start..], head)))
     }
 
     /// Decodes the record at `at`, which index slot number `slot` refers to.

@@ -8,7 +8,7 @@ use crate::format::{
 };
 use crate::framing::{LOCATION, ValidatedResponses, frames_content, frames_nothing, frames_redirect};
 use crate::region::Region;
-use crate::resident_pages::{ImageResidency, ResidentPages};
+use crate::resident_pages::{ImageResidency, NotResident, ResidentPages};
 use crate::rules::{Rules, RulesLayout};
 use bytes::Bytes;
 use std::fmt;
@@ -77,31 +77,34 @@ impl Image {
         Ok(image)
     }
 
-    /// Returns the image as mapped from `file` at offset `at`. Lookups read only pages that `file` marks as resident, and
-    /// [record](Image::take_missed_page) the first page that is not.
+    /// Returns the image as mapped from `file` at offset `at`. Lookups read only pages that `file` marks as resident, and return
+    /// [`NotResident`] for the first page that is not. Without this, the whole image is in memory, and they never do.
     #[must_use]
     pub fn with_residency(self, file: Arc<ResidentPages>, at: u64) -> Image {
         Image { residency: Some(ImageResidency { file, at }), ..self }
     }
 
-    /// Returns whether a region is in memory. If not, [records](Image::take_missed_page) the missing page.
+    /// Checks that a region is in memory.
+    ///
+    /// # Errors
+    /// Returns the first page of the region that is not.
     #[inline]
-    pub fn is_resident(&self, region: Region) -> bool {
-        self.residency.as_ref().is_none_or(|residency| residency.is_resident(region))
+    pub fn check_resident(&self, region: Region) -> Result<(), NotResident> {
+        match &self.residency {
+            None => Ok(()),
+            Some(residency) => residency.check(region),
+        }
     }
 
-    /// Returns the first page that a lookup missed, as a region of the file that contains the image, and forgets it. Then the results of
-    /// all lookups since the last call are invalid: the caller loads the page and repeats the lookups.
+    /// Returns the rules of the site. `None`: it has none.
+    ///
+    /// # Errors
+    /// They are not in memory.
     #[inline]
-    pub fn take_missed_page(&self) -> Option<Region> {
-        self.residency.as_ref()?.take_missed_page()
-    }
-
-    /// Returns the rules of the site. `None`: it has none, or they are not [in memory](Image::is_resident).
-    #[inline]
-    pub fn rules(&self) -> Option<Rules<'_>> {
-        let (layout, section) = self.rules?;
-        self.is_resident(section).then(|| Rules::new(layout, &self.bytes))
+    pub fn rules(&self) -> Result<Option<Rules<'_>>, NotResident> {
+        let Some((layout, section)) = self.rules else { return Ok(None) };
+        self.check_resident(section)?;
+        Ok(Some(Rules::new(layout, &self.bytes)))
     }
 
     /// Returns the page for a status of [`STATUS_PAGE_CODES`].
@@ -115,53 +118,61 @@ impl Image {
     }
 
     /// Returns whether the fields of a variant frame its content, and the fields of its 304 response frame none. If not, the server must
-    /// not send the variant. Fields that pass are not checked again; fields that are not [in memory](Image::is_resident) do not pass.
+    /// not send the variant. Fields that pass are not checked again.
+    ///
+    /// # Errors
+    /// The fields are not in memory.
     #[inline]
-    pub fn is_framed(&self, variant: &Variant) -> bool {
-        self.validated.has(variant.number) || self.validate(variant)
+    pub fn is_framed(&self, variant: &Variant) -> Result<bool, NotResident> {
+        if self.validated.has(variant.number) { Ok(true) } else { self.validate(variant) }
     }
 
     /// Returns whether the fields of a redirect frame its content, and the status of its rule is one of a redirect. See
     /// [`Image::is_framed`].
+    ///
+    /// # Errors
+    /// The fields are not in memory.
     #[inline]
-    pub fn is_redirect_framed(&self, redirect: &Redirect) -> bool {
-        self.validated.has(redirect.number) || self.validate_redirect(redirect)
+    pub fn is_redirect_framed(&self, redirect: &Redirect) -> Result<bool, NotResident> {
+        if self.validated.has(redirect.number) { Ok(true) } else { self.validate_redirect(redirect) }
     }
 
     /// Returns whether the server must write the Location line of this redirect before its fields.
-    pub fn needs_location(&self, redirect: &Redirect) -> bool {
-        self.is_redirect_framed(redirect)
-            && !self.bytes_if_resident(redirect.after_query).starts_with(LOCATION)
+    ///
+    /// # Errors
+    /// The fields are not in memory.
+    pub fn needs_location(&self, redirect: &Redirect) -> Result<bool, NotResident> {
+        let fields = self.resident_bytes(redirect.after_query)?;
+        Ok(self.is_redirect_framed(redirect)? && !fields.starts_with(LOCATION))
     }
 
     #[cold]
-    fn validate(&self, variant: &Variant) -> bool {
+    fn validate(&self, variant: &Variant) -> Result<bool, NotResident> {
         let &Variant { fields, not_modified, content, number, .. } = variant;
-        let is_good = self.is_resident(fields)
-            && self.is_resident(not_modified)
-            && frames_content(self.bytes(fields), content.len())
+        let (fields, not_modified) = (self.resident_bytes(fields)?, self.resident_bytes(not_modified)?);
+        let is_good = frames_content(fields, content.len())
             // A variant for an error status has no 304 fields.
-            && (not_modified.len == 0 || frames_nothing(self.bytes(not_modified)));
+            && (not_modified.is_empty() || frames_nothing(not_modified));
         if is_good {
             self.validated.add(number);
         }
-        is_good
+        Ok(is_good)
     }
 
     #[cold]
-    fn validate_redirect(&self, redirect: &Redirect) -> bool {
+    fn validate_redirect(&self, redirect: &Redirect) -> Result<bool, NotResident> {
         let &Redirect { rule_status: ruled, before_query, after_query, content, number, .. } = redirect;
         let fields = Region { at: before_query.at, len: before_query.len + after_query.len };
+        let fields = self.resident_bytes(fields)?;
         let is_good = ruled.is_none_or(|status| matches!(status, 300..=399) && status != 304)
-            && self.is_resident(fields)
-            && frames_redirect(self.bytes(fields), content.len, before_query.len as usize);
+            && frames_redirect(fields, content.len, before_query.len as usize);
         if is_good {
             self.validated.add(number);
         }
-        is_good
+        Ok(is_good)
     }
 
-    /// Returns the bytes of a region. The caller must check that they are [in memory](Image::is_resident).
+    /// Returns the bytes of a region. The caller must [check](Image::check_resident) that they are in memory.
     ///
     /// # Panics
     /// Panics if the region is outside of this image. A region that this image returned never is.
@@ -170,13 +181,17 @@ impl Image {
         &self.bytes[region.range()]
     }
 
-    /// Returns the bytes of a region, or an empty slice if they are not [in memory](Image::is_resident).
+    /// Returns the bytes of a region.
+    ///
+    /// # Errors
+    /// They are not in memory.
     ///
     /// # Panics
     /// Panics if the region is outside of this image. A region that this image returned never is.
     #[inline]
-    pub fn bytes_if_resident(&self, region: Region) -> &[u8] {
-        if self.is_resident(region) { self.bytes(region) } else { &[] }
+    pub fn resident_bytes(&self, region: Region) -> Result<&[u8], NotResident> {
+        self.check_resident(region)?;
+        Ok(self.bytes(region))
     }
 
     /// Returns the length of the image in bytes.
@@ -248,7 +263,7 @@ impl Image {
         Region { at: at as u64, len: piece.len() as u64 }
     }
 
-    /// Returns the table of deltas. The caller must check that a row is [in memory](Image::is_resident) before it reads it.
+    /// Returns the table of deltas. The caller must [check](Image::check_resident) that a row is in memory before it reads it.
     pub(crate) fn delta_rows(&self) -> &[[u8; DELTA_LEN]] {
         self.bytes(self.deltas).as_chunks().0
     }
@@ -269,8 +284,8 @@ impl Image {
         &self.bytes
     }
 
-    /// Returns the slots of the index. Their number is a power of two. The caller must check that a slot is
-    /// [in memory](Image::is_resident) before it reads it.
+    /// Returns the slots of the index. Their number is a power of two. The caller must [check](Image::check_resident) that a slot
+    /// is in memory before it reads it.
     #[inline]
     pub(crate) fn slots(&self) -> &[[u8; SLOT_LEN]] {
         self.bytes[self.index_at..].as_chunks().0

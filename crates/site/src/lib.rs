@@ -79,4 +79,4 @@ pub use image::Image;
 pub use listing::JSON_SUFFIX;
 pub use printable::Printable;
 pub use region::Region;
-pub use resident_pages::{PAGE_LEN, ResidentPages};
+pub use resident_pages::{NotResident, PAGE_LEN, ResidentPages};

@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! lookup ─▶ page resident? ─ yes ─▶ read
-//!                            └ no ─▶ record the page, find nothing ─▶ the caller loads the page and repeats the lookup
+//!                            └ no ─▶ Err(NotResident) ─▶ the caller loads the page and repeats the lookup
 //! ```
 //!
 //! Reading a page of a mapped file that the kernel has evicted blocks the thread until the disk answers. A lookup therefore reads
 //! only pages that are marked as resident. This module loads no pages; its owner loads them and marks them.
 
 use crate::region::Region;
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -18,9 +19,22 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub struct ResidentPages {
     /// One bit per page.
     pages: Box<[AtomicU64]>,
-    /// The number of the first missed page, plus 1; 0 if no page was missed.
-    missed: AtomicU64,
 }
+
+/// A page that a lookup needs may not be in memory: the caller loads it and repeats the lookup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotResident {
+    /// The page, as a region of the file that the image lies in.
+    pub page: Region,
+}
+
+impl fmt::Display for NotResident {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the page at offset {} is not in memory", self.page.at)
+    }
+}
+
+impl std::error::Error for NotResident {}
 
 /// Bytes of a page, or of a part of one on systems with larger pages.
 pub const PAGE_LEN: u64 = 4 * 1024;
@@ -29,7 +43,7 @@ impl ResidentPages {
     /// Creates the set for a file of `len` bytes, with no page resident.
     pub fn new(len: u64) -> ResidentPages {
         let words = len.div_ceil(PAGE_LEN).div_ceil(64);
-        ResidentPages { pages: (0..words).map(|_| AtomicU64::new(0)).collect(), missed: AtomicU64::new(0) }
+        ResidentPages { pages: (0..words).map(|_| AtomicU64::new(0)).collect() }
     }
 
     /// Returns the pages that a region of the file touches.
@@ -66,31 +80,26 @@ pub(crate) struct ImageResidency {
 }
 
 impl ImageResidency {
-    /// Returns whether a region of the image is resident. If not, records the first page that is missing.
+    /// Checks that a region of the image is resident.
+    ///
+    /// # Errors
+    /// Returns the first page of the region that is not.
     #[inline]
-    pub(crate) fn is_resident(&self, region: Region) -> bool {
-        let mut pages = ResidentPages::pages_of(Region { at: self.at + region.at, len: region.len });
+    pub(crate) fn check(&self, region: Region) -> Result<(), NotResident> {
+        let pages = ResidentPages::pages_of(Region { at: self.at + region.at, len: region.len });
         // Most regions are within one page.
         if pages.end - pages.start == 1 && self.file.contains(pages.start) {
-            return true;
+            return Ok(());
         }
-        let missing = pages.find(|&page| !self.file.contains(page));
-        missing.map(|page| self.record_miss(page)).is_none()
+        self.check_each(pages)
     }
 
     #[cold]
-    fn record_miss(&self, page: u64) {
-        if self.file.missed.load(Relaxed) == 0 {
-            self.file.missed.store(page + 1, Relaxed);
+    fn check_each(&self, mut pages: Range<u64>) -> Result<(), NotResident> {
+        match pages.find(|&page| !self.file.contains(page)) {
+            Some(page) => Err(NotResident { page: Region { at: page * PAGE_LEN, len: PAGE_LEN } }),
+            None => Ok(()),
         }
-    }
-
-    /// Returns the first missed page as a region of the file, and forgets it.
-    #[inline]
-    pub(crate) fn take_missed_page(&self) -> Option<Region> {
-        let page = self.file.missed.load(Relaxed).checked_sub(1)?;
-        self.file.missed.store(0, Relaxed);
-        Some(Region { at: page * PAGE_LEN, len: PAGE_LEN })
     }
 }
 
@@ -99,26 +108,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn first_missed_page_is_recorded_once() {
+    fn first_page_that_is_not_resident_is_reported() {
         let file = Arc::new(ResidentPages::new(10 * PAGE_LEN));
         let image = ImageResidency { file: Arc::clone(&file), at: PAGE_LEN };
-        let region = |at, len| Region { at, len };
+        let check = |at, len| image.check(Region { at, len });
+        let missing = |page| Err(NotResident { page: Region { at: page * PAGE_LEN, len: PAGE_LEN } });
         file.insert(1);
         file.insert(3);
-        assert!(image.is_resident(region(0, PAGE_LEN)) && image.is_resident(region(10, 20)));
-        assert!(image.is_resident(region(PAGE_LEN, 0)), "an empty region is always resident");
-        assert_eq!(image.take_missed_page(), None);
-        assert!(!image.is_resident(region(PAGE_LEN - 1, 2)));
-        assert!(!image.is_resident(region(5 * PAGE_LEN, 1)));
-        assert_eq!(
-            image.take_missed_page(),
-            Some(region(2 * PAGE_LEN, PAGE_LEN)),
-            "the first missed page of the file"
-        );
-        assert_eq!(image.take_missed_page(), None);
+        assert_eq!((check(0, PAGE_LEN), check(10, 20)), (Ok(()), Ok(())));
+        assert_eq!(check(PAGE_LEN, 0), Ok(()), "an empty region is always resident");
+        assert_eq!(check(PAGE_LEN - 1, 2), missing(2));
+        assert_eq!(check(0, 5 * PAGE_LEN), missing(2));
+        assert_eq!(check(5 * PAGE_LEN, 1), missing(6));
         file.insert(2);
-        assert!(image.is_resident(region(0, 3 * PAGE_LEN)));
+        assert_eq!(check(0, 3 * PAGE_LEN), Ok(()));
         file.clear();
-        assert!(!image.is_resident(region(0, 1)));
+        assert_eq!(check(0, 1), missing(1));
     }
 }
