@@ -93,7 +93,7 @@ mod tests {
     }
 
     fn content_of(site: &Site) -> String {
-        let Some(tarpon_site::Entry::File(file)) = site.image().find(b"/") else { panic!("a page") };
+        let Some(tarpon_site::Entry::File(file)) = site.image().find(b"/").unwrap() else { panic!("a page") };
         let tarpon_site::Content::Image(place) = file.identity.content else { panic!("a small one") };
         String::from_utf8_lossy(site.image().bytes(place)).into_owned()
     }

@@ -1,23 +1,17 @@
-//! The answer to a load balancer that asks whether this server is to be sent clients.
+//! The response to a health check of a load balancer.
 //!
 //! ```text
-//! GET /healthz HTTP/1.1      200  ok          it serves, or another takes over what it serves
-//!                            503  stopping    it ends: send clients elsewhere
+//! GET /healthz HTTP/1.1      200  ok          the server serves, or a successor takes over
+//!                            503  stopping    the server stops: send clients elsewhere
 //! ```
 //!
-//! It is asked whatever the host, and so often that no cache may keep the answer. It stands only where a site has nothing: a request
-//! that is answered otherwise never comes here, and costs nothing.
-//!
-//! Knows nothing of sites.
+//! The path is the same for every host, and no cache may store the response. A site that has something at the path answers itself, so
+//! the check costs other requests nothing.
 
-use crate::room::Room;
-use tarpon_http::{
-    head::{Head, Method},
-    status::Status,
-    target::{self, Target},
-};
+use crate::{bounded_writer::BoundedWriter, request::Request};
+use tarpon_http::{head::Method, status::Status};
 
-/// What is answered.
+/// The response to a health check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Health {
     is_stopping: bool,
@@ -25,37 +19,34 @@ pub(crate) struct Health {
 }
 
 impl Health {
-    /// What is answered to a request, if it is one for this path.
+    /// Returns the response to a request if it is a health check at this path.
     #[cold]
-    pub(crate) fn new(head: &Head<'_>, health_path: &[u8], is_stopping: bool) -> Option<(Status, Health)> {
-        let with_content = match head.method {
-            Method::Get => true,
-            Method::Head => false,
-            _ => return None,
-        };
-        let (Target::Origin { path, .. } | Target::Absolute { path, .. }) =
-            target::parse(head.method, head.target).ok()?
-        else {
+    pub(crate) fn new(
+        request: &Request<'_>,
+        health_path: &[u8],
+        is_stopping: bool,
+    ) -> Option<(Status, Health)> {
+        if !matches!(request.method, Method::Get | Method::Head) || request.path() != Some(health_path) {
             return None;
-        };
-        let status = if is_stopping { Status::ServiceUnavailable } else { Status::Ok };
-        (path == health_path).then_some((status, Health { is_stopping, with_content }))
-    }
-
-    /// Writes all fields, and the content behind them, to the front of `to`. Returns their length. None: there is no room.
-    pub(crate) fn write(self, to: &mut [u8]) -> Option<usize> {
-        let mut room = Room::new(to);
-        room.put(b"Content-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n")?;
-        room.put(b"Cache-Control: no-store\r\nContent-Length: ")?;
-        room.put(if self.is_stopping { b"9" } else { b"3" })?;
-        room.put(b"\r\n\r\n")?;
-        if self.with_content {
-            room.put(self.content())?;
         }
-        Some(room.len())
+        let status = if is_stopping { Status::ServiceUnavailable } else { Status::Ok };
+        Some((status, Health { is_stopping, with_content: request.with_content() }))
     }
 
-    /// Bytes of content.
+    /// Writes all fields, and then the content, to the front of `to`. Returns their length, or `None` if they do not fit.
+    pub(crate) fn write(self, to: &mut [u8]) -> Option<usize> {
+        let mut writer = BoundedWriter::new(to);
+        writer.put(b"Content-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n")?;
+        writer.put(b"Cache-Control: no-store\r\nContent-Length: ")?;
+        writer.put(if self.is_stopping { b"9" } else { b"3" })?;
+        writer.put(b"\r\n\r\n")?;
+        if self.with_content {
+            writer.put(self.content())?;
+        }
+        Some(writer.len())
+    }
+
+    /// Returns the length of the content in bytes.
     pub(crate) fn content_len(self) -> u64 {
         if self.with_content { self.content().len() as u64 } else { 0 }
     }
@@ -70,18 +61,18 @@ mod tests {
     use super::*;
     use tarpon_http::head;
 
-    /// What it shows; the request; whether the server stops; status and content, if it is one for the path.
-    type Asked = (&'static str, &'static str, bool, Option<(u16, &'static str)>);
+    /// What the case shows, the request, whether the server stops, and the status and content of the response.
+    type Case = (&'static str, &'static str, bool, Option<(u16, &'static str)>);
 
     #[test]
-    fn only_who_asks_for_the_path_is_answered() {
+    fn only_requests_for_the_path_are_answered() {
         #[rustfmt::skip]
-        let cases: &[Asked] = &[
+        let cases: &[Case] = &[
             // what it shows        request                        stopping   status, and content
-            ("well",                "GET /healthz",                false,     Some((200, "ok\n"))),
-            ("it ends",             "GET /healthz",                true,      Some((503, "stopping\n"))),
+            ("serves",              "GET /healthz",                false,     Some((200, "ok\n"))),
+            ("stopping",            "GET /healthz",                true,      Some((503, "stopping\n"))),
             ("HEAD",                "HEAD /healthz",               false,     Some((200, ""))),
-            ("HEAD, it ends",       "HEAD /healthz",               true,      Some((503, ""))),
+            ("HEAD, stopping",      "HEAD /healthz",               true,      Some((503, ""))),
             ("a query",             "GET /healthz?x",              false,     Some((200, "ok\n"))),
             ("with a host",         "GET http://h/healthz",        false,     Some((200, "ok\n"))),
             ("below it",            "GET /healthz/x",              false,     None),
@@ -93,7 +84,8 @@ mod tests {
         for &(name, request, is_stopping, want) in cases {
             let wire = format!("{request} HTTP/1.1\r\nHost: h\r\n\r\n");
             let (head, _) = head::parse(wire.as_bytes()).expect(name).expect(name);
-            let answer = Health::new(&head, b"/healthz", is_stopping).map(|(status, health)| {
+            let request = Request::new(&head, wire.as_bytes(), head.host().expect(name));
+            let answer = Health::new(&request, b"/healthz", is_stopping).map(|(status, health)| {
                 let mut to = [0; 200];
                 let len = health.write(&mut to).expect("room");
                 let text = String::from_utf8(to[..len].to_vec()).expect("ASCII");

@@ -44,7 +44,7 @@ pub enum HostNameError {
 #[derive(Debug)]
 pub struct Hosts {
     /// By the text of the name.
-    meanings: HashMap<Box<[u8]>, Meaning>,
+    meanings: HashMap<Box<[u8]>, HostMatch>,
     /// For each site that has any: the first of its names that is no wildcard. Aliases lead there.
     canonical: HashMap<SiteId, HostName>,
     /// Bytes of the longest wildcard.
@@ -63,7 +63,7 @@ pub enum HostsError {
 
 /// What a host means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Meaning {
+pub(crate) enum HostMatch {
     /// This site.
     Site(SiteId),
     /// The canonical name of this site.
@@ -81,7 +81,7 @@ impl Hosts {
     /// # Errors
     /// The name has a meaning already.
     pub fn add(&mut self, name: HostName, site: SiteId) -> Result<(), HostsError> {
-        self.mean(&name, Meaning::Site(site))?;
+        self.mean(&name, HostMatch::Site(site))?;
         if !name.is_wildcard() {
             self.canonical.entry(site).or_insert(name);
         }
@@ -96,10 +96,10 @@ impl Hosts {
         if !self.canonical.contains_key(&site) {
             return Err(HostsError::LeadsNowhere);
         }
-        self.mean(&name, Meaning::Alias(site))
+        self.mean(&name, HostMatch::Alias(site))
     }
 
-    fn mean(&mut self, name: &HostName, meaning: Meaning) -> Result<(), HostsError> {
+    fn mean(&mut self, name: &HostName, meaning: HostMatch) -> Result<(), HostsError> {
         match self.meanings.entry(name.0.as_bytes().into()) {
             Entry::Occupied(taken) => return Err(HostsError::Taken(taken.get().site())),
             Entry::Vacant(free) => free.insert(meaning),
@@ -112,7 +112,7 @@ impl Hosts {
 
     /// Whether any host, or none, means the first site, so that nobody need ask.
     pub(crate) fn are_needless(&self) -> bool {
-        let is_first = |meaning: &Meaning| *meaning == Meaning::Site(SiteId::FIRST);
+        let is_first = |meaning: &HostMatch| *meaning == HostMatch::Site(SiteId::FIRST);
         self.default == Some(SiteId::FIRST) && self.meanings.values().all(is_first)
     }
 
@@ -127,14 +127,14 @@ impl Hosts {
     }
 
     /// What a valid host means, with or without a port.
-    pub(crate) fn find(&self, host: &[u8]) -> Option<Meaning> {
+    pub(crate) fn find(&self, host: &[u8]) -> Option<HostMatch> {
         let mut scratch = [0; KEY_LEN_MAX];
         let key = key(host::split_port(host).0, &mut scratch)?;
         self.meanings.get(&key[..]).copied().or_else(|| self.find_wildcard(key))
     }
 
     /// The longest wildcard that fits. Writes over what it has looked at.
-    fn find_wildcard(&self, key: &mut [u8]) -> Option<Meaning> {
+    fn find_wildcard(&self, key: &mut [u8]) -> Option<HostMatch> {
         // However many dots there are, only so many wildcards can fit.
         let from = (key.len() + 1).saturating_sub(self.wildcard_len_max).max(1);
         (from..key.len()).find_map(|dot| {
@@ -146,9 +146,9 @@ impl Hosts {
     }
 }
 
-impl Meaning {
+impl HostMatch {
     fn site(self) -> SiteId {
-        let (Meaning::Site(site) | Meaning::Alias(site)) = self;
+        let (HostMatch::Site(site) | HostMatch::Alias(site)) = self;
         site
     }
 }
@@ -307,9 +307,9 @@ mod tests {
         }
         hosts.add_alias(name("www.example.org"), second).unwrap();
         hosts.add_alias(name("*.example.net"), second).unwrap();
-        let (site, alias) = (|site| Some(Meaning::Site(site)), |site| Some(Meaning::Alias(site)));
+        let (site, alias) = (|site| Some(HostMatch::Site(site)), |site| Some(HostMatch::Alias(site)));
         let many = format!("{}.example.org", ["a"; 100].join("."));
-        let cases: &[(&str, &str, Option<Meaning>)] = &[
+        let cases: &[(&str, &str, Option<HostMatch>)] = &[
             // what it shows         host                       meaning
             ("name",                 "example.org",             site(second)),
             ("port",                 "example.org:8080",        site(second)),

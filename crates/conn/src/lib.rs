@@ -6,7 +6,7 @@
 //! ```text
 //!            events                                queries
 //! engine ── received, ended, sent ──▶ Connection ── outbox, need, deadline ──▶ engine
-//!           expired, shed, stop
+//!           expired, evict, stop
 //! ```
 //!
 //! After each event, the engine
@@ -21,7 +21,7 @@
 //! # Example
 //!
 //! ```
-//! use tarpon_conn::{Accepted, Connection, Counters, Cx, Leg, Limits, Pool, Records, Sites, Starts, Tick};
+//! use tarpon_conn::{Accepted, ConnResources, Connection, Counters, Limits, Pool, Records, ResponsePrefixes, Sites, Tick};
 //! # use std::io::Cursor;
 //! # let dir = tempfile::tempdir().unwrap();
 //! # std::fs::write(dir.path().join("index.html"), "hello").unwrap();
@@ -29,11 +29,11 @@
 //! # tarpon_pack::pack_dir(dir.path(), &mut out, &tarpon_pack::PackOptions::new(784_111_777), &mut Default::default()).unwrap();
 //! # let image = tarpon_site::Image::new(out.into_inner().into()).unwrap();
 //! let (mut sites, mut pool) = (Sites::new(image, Limits::default()), Pool::new(4));
-//! let (starts, counters, mut records) = (Starts::new(784_111_777), Counters::default(), Records::off());
-//! let mut cx = Cx {
+//! let (prefixes, counters, mut records) = (ResponsePrefixes::new(784_111_777), Counters::default(), Records::off());
+//! let mut cx = ConnResources {
 //!     sites: &mut sites,
 //!     pool: &mut pool,
-//!     starts: &starts,
+//!     prefixes: &prefixes,
 //!     now: Tick(0),
 //!     counters: &counters,
 //!     records: &mut records,
@@ -43,41 +43,42 @@
 //! let buf = cx.pool.take().unwrap();
 //! let request = b"GET / HTTP/1.1\r\nHost: example.net\r\n\r\n";
 //! cx.pool.buf_mut(buf)[..request.len()].copy_from_slice(request);
-//! let input = tarpon_conn::Run { buf, at: 0, len: request.len() as u32 };
-//! assert_eq!(conn.received(&mut cx, Leg::Client, input), request.len());
-//! assert_eq!(conn.outbox(Leg::Client).len(), 2, "the start of the response, and its fields and content");
+//! let input = tarpon_conn::BufRange { buf, at: 0, len: request.len() as u32 };
+//! assert_eq!(conn.received(&mut cx, input), request.len());
+//! assert_eq!(conn.outbox().len(), 2, "the response prefix, and its fields and content");
 //! ```
 #![forbid(unsafe_code)]
 
+mod bounded_writer;
+mod byte_ranges;
 mod counters;
 mod h1;
 mod health;
+mod host_redirect;
 mod hosts;
-mod kept;
-mod moved;
-mod partial;
 mod plan;
 mod pool;
 mod record;
-mod room;
-mod ruled;
+mod request;
+mod response_prefix;
+mod retained_assets;
+mod rules;
 #[cfg(feature = "sim")]
 pub mod sim;
 mod sites;
 mod span;
-mod start;
 
 pub use counters::{Counter, CounterName, Counters, LATENCY_MS, VERSIONS};
 pub use h1::CONTENT_LEN_MAX;
 pub use hosts::{HostName, HostNameError, Hosts, HostsError};
-pub use pool::{BUF_LEN, BufId, Pool, Run};
+pub use pool::{BUF_LEN, BufId, BufRange, Pool};
 pub use record::{
     AGENT_LEN_MAX, Accepted, Begun, HEADS_LEN_MAX, HOST_LEN_MAX, LINE_LEN_MAX, RECORDS_LEN, REFERER_LEN_MAX,
     Record, Recording, Records, Sent, Text,
 };
-pub use sites::{ImageId, SiteId, Sites, Wanted};
+pub use response_prefix::{Persistence, ResponsePrefix, ResponsePrefixes};
+pub use sites::{ImageId, MissingPage, SiteId, Sites};
 pub use span::{SPAN_COUNT_MAX, Span};
-pub use start::{Fate, Start, Starts};
 
 use h1::Http1;
 use span::Outbox;
@@ -97,13 +98,6 @@ impl Tick {
     pub fn after(self, ms: u64) -> Tick {
         Tick(self.0.saturating_add(ms))
     }
-}
-
-/// A byte stream of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leg {
-    /// The stream to and from the client.
-    Client,
 }
 
 /// The limits of a connection. Times are in milliseconds. If a worker serves several sites, the limits are those of the site of the last
@@ -149,13 +143,13 @@ impl Limits {
 }
 
 /// The resources of the worker that a connection uses during a call.
-pub struct Cx<'w> {
+pub struct ConnResources<'w> {
     /// The sites, with their images and limits.
     pub sites: &'w mut Sites,
     /// The buffer pool.
     pub pool: &'w mut Pool,
-    /// The prepared starts of responses, with the current date.
-    pub starts: &'w Starts,
+    /// The response prefixes, with the current date.
+    pub prefixes: &'w ResponsePrefixes,
     /// The current time.
     pub now: Tick,
     /// The counters of the worker.
@@ -164,7 +158,7 @@ pub struct Cx<'w> {
     pub records: &'w mut Records,
 }
 
-/// What the engine must do for a connection on one stream.
+/// What the engine must do for a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need {
     /// How much to read.
@@ -192,7 +186,7 @@ pub enum Close {
     No,
     /// The sending side of the socket.
     Write,
-    /// The socket. Call [`Connection::abandon`] then.
+    /// The socket. Call [`Connection::closed`] then.
     Both,
 }
 
@@ -205,7 +199,7 @@ pub struct Connection {
 
 impl Connection {
     /// Creates the state of an accepted connection.
-    pub fn new(cx: &mut Cx<'_>, accepted: Accepted) -> Connection {
+    pub fn new(cx: &mut ConnResources<'_>, accepted: Accepted) -> Connection {
         cx.counters.accepted.add(1);
         Connection { protocol: Http1::new(cx, accepted), wire: Outbox::new() }
     }
@@ -213,42 +207,39 @@ impl Connection {
     /// Handles input. Returns how many bytes the connection consumed. The engine keeps the rest and passes it again, followed by more
     /// input, or unchanged after [`need`](Connection::need) asked to pause.
     #[inline]
-    pub fn received(&mut self, cx: &mut Cx<'_>, leg: Leg, input: Run) -> usize {
-        let Leg::Client = leg;
+    pub fn received(&mut self, cx: &mut ConnResources<'_>, input: BufRange) -> usize {
         let used = self.protocol.received(cx, &mut self.wire, input);
         cx.counters.received_len.add(used as u64);
         used
     }
 
-    /// Handles the event that the data of [`wants`](Connection::wants) is in memory. The engine passes the unused input again.
+    /// Handles the event that the [missing page](Connection::missing_page) is in memory. The engine passes the unused input again.
     pub fn loaded(&mut self) {
         self.protocol.loaded();
     }
 
     /// Handles the end of the input.
-    pub fn ended(&mut self, cx: &mut Cx<'_>, leg: Leg) {
-        let Leg::Client = leg;
+    pub fn ended(&mut self, cx: &mut ConnResources<'_>) {
         self.protocol.ended(cx, &self.wire);
     }
 
     /// Handles the event that the engine has sent the first `len` bytes of the outbox.
     #[inline]
-    pub fn sent(&mut self, cx: &mut Cx<'_>, leg: Leg, len: u64) {
-        let Leg::Client = leg;
-        match self.wire.sent(len, cx.sites, cx.pool, cx.starts) {
+    pub fn sent(&mut self, cx: &mut ConnResources<'_>, len: u64) {
+        match self.wire.sent(len, cx.sites, cx.pool, cx.prefixes) {
             Ok(()) => self.protocol.sent(cx, &self.wire, len),
             Err(span::Stuck) => self.protocol.abort(),
         }
     }
 
     /// Handles the end of the deadline. The client has not acknowledged the last `unacked` bytes that the engine sent.
-    pub fn expired(&mut self, cx: &mut Cx<'_>, unacked: u64) {
+    pub fn expired(&mut self, cx: &mut ConnResources<'_>, unacked: u64) {
         self.protocol.expired(cx, &mut self.wire, unacked);
     }
 
     /// Ends the connection before its deadline, because other connections need its buffers. Discards the inbox.
-    pub fn shed(&mut self, cx: &mut Cx<'_>) {
-        self.protocol.give_up(cx, &mut self.wire);
+    pub fn evict(&mut self, cx: &mut ConnResources<'_>) {
+        self.protocol.time_out(cx, &mut self.wire);
     }
 
     /// Announces with the next response that it is the last one, because another server takes over. Keeps an idle connection open until
@@ -258,34 +249,33 @@ impl Connection {
     }
 
     /// Finishes the current exchange and begins no other, because the server stops.
-    pub fn stop(&mut self, cx: &mut Cx<'_>) {
+    pub fn stop(&mut self, cx: &mut ConnResources<'_>) {
         self.protocol.stop(cx, &self.wire);
     }
 
     /// Releases all resources after the connection has closed. This must be the last call.
-    pub fn abandon(&mut self, cx: &mut Cx<'_>) {
+    pub fn closed(&mut self, cx: &mut ConnResources<'_>) {
         cx.counters.closed.add(1);
-        self.protocol.abandon(cx);
+        self.protocol.closed(cx);
         self.wire.clear(cx.sites, cx.pool);
     }
 
     /// Returns what to read and what to close.
     #[inline]
-    pub fn need(&self, leg: Leg) -> Need {
-        let Leg::Client = leg;
+    pub fn need(&self) -> Need {
         self.protocol.need(&self.wire)
     }
 
-    /// Returns what must be in memory before the next exchange can begin. The connection pauses until [`loaded`](Connection::loaded).
+    /// Returns the page that must be in memory before the next exchange can begin. The connection pauses until
+    /// [`loaded`](Connection::loaded).
     #[inline]
-    pub fn wants(&self) -> Option<Wanted> {
-        self.protocol.wants()
+    pub fn missing_page(&self) -> Option<MissingPage> {
+        self.protocol.missing_page()
     }
 
     /// Returns the spans to send, in order.
     #[inline]
-    pub fn outbox(&self, leg: Leg) -> &[Span] {
-        let Leg::Client = leg;
+    pub fn outbox(&self) -> &[Span] {
         self.wire.spans()
     }
 

@@ -16,7 +16,7 @@ pub struct BufId(u32);
 
 /// A stretch of one buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
+pub struct BufRange {
     /// The buffer.
     pub buf: BufId,
     /// Offset in the buffer, in bytes.
@@ -25,12 +25,12 @@ pub struct Run {
     pub len: u32,
 }
 
-impl Run {
+impl BufRange {
     /// What is left behind the first `len` bytes.
     #[inline]
-    pub fn skip(self, len: usize) -> Run {
+    pub fn skip(self, len: usize) -> BufRange {
         debug_assert!(len <= self.len as usize);
-        Run { at: self.at + len as u32, len: self.len - len as u32, ..self }
+        BufRange { at: self.at + len as u32, len: self.len - len as u32, ..self }
     }
 }
 
@@ -84,7 +84,7 @@ impl Pool {
 
     /// The bytes of a run.
     #[inline]
-    pub fn bytes(&self, run: Run) -> &[u8] {
+    pub fn bytes(&self, run: BufRange) -> &[u8] {
         let from = run.buf.0 as usize * BUF_LEN + run.at as usize;
         &self.bytes[from..from + run.len as usize]
     }
@@ -100,7 +100,7 @@ impl Pool {
     ///
     /// # Panics
     /// If the run lies in that buffer.
-    pub fn pair(&mut self, from: Run, to: BufId) -> (&[u8], &mut [u8]) {
+    pub fn pair(&mut self, from: BufRange, to: BufId) -> (&[u8], &mut [u8]) {
         assert_ne!(from.buf, to, "another buffer");
         let (low, high) = self.bytes.split_at_mut(from.buf.0.max(to.0) as usize * BUF_LEN);
         let run = from.at as usize..(from.at + from.len) as usize;
@@ -112,29 +112,29 @@ impl Pool {
     }
 
     /// Copies a run to another place of the pool. Both may lie in the same buffer.
-    pub fn copy(&mut self, from: Run, to: BufId, at: u32) -> Run {
+    pub fn copy(&mut self, from: BufRange, to: BufId, at: u32) -> BufRange {
         assert!((at + from.len) as usize <= BUF_LEN, "the copy must fit behind `at`");
         let start = from.buf.0 as usize * BUF_LEN + from.at as usize;
         self.bytes.copy_within(start..start + from.len as usize, to.0 as usize * BUF_LEN + at as usize);
-        Run { buf: to, at, len: from.len }
+        BufRange { buf: to, at, len: from.len }
     }
 
     /// Adds bytes behind a run, which moves to the front of its buffer if it must. Both must fit in it.
-    pub fn append(&mut self, run: Run, bytes: &[u8]) -> Run {
+    pub fn append(&mut self, run: BufRange, bytes: &[u8]) -> BufRange {
         let run = self.with_room(run, bytes.len());
         let end = (run.at + run.len) as usize;
         self.buf_mut(run.buf)[end..][..bytes.len()].copy_from_slice(bytes);
-        Run { len: run.len + bytes.len() as u32, ..run }
+        BufRange { len: run.len + bytes.len() as u32, ..run }
     }
 
     /// Adds a run of another buffer behind a run, as [`append`](Pool::append) does.
-    pub fn join(&mut self, run: Run, behind: Run) -> Run {
+    pub fn join(&mut self, run: BufRange, behind: BufRange) -> BufRange {
         let run = self.with_room(run, behind.len as usize);
         self.copy(behind, run.buf, run.at + run.len);
-        Run { len: run.len + behind.len, ..run }
+        BufRange { len: run.len + behind.len, ..run }
     }
 
-    fn with_room(&mut self, run: Run, len: usize) -> Run {
+    fn with_room(&mut self, run: BufRange, len: usize) -> BufRange {
         let fits = (run.at + run.len) as usize + len <= BUF_LEN;
         if fits { run } else { self.copy(run, run.buf, 0) }
     }
@@ -213,9 +213,9 @@ mod tests {
         let mut pool = Pool::new(2);
         let (a, b) = (pool.take().unwrap(), pool.take().unwrap());
         pool.buf_mut(a)[..5].copy_from_slice(b"tarpo");
-        let copied = pool.copy(Run { buf: a, at: 1, len: 3 }, b, 10);
+        let copied = pool.copy(BufRange { buf: a, at: 1, len: 3 }, b, 10);
         assert_eq!((pool.bytes(copied), copied.at), (&b"arp"[..], 10));
-        let moved = pool.copy(Run { buf: a, at: 1, len: 4 }, a, 0);
+        let moved = pool.copy(BufRange { buf: a, at: 1, len: 4 }, a, 0);
         assert_eq!(pool.bytes(moved), b"arpo");
     }
 
@@ -225,7 +225,7 @@ mod tests {
         let (a, b) = (pool.take().unwrap(), pool.take().unwrap());
         for (from, to) in [(a, b), (b, a)] {
             pool.buf_mut(from)[1..4].copy_from_slice(b"abc");
-            let (bytes, other) = pool.pair(Run { buf: from, at: 1, len: 3 }, to);
+            let (bytes, other) = pool.pair(BufRange { buf: from, at: 1, len: 3 }, to);
             other[..3].copy_from_slice(bytes);
             assert_eq!((other.len(), &pool.buf_mut(to)[..3]), (BUF_LEN, &b"abc"[..]));
         }
@@ -237,10 +237,10 @@ mod tests {
         let (a, b) = (pool.take().unwrap(), pool.take().unwrap());
         let at = BUF_LEN as u32 - 3;
         pool.buf_mut(a)[at as usize..].copy_from_slice(b"abc");
-        let run = pool.append(Run { buf: a, at, len: 3 }, b"de");
+        let run = pool.append(BufRange { buf: a, at, len: 3 }, b"de");
         assert_eq!((pool.bytes(run), run.at), (&b"abcde"[..], 0));
         pool.buf_mut(b)[..2].copy_from_slice(b"fg");
-        let run = pool.join(run, Run { buf: b, at: 0, len: 2 });
+        let run = pool.join(run, BufRange { buf: b, at: 0, len: 2 });
         assert_eq!(pool.bytes(run), b"abcdefg");
     }
 

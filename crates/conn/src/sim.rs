@@ -15,8 +15,8 @@
 //! That a connection keeps nothing the kernel would read is checked by moving it before every fact.
 
 use crate::{
-    Accepted, BUF_LEN, Close, Connection, Counters, Cx, Input, Leg, Limits, Pool, Records, Run,
-    SPAN_COUNT_MAX, Sites, Span, Starts, Tick,
+    Accepted, BUF_LEN, BufRange, Close, ConnResources, Connection, Counters, Input, Limits, Pool, Records,
+    ResponsePrefixes, SPAN_COUNT_MAX, Sites, Span, Tick,
 };
 use std::sync::Arc;
 use tarpon_site::{Image, Region, ResidentPages};
@@ -28,7 +28,7 @@ pub struct Sim {
     /// The sites, for a test that swaps their images, or has them grant something else.
     pub sites: Sites,
     pool: Pool,
-    starts: Starts,
+    prefixes: ResponsePrefixes,
     now: Tick,
     /// What was counted.
     pub counters: Counters,
@@ -40,7 +40,7 @@ pub struct Sim {
     client_ended: bool,
     /// The end of the client's bytes has been told.
     told_end: bool,
-    inbox: Option<Run>,
+    inbox: Option<BufRange>,
     fresh: bool,
     /// All that the client has received, or will receive.
     pub wire: Vec<u8>,
@@ -87,12 +87,12 @@ impl Sim {
     /// The same with whatever sites.
     pub fn by_host(mut sites: Sites) -> Sim {
         let mut pool = Pool::new(POOL_COUNT as u32);
-        let (starts, now) = (Starts::new(UNIX_S), Tick(0));
+        let (prefixes, now) = (ResponsePrefixes::new(UNIX_S), Tick(0));
         let (counters, mut records) = (Counters::default(), Records::off());
-        let mut cx = Cx {
+        let mut cx = ConnResources {
             sites: &mut sites,
             pool: &mut pool,
-            starts: &starts,
+            prefixes: &prefixes,
             now,
             counters: &counters,
             records: &mut records,
@@ -102,7 +102,7 @@ impl Sim {
             conn,
             sites,
             pool,
-            starts,
+            prefixes,
             now,
             counters,
             records,
@@ -142,24 +142,24 @@ impl Sim {
         if self.close == Close::Both {
             return false;
         }
-        let need = self.conn().need(Leg::Client);
+        let need = self.conn().need();
         self.close = need.close;
         if need.close != Close::Both && !self.outbox().is_empty() && cuts.send > 0 {
             self.send(cuts.send);
             self.check_idle();
             return true;
         }
-        if let Some(wanted) = self.conn().wants()
+        if let Some(missing) = self.conn().missing_page()
             && self.outbox().is_empty()
         {
             let disk = self.disk.as_ref().expect("only a page on a disk is wanted");
-            ResidentPages::pages_of(wanted.place).for_each(|page| disk.insert(page));
+            ResidentPages::pages_of(missing.page).for_each(|page| disk.insert(page));
             self.fact(|conn, _| conn.loaded());
             return true;
         }
         match need.input {
             _ if need.close == Close::Both => {
-                self.abandon();
+                self.closed();
                 true
             }
             Input::Pause => false,
@@ -176,7 +176,7 @@ impl Sim {
             return;
         }
         self.now = self.now.after(ms);
-        self.starts.set_time(UNIX_S + self.now.0 / 1_000);
+        self.prefixes.set_time(UNIX_S + self.now.0 / 1_000);
         if self.conn().deadline() <= self.now {
             let unacked = self.unacked;
             self.fact(|conn, cx| conn.expired(cx, unacked));
@@ -205,12 +205,12 @@ impl Sim {
 
     /// What is owed.
     pub fn outbox(&self) -> &[Span] {
-        self.conn().outbox(Leg::Client)
+        self.conn().outbox()
     }
 
     /// What the connection would read.
     pub fn input(&self) -> Input {
-        self.conn().need(Leg::Client).input
+        self.conn().need().input
     }
 
     /// Buffers held, the inbox included.
@@ -220,9 +220,9 @@ impl Sim {
 
     fn send(&mut self, max: usize) {
         let mut left = max;
-        for &span in self.conn.as_ref().expect("one fact at a time").outbox(Leg::Client) {
+        for &span in self.conn.as_ref().expect("one fact at a time").outbox() {
             let bytes = match span {
-                Span::Start(start) => self.starts.bytes(start),
+                Span::Prefix(prefix) => self.prefixes.bytes(prefix),
                 Span::Site { image, at, len } => self.sites.image(image).bytes(Region { at, len }),
                 Span::Buf(run) => self.pool.bytes(run),
                 Span::File { number, at, len, .. } => {
@@ -235,7 +235,7 @@ impl Sim {
             left -= sent;
         }
         let sent = (max - left) as u64;
-        self.fact(|conn, cx| conn.sent(cx, Leg::Client, sent));
+        self.fact(|conn, cx| conn.sent(cx, sent));
     }
 
     fn read(&mut self, cut: usize, max: usize) -> bool {
@@ -244,19 +244,19 @@ impl Sim {
         }
         let run = match self.inbox.take() {
             Some(run) => self.pool.copy(run, run.buf, 0),
-            None => Run { buf: self.pool.take().expect("a buffer for the inbox"), at: 0, len: 0 },
+            None => BufRange { buf: self.pool.take().expect("a buffer for the inbox"), at: 0, len: 0 },
         };
         let len = self.socket.len().min(cut).min(max - run.len as usize);
         assert!(len > 0, "a full inbox asks for more");
         self.pool.buf_mut(run.buf)[run.len as usize..][..len].copy_from_slice(&self.socket[..len]);
         self.socket.drain(..len);
-        let run = Run { len: run.len + len as u32, ..run };
+        let run = BufRange { len: run.len + len as u32, ..run };
         self.inbox = Some(run);
         self.offer(run)
     }
 
-    fn offer(&mut self, run: Run) -> bool {
-        let used = self.fact(|conn, cx| conn.received(cx, Leg::Client, run));
+    fn offer(&mut self, run: BufRange) -> bool {
+        let used = self.fact(|conn, cx| conn.received(cx, run));
         // What waits for room and not for more bytes is offered again as it is.
         self.fresh = used > 0 || self.input() == Input::Pause;
         if used == run.len as usize {
@@ -273,14 +273,14 @@ impl Sim {
         if end {
             self.told_end = true;
             self.empty_inbox();
-            self.fact(|conn, cx| conn.ended(cx, Leg::Client));
+            self.fact(|conn, cx| conn.ended(cx));
         }
         end
     }
 
-    fn abandon(&mut self) {
+    fn closed(&mut self) {
         self.empty_inbox();
-        self.fact(|conn, cx| conn.abandon(cx));
+        self.fact(|conn, cx| conn.closed(cx));
         assert_eq!((self.pool.held(), self.sites.holders()), (0, 0), "an abandoned connection holds nothing");
     }
 
@@ -291,13 +291,13 @@ impl Sim {
     }
 
     /// Tells the connection a fact, and checks the laws. The connection is moved on the way.
-    fn fact<T>(&mut self, tell: impl FnOnce(&mut Connection, &mut Cx<'_>) -> T) -> T {
+    fn fact<T>(&mut self, tell: impl FnOnce(&mut Connection, &mut ConnResources<'_>) -> T) -> T {
         let mut conn = self.conn.take().expect("one fact at a time");
-        let shown = conn.outbox(Leg::Client).to_vec();
-        let mut cx = Cx {
+        let shown = conn.outbox().to_vec();
+        let mut cx = ConnResources {
             sites: &mut self.sites,
             pool: &mut self.pool,
-            starts: &self.starts,
+            prefixes: &self.prefixes,
             now: self.now,
             counters: &self.counters,
             records: &mut self.records,
@@ -320,7 +320,7 @@ impl Sim {
     }
 
     fn check_quiet(&self) {
-        let answers = || (self.conn().need(Leg::Client), self.outbox().to_vec(), self.conn().deadline());
+        let answers = || (self.conn().need(), self.outbox().to_vec(), self.conn().deadline());
         assert_eq!(answers(), answers());
     }
 

@@ -12,14 +12,11 @@
 
 use crate::{
     Limits,
-    hosts::{Hosts, Meaning},
+    hosts::{HostMatch, Hosts},
+    request::Request,
 };
 use std::{iter, mem, ops::Range, sync::Arc};
-use tarpon_http::{
-    head::Head,
-    target::{self, Target},
-};
-use tarpon_site::{Image, Region};
+use tarpon_site::{Image, NotResident, Region};
 
 /// Names an image of this worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,24 +91,31 @@ struct Slot {
     holders: u32,
 }
 
-/// A page of an image that is to be looked at, and not known to be in memory.
+/// A page of an image that a plan needs and that may not be in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct MissingPage {
     /// The image.
     pub image: ImageId,
-    /// In the file that the image lies in.
-    pub place: Region,
+    /// The page, as a region of the file that the image lies in.
+    pub page: Region,
 }
 
-/// Who answers a request.
+/// Where a request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Chosen {
-    /// A site.
+pub(crate) enum Route {
+    /// To this site.
     Site(SiteId),
-    /// The canonical name of a site, which has another by which it was asked.
+    /// To the canonical host of this site: the request is for one of its other hosts.
     Alias(SiteId),
-    /// Nobody. The site is the one that says so.
-    Nobody(SiteId),
+    /// To no site. This one sends the status page.
+    NoSite(SiteId),
+}
+
+impl MissingPage {
+    /// Returns the page of an image that a lookup has not found in memory.
+    pub(crate) fn new(image: ImageId, NotResident { page }: NotResident) -> MissingPage {
+        MissingPage { image, page }
+    }
 }
 
 impl Sites {
@@ -189,37 +193,29 @@ impl Sites {
         })
     }
 
-    /// Who answers the request of this head, whose Host field is `host`.
+    /// Returns the route of a request.
     #[inline]
-    pub(crate) fn choose(&mut self, head: &Head<'_>, host: Option<&[u8]>) -> Chosen {
+    pub(crate) fn route(&mut self, request: &Request<'_>) -> Route {
         match &self.hosts {
-            None => Chosen::Site(SiteId::FIRST),
-            Some(_) => self.choose_by_host(head, host),
+            None => Route::Site(SiteId::FIRST),
+            Some(_) => self.route_by_host(request),
         }
     }
 
     #[inline(never)]
-    fn choose_by_host(&mut self, head: &Head<'_>, host: Option<&[u8]>) -> Chosen {
-        let hosts = self.hosts.as_ref().expect("there is a choice");
-        // A target that names a host comes first: RFC 9112, section 3.2.2.
-        let host = match head.target {
-            [b'/', ..] => host,
-            target => match target::parse(head.method, target) {
-                Ok(Target::Absolute { authority, .. } | Target::Authority(authority)) => Some(authority),
-                _ => host,
-            },
+    fn route_by_host(&mut self, request: &Request<'_>) -> Route {
+        let hosts = self.hosts.as_ref().expect("several hosts");
+        let route = match (request.authority().and_then(|host| hosts.find(host)), hosts.default()) {
+            (Some(HostMatch::Site(site)), _) | (None, Some(site)) => Route::Site(site),
+            (Some(HostMatch::Alias(site)), _) => Route::Alias(site),
+            (None, None) => Route::NoSite(self.fallback),
         };
-        let chosen = match (host.and_then(|host| hosts.find(host)), hosts.default()) {
-            (Some(Meaning::Site(site)), _) | (None, Some(site)) => Chosen::Site(site),
-            (Some(Meaning::Alias(site)), _) => Chosen::Alias(site),
-            (None, None) => Chosen::Nobody(self.fallback),
-        };
-        let SiteId(number) = chosen.site();
+        let SiteId(number) = route.site();
         self.chosen = match self.chosen.is_empty() {
             true => number..number + 1,
             false => self.chosen.start.min(number)..self.chosen.end.max(number + 1),
         };
-        chosen
+        route
     }
 
     /// The sites that requests were for since this was asked before, and perhaps some more. Of a worker with one site, that.
@@ -246,7 +242,7 @@ impl Sites {
 
     /// Where the redirect hosts of a site lead.
     pub(crate) fn canonical(&self, site: SiteId) -> &[u8] {
-        self.hosts.as_ref().and_then(|hosts| hosts.canonical(site)).expect("an alias leads to a name")
+        self.hosts.as_ref().and_then(|hosts| hosts.canonical(site)).expect("an alias redirect to a name")
     }
 
     /// The image that new exchanges of a site are planned from.
@@ -277,21 +273,6 @@ impl Sites {
     #[inline]
     pub fn were_earlier_asked(&mut self) -> bool {
         mem::take(&mut self.asked_earlier)
-    }
-
-    /// What a plan for a site wanted to read of its images, and is not known to be in memory. Then the plan means nothing.
-    #[inline]
-    pub(crate) fn wanted(&self, site: SiteId) -> Option<Wanted> {
-        let of = |image: ImageId| Some(Wanted { image, place: self.image(image).take_missed_page()? });
-        let wanted = of(self.rows[site.index()].current);
-        if !self.asked_earlier {
-            return wanted;
-        }
-        // All are asked: what nobody asks for would be wanted by the next plan.
-        self.earlier(site).iter().fold(wanted, |wanted, &image| {
-            let next = of(image);
-            wanted.or(next)
-        })
     }
 
     /// Somebody is about to ask those of a site. Returns whether there are any.
@@ -326,11 +307,11 @@ impl Sites {
     }
 }
 
-impl Chosen {
+impl Route {
     /// The site it is about.
     #[inline]
     pub(crate) fn site(self) -> SiteId {
-        let (Chosen::Site(site) | Chosen::Alias(site) | Chosen::Nobody(site)) = self;
+        let (Route::Site(site) | Route::Alias(site) | Route::NoSite(site)) = self;
         site
     }
 }

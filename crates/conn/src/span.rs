@@ -2,23 +2,23 @@
 //!
 //! ```text
 //!            shown, oldest first               room
-//! Outbox  [ Start | Site ][ Start | Site | File ]…
+//! Outbox  [ ResponsePrefix | Site ][ ResponsePrefix | Site | File ]…
 //!           └ sent() takes from here         └ push() adds here
 //! ```
 //!
 //! Knows nothing of HTTP, and not how an engine sends: by copy, gathered, or from a descriptor.
 
 use crate::{
-    pool::{Pool, Run},
+    pool::{BufRange, Pool},
+    response_prefix::{ResponsePrefix, ResponsePrefixes},
     sites::{ImageId, Sites},
-    start::{Start, Starts},
 };
 
 /// Something to send, in one of five homes: the worker's start table, an image, the pool, a file beside its image, or an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Span {
     /// A whole start of a response, resolved when it is sent. What a short send leaves of it becomes a `Buf`.
-    Start(Start),
+    Prefix(ResponsePrefix),
     /// In an image, which its site keeps for as long as a span names it.
     Site {
         /// The image.
@@ -29,7 +29,7 @@ pub enum Span {
         len: u64,
     },
     /// In a pool buffer, held until sent.
-    Buf(Run),
+    Buf(BufRange),
     /// In a file that stayed beside its image.
     File {
         /// The image that lists the file.
@@ -57,7 +57,7 @@ impl Span {
     #[inline]
     pub fn len(&self) -> u64 {
         match *self {
-            Span::Start(start) => start.len() as u64,
+            Span::Prefix(prefix) => prefix.len() as u64,
             Span::Site { len, .. } | Span::File { len, .. } | Span::Archive { len, .. } => len,
             Span::Buf(run) => run.len as u64,
         }
@@ -133,7 +133,7 @@ impl Outbox {
             return;
         }
         match span {
-            Span::Start(_) => {}
+            Span::Prefix(_) => {}
             Span::Site { image, .. } | Span::File { image, .. } | Span::Archive { image, .. } => {
                 sites.hold(image)
             }
@@ -150,14 +150,14 @@ impl Outbox {
         mut len: u64,
         sites: &mut Sites,
         pool: &mut Pool,
-        starts: &Starts,
+        prefixes: &ResponsePrefixes,
     ) -> Result<(), Stuck> {
         let mut gone = 0;
         let mut cut = Ok(());
         while len > 0 {
             let span = self.spans[..self.count as usize][gone];
             if len < span.len() {
-                cut = self.advance(gone, len, pool, starts);
+                cut = self.advance(gone, len, pool, prefixes);
                 break;
             }
             len -= span.len();
@@ -181,19 +181,25 @@ impl Outbox {
 
     /// The first `by` bytes of the span at `index` have left.
     #[cold]
-    fn advance(&mut self, index: usize, by: u64, pool: &mut Pool, starts: &Starts) -> Result<(), Stuck> {
+    fn advance(
+        &mut self,
+        index: usize,
+        by: u64,
+        pool: &mut Pool,
+        prefixes: &ResponsePrefixes,
+    ) -> Result<(), Stuck> {
         self.spans[index] = match self.spans[index] {
             Span::Site { image, at, len } => Span::Site { image, at: at + by, len: len - by },
             Span::File { image, number, at, len } => Span::File { image, number, at: at + by, len: len - by },
             Span::Archive { image, at, len } => Span::Archive { image, at: at + by, len: len - by },
             Span::Buf(run) => Span::Buf(run.skip(by as usize)),
             // The date may change before the rest leaves, so the rest is kept as it was begun.
-            Span::Start(start) => {
-                let rest = &starts.bytes(start)[by as usize..];
+            Span::Prefix(prefix) => {
+                let rest = &prefixes.bytes(prefix)[by as usize..];
                 let buf = pool.take().ok_or(Stuck)?;
                 pool.buf_mut(buf)[..rest.len()].copy_from_slice(rest);
                 self.buf_count += 1;
-                Span::Buf(Run { buf, at: 0, len: rest.len() as u32 })
+                Span::Buf(BufRange { buf, at: 0, len: rest.len() as u32 })
             }
         };
         Ok(())
@@ -202,7 +208,7 @@ impl Outbox {
     #[inline]
     fn let_go(&mut self, span: Span, sites: &mut Sites, pool: &mut Pool) {
         match span {
-            Span::Start(_) => {}
+            Span::Prefix(_) => {}
             Span::Site { image, .. } | Span::File { image, .. } | Span::Archive { image, .. } => {
                 sites.release(image)
             }

@@ -199,7 +199,7 @@ fn the_redirect_of_an_alias_is_a_start_and_one_buffer() {
     let mut sim = sim(None);
     sim.client_sends(b"GET /a HTTP/1.1\r\nHost: www.two.org\r\n\r\n");
     sim.run(Cuts { send: 0, ..Cuts::NONE });
-    assert!(matches!(sim.outbox(), [Span::Start(_), Span::Buf(_)]), "{:?}", sim.outbox());
+    assert!(matches!(sim.outbox(), [Span::Prefix(_), Span::Buf(_)]), "{:?}", sim.outbox());
     let long = format!("GET /{} HTTP/1.1\r\nHost: www.two.org\r\n\r\n", "|".repeat(6_000));
     assert_eq!(
         ask(&mut sim, &long),

@@ -115,7 +115,9 @@ fn file_that_may_be_a_dictionary_has_use_as_dictionary() {
         pack_site(PackInput::Dir(&site), &archive, &options, &Progress::default()).expect("packs");
         let (image, _) = image(&archive);
         for (path, want) in cases {
-            let Some(Entry::File(file)) = image.find(path.as_bytes()).unwrap() else { panic!("{path} is not found") };
+            let Some(Entry::File(file)) = image.find(path.as_bytes()).unwrap() else {
+                panic!("{path} is not found")
+            };
             let want = if offers || path.starts_with("/own") { want } else { "" };
             for variant in image.coded_variants(file).map(|(_, variant)| variant).chain([file.identity]) {
                 assert_eq!(offer(image.bytes(variant.fields)), want, "{path}");

@@ -139,7 +139,8 @@ fn image_has_the_contents_and_fields_of_the_files() {
     let (image, packed) = site.pack();
     assert_eq!((packed.summary.files, packed.summary.bytes), (4, 8 + 3 + 20_000 + 200_000));
     for path in ["index.html", "a/caf.css", "middle.bin", "large.bin"] {
-        let Some(Entry::File(Variants { identity: variant, .. })) = image.find(format!("/{path}").as_bytes()).unwrap()
+        let Some(Entry::File(Variants { identity: variant, .. })) =
+            image.find(format!("/{path}").as_bytes()).unwrap()
         else {
             panic!("{path}")
         };
@@ -159,7 +160,9 @@ fn image_has_the_contents_and_fields_of_the_files() {
         assert_eq!(etag, format!("\"{hash:032x}\""));
         assert!(fields.ends_with(text(&image, variant.not_modified)), "{fields}");
     }
-    let Some(Entry::File(Variants { identity: root, .. })) = image.find(b"/").unwrap() else { panic!("no root") };
+    let Some(Entry::File(Variants { identity: root, .. })) = image.find(b"/").unwrap() else {
+        panic!("no root")
+    };
     let Some(Entry::File(by_name)) = image.find(b"/index.html").unwrap() else { panic!("no index") };
     assert_eq!((by_name.identity.fields, by_name.identity.content), (root.fields, root.content));
     assert_eq!(root.last_modified, 784_111_777);
@@ -391,7 +394,8 @@ fn last_modified_is_not_in_the_future() {
     let options = PackOptions::new(now());
     let (image, _) = site.pack_with(&options, &mut BuildCache::default()).expect("packs");
     for (path, want) in [("/later", options.now), ("/earlier", 0)] {
-        let Some(Entry::File(Variants { identity: variant, .. })) = image.find(path.as_bytes()).unwrap() else {
+        let Some(Entry::File(Variants { identity: variant, .. })) = image.find(path.as_bytes()).unwrap()
+        else {
             panic!("{path}")
         };
         assert_eq!(variant.last_modified, want, "{path}");

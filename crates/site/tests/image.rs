@@ -25,7 +25,10 @@ fn file_is_found_with_its_properties() {
     let Content::Image(content) = variant.content else { panic!("not in the image") };
     assert_eq!(image.bytes(content), b"hello");
     assert_eq!(variant.fields.at + variant.fields.len, content.at);
-    assert_eq!(image.entries().collect::<Vec<_>>(), [(&b"/a"[..], image.find(b"/a").unwrap().expect("found"))]);
+    assert_eq!(
+        image.entries().collect::<Vec<_>>(),
+        [(&b"/a"[..], image.find(b"/a").unwrap().expect("found"))]
+    );
 }
 
 #[test]

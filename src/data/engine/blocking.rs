@@ -371,7 +371,7 @@ impl Blocking {
         }
     }
 
-    /// Starts a connection and drives it before the first wait: often the request has arrived with it.
+    /// ResponsePrefixes a connection and drives it before the first wait: often the request has arrived with it.
     fn start(&mut self, fd: OwnedFd) {
         let index = self.worker.insert(fd);
         debug_assert_eq!(index, ONLY_SLOT, "one at a time");
@@ -451,7 +451,7 @@ impl Blocking {
         self.drive();
         let Worker { slots, context, .. } = &mut self.worker;
         if let Some(slot) = slots.get_mut(ONLY_SLOT) {
-            slot.conn.stop(&mut context.cx());
+            slot.conn.stop(&mut context.conn_resources());
             self.drive();
         }
     }

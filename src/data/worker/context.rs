@@ -3,13 +3,15 @@
 use super::served_site::ServedSite;
 use crate::{data::log_ring::RingProducer, site::Site, sys::shared::SharedRow};
 use rustix::time::Timespec;
-use tarpon_conn::{BufId, Counters, Cx, ImageId, Pool, RECORDS_LEN, Records, Sites, Starts, Tick};
+use tarpon_conn::{
+    BufId, ConnResources, Counters, ImageId, Pool, RECORDS_LEN, Records, ResponsePrefixes, Sites, Tick,
+};
 
 /// State that all connections of one worker share.
 pub(crate) struct WorkerContext {
     pub(crate) sites: Sites,
     pub(crate) pool: Pool,
-    pub(crate) starts: Starts,
+    pub(crate) prefixes: ResponsePrefixes,
     pub(crate) now: Tick,
     /// Sites by image index. `None`: the image was retired.
     pub(super) served_sites: Vec<Option<ServedSite>>,
@@ -32,11 +34,11 @@ pub(crate) struct WorkerContext {
 impl WorkerContext {
     /// Returns the resources that a connection uses.
     #[inline]
-    pub(crate) fn cx(&mut self) -> Cx<'_> {
-        Cx {
+    pub(crate) fn conn_resources(&mut self) -> ConnResources<'_> {
+        ConnResources {
             sites: &mut self.sites,
             pool: &mut self.pool,
-            starts: &self.starts,
+            prefixes: &self.prefixes,
             now: self.now,
             counters: &self.counters,
             records: &mut self.records,

@@ -46,7 +46,7 @@ pub(crate) use clock::WAIT_MS_MAX;
 pub(crate) use clock::timespec;
 pub(crate) use config::WorkerConfig;
 pub(crate) use context::WorkerContext;
-pub(crate) use sending::{COPY_LEN_MAX, NotResident};
+pub(crate) use sending::{COPY_LEN_MAX, MissingRange};
 pub(crate) use slots::{Slot, Slots};
 
 use crate::sys::{clock as clocks, socket};
@@ -65,7 +65,7 @@ use std::{
     thread,
     time::Duration,
 };
-use tarpon_conn::{Accepted, Connection, Leg, Pool, Records, SiteId, Sites, Starts, Tick};
+use tarpon_conn::{Accepted, Connection, Pool, Records, ResponsePrefixes, SiteId, Sites, Tick};
 use timer_wheel::TimerWheel;
 
 /// One worker. An engine runs it.
@@ -118,7 +118,7 @@ impl<S: Default> Worker<S> {
         let mut context = WorkerContext {
             sites: Sites::by_host(images, hosts),
             pool,
-            starts: Starts::new(unix_ms() / 1_000),
+            prefixes: ResponsePrefixes::new(unix_ms() / 1_000),
             now: Tick(0),
             served_sites: served.into_iter().map(Some).collect(),
             any_on_disk: false,
@@ -156,7 +156,7 @@ impl<S: Default> Worker<S> {
     pub(crate) fn insert(&mut self, fd: OwnedFd) -> u32 {
         let peer = if self.context.records.is_on() { peer(&fd) } else { None };
         let accepted = Accepted { number: self.slots.next_index(), peer };
-        let conn = Connection::new(&mut self.context.cx(), accepted);
+        let conn = Connection::new(&mut self.context.conn_resources(), accepted);
         let deadline = conn.deadline();
         let index = self.slots.insert(Slot::new(fd, conn));
         self.timers.arm(index, deadline);
@@ -170,12 +170,12 @@ impl<S: Default> Worker<S> {
     pub(crate) fn remove(&mut self, index: u32) -> OwnedFd {
         self.timers.disarm(index);
         let mut slot = self.slots.remove(index);
-        if !slot.conn.outbox(Leg::Client).is_empty() {
+        if !slot.conn.outbox().is_empty() {
             // An error means that the client has disconnected already.
             let _ = set_socket_linger(&slot.fd, Some(Duration::ZERO));
         }
         self.context.release_inbox(&mut slot);
-        slot.conn.abandon(&mut self.context.cx());
+        slot.conn.closed(&mut self.context.conn_resources());
         self.accept_backoff = None;
         slot.fd
     }
@@ -203,7 +203,7 @@ impl<S: Default> Worker<S> {
         let elapsed_s = now.tv_sec - self.context.started_at.tv_sec;
         let elapsed_ms = elapsed_s * 1_000 + (now.tv_nsec - self.context.started_at.tv_nsec) / 1_000_000;
         let unix_ms = unix_ms();
-        self.context.starts.set_time(unix_ms / 1_000);
+        self.context.prefixes.set_time(unix_ms / 1_000);
         self.context.records.set_time(unix_ms);
         self.advance_to(Tick(elapsed_ms.max(0) as u64));
     }
@@ -223,7 +223,7 @@ impl<S: Default> Worker<S> {
             let expired = slot.conn.deadline() <= self.context.now;
             if expired {
                 let unacked = socket::unacked(&slot.fd);
-                slot.conn.expired(&mut self.context.cx(), unacked);
+                slot.conn.expired(&mut self.context.conn_resources(), unacked);
             }
             self.timers.arm(index, slot.conn.deadline());
             if expired {
@@ -242,7 +242,7 @@ impl<S: Default> Worker<S> {
         }
         let index = self.slots.first_to_expire_with_inbox()?;
         let slot = self.slots.get_mut(index)?;
-        slot.conn.shed(&mut self.context.cx());
+        slot.conn.evict(&mut self.context.conn_resources());
         self.context.release_inbox(slot);
         Some(index)
     }
@@ -250,7 +250,7 @@ impl<S: Default> Worker<S> {
     /// Asks the loader for a range that a connection needs. The connection sends nothing until the range was read; then the engine
     /// drives it.
     #[cold]
-    pub(crate) fn load(&mut self, index: u32, NotResident { image, range }: NotResident) {
+    pub(crate) fn load(&mut self, index: u32, MissingRange { image, range }: MissingRange) {
         let generation = self.slots.generation(index);
         let (Some(slot), Some(loader)) = (self.slots.get_mut(index), &self.loader) else { return };
         let waiter = Arc::new(());
@@ -338,7 +338,7 @@ impl<S> Drop for Worker<S> {
             return;
         }
         for slot in self.slots.slots.iter_mut().flatten() {
-            slot.conn.abandon(&mut self.context.cx());
+            slot.conn.closed(&mut self.context.conn_resources());
             self.context.flush_records_if_half_full();
         }
         self.context.flush_records();

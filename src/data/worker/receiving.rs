@@ -1,7 +1,7 @@
 //! Receiving: hands received bytes to connections and keeps the bytes that they have not used.
 
 use super::{context::WorkerContext, slots::Slot};
-use tarpon_conn::{Input, Leg, Run, SiteId};
+use tarpon_conn::{BufRange, Input, SiteId};
 
 /// The connection must close: the buffer pool is empty, or a file behind the response was truncated.
 pub(crate) struct SendError;
@@ -9,13 +9,13 @@ pub(crate) struct SendError;
 impl WorkerContext {
     /// Offers `run` to the connection and keeps the unused rest. `run` is the inbox, or lies in the scratch buffer.
     #[inline]
-    pub(crate) fn offer<S>(&mut self, slot: &mut Slot<S>, run: Run) -> Result<(), SendError> {
-        let mut used = slot.conn.received(&mut self.cx(), Leg::Client, run);
-        while let Some(wanted) = slot.conn.wants()
-            && self.is_resident(wanted)
+    pub(crate) fn offer<S>(&mut self, slot: &mut Slot<S>, run: BufRange) -> Result<(), SendError> {
+        let mut used = slot.conn.received(&mut self.conn_resources(), run);
+        while let Some(missing) = slot.conn.missing_page()
+            && self.is_resident(missing)
         {
             slot.conn.loaded();
-            used += slot.conn.received(&mut self.cx(), Leg::Client, run.skip(used));
+            used += slot.conn.received(&mut self.conn_resources(), run.skip(used));
         }
         if self.is_any_source_damaged() {
             return Err(SendError);
@@ -28,12 +28,12 @@ impl WorkerContext {
             (Some(_), _) => slot.inbox = Some(rest),
         }
         // After a pause the connection must see the same bytes again, without new ones.
-        slot.inbox_changed = used > 0 || slot.conn.need(Leg::Client).input == Input::Pause;
+        slot.inbox_changed = used > 0 || slot.conn.need().input == Input::Pause;
         Ok(())
     }
 
     /// Makes a run of the scratch buffer the inbox. The connection keeps that buffer, and a new one becomes the scratch buffer.
-    pub(crate) fn keep_in_inbox<S>(&mut self, slot: &mut Slot<S>, run: Run) -> Result<(), SendError> {
+    pub(crate) fn keep_in_inbox<S>(&mut self, slot: &mut Slot<S>, run: BufRange) -> Result<(), SendError> {
         self.scratch = self.pool.take().ok_or(SendError)?;
         slot.inbox = Some(run);
         slot.inbox_changed = true;

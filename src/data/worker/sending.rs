@@ -2,11 +2,11 @@
 
 use super::context::WorkerContext;
 use crate::site::FileRange;
-use tarpon_conn::{ImageId, Span, Wanted};
+use tarpon_conn::{ImageId, MissingPage, Span};
 use tarpon_site::Region;
 
 /// A range of an image's files that is not in memory.
-pub(crate) struct NotResident {
+pub(crate) struct MissingRange {
     pub(super) image: ImageId,
     pub(super) range: FileRange,
 }
@@ -23,7 +23,7 @@ impl WorkerContext {
         spans: &[Span],
         file_len_min: u64,
         len_max: u64,
-    ) -> Option<NotResident> {
+    ) -> Option<MissingRange> {
         if !self.any_on_disk || self.blocks_on_disk {
             return None;
         }
@@ -39,7 +39,7 @@ impl WorkerContext {
                 .as_mut()
                 .expect("a site outlives the spans that name its image");
             if let Some(range) = served.missing_for_span(span, len_max, self.now) {
-                return Some(NotResident { image, range });
+                return Some(MissingRange { image, range });
             }
         }
         None
@@ -47,18 +47,18 @@ impl WorkerContext {
 
     /// Returns whether the bytes that a connection waits for are in memory. Asks the kernel.
     #[cold]
-    pub(super) fn is_resident(&mut self, wanted: Wanted) -> bool {
-        self.wanted_not_resident(wanted).is_none()
+    pub(super) fn is_resident(&mut self, missing: MissingPage) -> bool {
+        self.missing_for_page(missing).is_none()
     }
 
     /// Returns the range that a connection waits for and that is not in memory. If the image was retired, returns `None`.
     #[cold]
-    pub(crate) fn wanted_not_resident(
+    pub(crate) fn missing_for_page(
         &mut self,
-        Wanted { image, place: region }: Wanted,
-    ) -> Option<NotResident> {
+        MissingPage { image, page }: MissingPage,
+    ) -> Option<MissingRange> {
         let served = self.served_sites[image.index()].as_mut()?;
-        served.missing_for_lookup(region, self.now).map(|range| NotResident { image, range })
+        served.missing_for_lookup(page, self.now).map(|range| MissingRange { image, range })
     }
 
     /// Returns whether a span is sent from memory. Spans of at least `file_len_min` bytes, files beside an image and an archive
@@ -66,7 +66,7 @@ impl WorkerContext {
     #[inline]
     pub(crate) fn is_in_memory(&self, span: &Span, file_len_min: u64) -> bool {
         match *span {
-            Span::Start(_) | Span::Buf(_) => true,
+            Span::Prefix(_) | Span::Buf(_) => true,
             Span::Site { len, .. } => len < file_len_min,
             Span::Archive { len, .. } => len < file_len_min && self.is_intact(span),
             Span::File { .. } => false,
@@ -78,7 +78,7 @@ impl WorkerContext {
     #[inline]
     pub(crate) fn bytes(&self, span: &Span) -> &[u8] {
         match *span {
-            Span::Start(start) => self.starts.bytes(start),
+            Span::Prefix(prefix) => self.prefixes.bytes(prefix),
             Span::Site { image, at, len } => self.sites.image(image).bytes(Region { at, len }),
             Span::Buf(run) => self.pool.bytes(run),
             Span::Archive { image, at, len } => {

@@ -68,7 +68,7 @@ impl ServedSite {
             Span::Site { at, len, .. } if self.is_packed => (StoreId::Archive, packed::IMAGE_AT + at, len),
             Span::Archive { at, len, .. } => (StoreId::Archive, at, len),
             Span::File { number, at, len, .. } => (StoreId::File(number), at, len),
-            Span::Start(_) | Span::Buf(_) | Span::Site { .. } => return None,
+            Span::Prefix(_) | Span::Buf(_) | Span::Site { .. } => return None,
         };
         let (file, begin) = self.site.file_of(store);
         let region = Region { at: begin + at, len: len.min(len_max) };

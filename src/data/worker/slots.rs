@@ -1,14 +1,14 @@
 //! Slots: the connections of one worker, each with the state that its engine keeps for it.
 
 use std::{os::fd::OwnedFd, sync::Arc};
-use tarpon_conn::{Connection, Run};
+use tarpon_conn::{BufRange, Connection};
 
 /// One connection with its socket. `S` is the engine's own state.
 pub(crate) struct Slot<S> {
     pub(crate) fd: OwnedFd,
     pub(crate) conn: Connection,
     /// Received bytes that the connection has not used.
-    pub(crate) inbox: Option<Run>,
+    pub(crate) inbox: Option<BufRange>,
     /// The inbox has changed since it was last offered to the connection.
     pub(crate) inbox_changed: bool,
     /// The sending direction is shut down.

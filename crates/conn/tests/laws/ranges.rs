@@ -35,7 +35,7 @@ fn a_part_is_named_by_place_and_only_what_is_said_of_it_is_written() {
     sim.client_sends(b"GET /large HTTP/1.1\r\nHost: a\r\nRange: bytes=1000-1999\r\n\r\n");
     sim.run(Cuts { read: usize::MAX, send: 0 });
     let [
-        Span::Start(_),
+        Span::Prefix(_),
         Span::Buf(_),
         Span::Site { .. },
         Span::File { number: 0, at: 1_000, len: 1_000, .. },

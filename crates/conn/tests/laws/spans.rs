@@ -11,7 +11,7 @@ fn a_small_response_is_two_spans_and_copies_nothing() {
     let mut sim = sim();
     sim.client_sends(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     sim.run(Cuts { read: usize::MAX, send: 0 });
-    assert!(matches!(sim.outbox(), [Span::Start(_), Span::Site { .. }]), "{:?}", sim.outbox());
+    assert!(matches!(sim.outbox(), [Span::Prefix(_), Span::Site { .. }]), "{:?}", sim.outbox());
     assert_eq!(sim.bufs_held(), 0, "the receive buffer is free once the head is parsed");
 }
 
@@ -20,7 +20,7 @@ fn a_large_file_is_named_whole() {
     let mut sim = sim();
     sim.client_sends(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
     sim.run(Cuts { read: usize::MAX, send: 0 });
-    let [Span::Start(_), Span::Site { .. }, Span::File { number: 0, at: 0, len, .. }] = *sim.outbox() else {
+    let [Span::Prefix(_), Span::Site { .. }, Span::File { number: 0, at: 0, len, .. }] = *sim.outbox() else {
         panic!("{:?}", sim.outbox());
     };
     assert_eq!(len, LARGE_LEN as u64);
@@ -34,7 +34,7 @@ fn a_content_in_an_archive_is_named_whole_and_arrives_however_it_is_cut() {
         sim.run(Cuts { read: usize::MAX, send: 0 });
         assert!(matches!(
             sim.outbox(),
-            [Span::Start(_), Span::Site { .. }, Span::Archive { at: 512, len: 800, .. }]
+            [Span::Prefix(_), Span::Site { .. }, Span::Archive { at: 512, len: 800, .. }]
         ));
         sim.run(Cuts { send, ..Cuts::NONE });
         assert!(sim.wire.ends_with(&distinct_bytes(800)), "{send}");
@@ -149,7 +149,7 @@ fn a_rule_for_all_that_is_missing_stands_back_behind_an_earlier_image() {
     const OLD: &str = "/app-B4qfzvDp.js";
     let cases = [
         ("/* /index.html 200", "HTTP/1.1 200 OK\r\n"),
-        ("/* https://elsewhere.example/:splat 302", "HTTP/1.1 302 Found\r\n"),
+        ("/* https://other_host.example/:splat 302", "HTTP/1.1 302 Found\r\n"),
         ("/* /index.html 404", "HTTP/1.1 404 Not Found\r\n"),
     ];
     for (rule, otherwise) in cases {

@@ -103,7 +103,7 @@ pub fn inspect(archive: &File) -> Result<SiteInspection, OpenError> {
         image_len: image.len(),
         encoders: encoders.map(|(_, line)| text(line)),
         paths,
-        rules: image.rules().map(|rules| rules.all().map(rule).collect()).unwrap_or_default(),
+        rules: image.rules().ok().flatten().map(|rules| rules.all().map(rule).collect()).unwrap_or_default(),
     })
 }
 
@@ -120,7 +120,7 @@ fn what(image: &Image, path: &[u8], entry: Entry) -> InspectedEntry {
             let (fields, deltas) = (image.bytes(file.identity.fields), image.all_deltas(file));
             InspectedEntry::File {
                 status: file.rule_status.unwrap_or(200),
-                is_listing: image.listing_json(path).is_some(),
+                is_listing: matches!(image.listing_json(path), Ok(Some(_))),
                 media_type: field(fields, "Content-Type: "),
                 last_modified: file.identity.last_modified,
                 cache_control: field(fields, "Cache-Control: "),

@@ -105,7 +105,7 @@ impl PreviousArchive {
         let variants = is_alike.then(|| PreviousVariants::of(&opened));
         let mut files = HashMap::new();
         for (path, file) in files_of(&opened) {
-            if opened.image.listing_json(path).is_none() {
+            if opened.image.listing_json(path) == Ok(None) {
                 files.extend(
                     stored_fingerprint(&opened.image, &file.identity)
                         .map(|fingerprint| (path.to_vec(), fingerprint)),

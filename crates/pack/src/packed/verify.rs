@@ -186,7 +186,7 @@ fn framing(image: &Image, defects: &mut Vec<Defect>) {
         let is_framed = match entry {
             Entry::Redirect(to) => {
                 left = left.saturating_sub(to.before_query.len + to.after_query.len);
-                image.is_redirect_framed(&to)
+                image.is_redirect_framed(&to) == Ok(true)
             }
             Entry::File(file) => {
                 let coded = image.coded_variants(file).map(|(_, variant)| variant);
@@ -201,7 +201,7 @@ fn framing(image: &Image, defects: &mut Vec<Defect>) {
                     left = left.saturating_sub(if is_new { fields.len + not_modified.len } else { 0 });
                     is_new
                 });
-                variants.iter().all(|variant| image.is_framed(variant))
+                variants.iter().all(|variant| image.is_framed(variant) == Ok(true))
             }
         };
         if !is_framed {
@@ -383,7 +383,7 @@ fn members(
         .filter(|(_, entry)| matches!(entry, Entry::File(file) if file.rule_status.is_none()))
         .filter(|(path, _)| std::str::from_utf8(path).is_ok())
         // Listings are no members.
-        .filter(|(path, _)| path.starts_with(b"/") && image.listing_json(path).is_none())
+        .filter(|(path, _)| path.starts_with(b"/") && image.listing_json(path) == Ok(None))
         .map(|(&path, _)| path)
         .collect();
     // By offset, since a member may have many links.

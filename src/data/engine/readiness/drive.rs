@@ -9,7 +9,7 @@
 //! ```
 
 use crate::{
-    data::worker::{COPY_LEN_MAX, NotResident, Slot, WorkerContext},
+    data::worker::{COPY_LEN_MAX, MissingRange, Slot, WorkerContext},
     site::StoreId,
     sys::{
         io,
@@ -21,7 +21,7 @@ use rustix::{
     net::{Shutdown, shutdown},
 };
 use std::{io::IoSlice, mem, os::fd::AsFd};
-use tarpon_conn::{Close, Input, Leg, Run, SPAN_COUNT_MAX, Span};
+use tarpon_conn::{BufRange, Close, Input, SPAN_COUNT_MAX, Span};
 
 /// Known readiness of a socket: events set it, calls that return EAGAIN clear it.
 pub(crate) struct Readiness {
@@ -59,7 +59,7 @@ pub(crate) enum NextDrive {
     /// Drive again, after other connections.
     Again,
     /// Load this range into memory first.
-    Load(NotResident),
+    Load(MissingRange),
 }
 
 /// The connection has ended, in order or by an error: the engine removes it.
@@ -83,27 +83,25 @@ const SEND_FILE_LEN_MAX: u64 = 1024 * 1024;
 #[inline]
 pub(crate) fn drive(context: &mut WorkerContext, slot: &mut Slot<Readiness>) -> Result<NextDrive, Closed> {
     for _ in 0..STEP_COUNT_MAX {
-        let need = slot.conn.need(Leg::Client);
+        let need = slot.conn.need();
         // `Close::Both` comes before the outbox: after a time-out the engine must not send the rest of it.
         if need.close == Close::Both {
             return Err(Closed);
         }
-        if slot.state.writable && slot.loading.is_none() && !slot.conn.outbox(Leg::Client).is_empty() {
-            if let Some(missing) = context.first_not_resident(
-                slot.conn.outbox(Leg::Client),
-                SEND_FILE_LEN_MIN,
-                SEND_FILE_LEN_MAX,
-            ) {
+        if slot.state.writable && slot.loading.is_none() && !slot.conn.outbox().is_empty() {
+            if let Some(missing) =
+                context.first_not_resident(slot.conn.outbox(), SEND_FILE_LEN_MIN, SEND_FILE_LEN_MAX)
+            {
                 return Ok(NextDrive::Load(missing));
             }
             send_front(context, slot)?;
             continue;
         }
-        if let Some(wanted) = slot.conn.wants()
+        if let Some(missing) = slot.conn.missing_page()
             && slot.loading.is_none()
-            && slot.conn.outbox(Leg::Client).is_empty()
+            && slot.conn.outbox().is_empty()
         {
-            match context.wanted_not_resident(wanted) {
+            match context.missing_for_page(missing) {
                 Some(missing) => return Ok(NextDrive::Load(missing)),
                 None => slot.conn.loaded(),
             }
@@ -145,13 +143,13 @@ fn read(context: &mut WorkerContext, slot: &mut Slot<Readiness>, max: usize) -> 
     assert!(!room.is_empty(), "a connection refuses what fills a buffer and is still incomplete");
     match receive(slot, room)? {
         Received::Bytes(len) => {
-            let run = Run { buf, at: 0, len: (held + len) as u32 };
+            let run = BufRange { buf, at: 0, len: (held + len) as u32 };
             context.offer(slot, run).map_err(|_| Closed)?;
             Ok(true)
         }
         Received::End => {
             context.release_inbox(slot);
-            slot.conn.ended(&mut context.cx(), Leg::Client);
+            slot.conn.ended(&mut context.conn_resources());
             Ok(true)
         }
         Received::Nothing => Ok(false),
@@ -187,7 +185,7 @@ fn receive(slot: &mut Slot<Readiness>, room: &mut [u8]) -> Result<Received, Clos
 /// Sends the front of the outbox with one system call.
 #[inline]
 fn send_front(context: &mut WorkerContext, slot: &mut Slot<Readiness>) -> Result<(), Closed> {
-    let spans = slot.conn.outbox(Leg::Client);
+    let spans = slot.conn.outbox();
     let sent = match spans[0] {
         Span::File { image, number, at, len } => {
             let file = context.site(image).file(number);
@@ -207,7 +205,7 @@ fn send_front(context: &mut WorkerContext, slot: &mut Slot<Readiness>) -> Result
         // The file or archive was truncated, so the rest of the content is missing. The close tells the client that the response is cut.
         Ok(0) => Err(Closed),
         Ok(len) => {
-            slot.conn.sent(&mut context.cx(), Leg::Client, len as u64);
+            slot.conn.sent(&mut context.conn_resources(), len as u64);
             Ok(())
         }
         Err(Errno::AGAIN) => {
@@ -226,7 +224,7 @@ fn send_file(slot: &Slot<Readiness>, file: impl AsFd, at: u64, len: u64) -> Resu
 /// Sends the spans in memory at the front, copied or gathered. Returns `Ok(0)` if the file behind a copied span was truncated.
 #[inline]
 fn send_memory(context: &mut WorkerContext, slot: &Slot<Readiness>) -> Result<usize, Errno> {
-    let spans = slot.conn.outbox(Leg::Client);
+    let spans = slot.conn.outbox();
     let count = spans.iter().take_while(|span| context.is_in_memory(span, SEND_FILE_LEN_MIN)).count();
     let (front, behind) = spans.split_at(count);
     // With MORE the kernel puts these bytes and the start of the following `sendfile` into one segment.

@@ -267,7 +267,7 @@ impl<S: Selector> EventLoop<S> {
         self.drive(index);
         let Worker { slots, context, .. } = &mut self.worker;
         if let Some(slot) = slots.get_mut(index) {
-            slot.conn.stop(&mut context.cx());
+            slot.conn.stop(&mut context.conn_resources());
             self.drive(index);
         }
     }

@@ -49,7 +49,7 @@ use std::{
     thread,
     time::Duration,
 };
-use tarpon_conn::{BUF_LEN, Close, Input, Leg, Run, Span};
+use tarpon_conn::{BUF_LEN, BufRange, Close, Input, Span};
 
 /// Operations in flight for one connection.
 #[derive(Default)]
@@ -63,7 +63,7 @@ pub(super) struct InFlight {
     /// The slot is queued for a drive without a completion.
     queued: bool,
     /// Received while the inbox was full, oldest first.
-    backlog: VecDeque<Run>,
+    backlog: VecDeque<BufRange>,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -259,7 +259,7 @@ impl UringEngine {
                     Ok(0) => Err(UringClosed),
                     Ok(len) => {
                         if !slot.state.closed {
-                            slot.conn.sent(&mut context.cx(), Leg::Client, len.into());
+                            slot.conn.sent(&mut context.conn_resources(), len.into());
                         }
                         Ok(())
                     }
@@ -300,27 +300,25 @@ impl UringEngine {
         if slot.state.closed {
             return Err(UringClosed);
         }
-        let need = slot.conn.need(Leg::Client);
+        let need = slot.conn.need();
         // Checked first: after a time-out the connection must not send its outbox.
         if need.close == Close::Both {
             return Err(UringClosed);
         }
-        if slot.state.send.is_none() && slot.loading.is_none() && !slot.conn.outbox(Leg::Client).is_empty() {
-            if let Some(missing) = context.first_not_resident(
-                slot.conn.outbox(Leg::Client),
-                SEND_FILE_LEN_MIN,
-                SEND_FILE_LEN_MAX,
-            ) {
+        if slot.state.send.is_none() && slot.loading.is_none() && !slot.conn.outbox().is_empty() {
+            if let Some(missing) =
+                context.first_not_resident(slot.conn.outbox(), SEND_FILE_LEN_MIN, SEND_FILE_LEN_MAX)
+            {
                 self.worker.load(index, missing);
                 return Ok(true);
             }
             return send_front(context, slot, ring, send_buffers, index).map(|()| true);
         }
-        if let Some(wanted) = slot.conn.wants()
+        if let Some(missing) = slot.conn.missing_page()
             && slot.loading.is_none()
-            && slot.conn.outbox(Leg::Client).is_empty()
+            && slot.conn.outbox().is_empty()
         {
-            match context.wanted_not_resident(wanted) {
+            match context.missing_for_page(missing) {
                 Some(missing) => self.worker.load(index, missing),
                 None => slot.conn.loaded(),
             }
@@ -349,7 +347,7 @@ impl UringEngine {
             (Input::Bytes { .. }, _) => {
                 if mem::take(&mut slot.state.ended) {
                     context.release_inbox(slot);
-                    slot.conn.ended(&mut context.cx(), Leg::Client);
+                    slot.conn.ended(&mut context.conn_resources());
                     return Ok(true);
                 }
                 if slot.state.receive == Receive::Idle {
@@ -464,7 +462,7 @@ impl UringEngine {
             match shutdown_mode {
                 ShutdownMode::Drain => slot.conn.drain(),
                 ShutdownMode::Stop => {
-                    slot.conn.stop(&mut context.cx());
+                    slot.conn.stop(&mut context.conn_resources());
                     self.drive(index);
                 }
             }
@@ -500,7 +498,7 @@ impl UringEngine {
         }
     }
 
-    /// Starts or cancels accepts, depending on whether the worker may accept.
+    /// ResponsePrefixes or cancels accepts, depending on whether the worker may accept.
     #[inline]
     fn update_accepting(&mut self) {
         let open = self.worker.may_accept() && !self.worker.is_shutting_down();
@@ -537,8 +535,8 @@ fn store_received(
     match slot.inbox {
         None => {
             context.pool.buf_mut(context.scratch)[..bytes.len()].copy_from_slice(bytes);
-            let run = Run { buf: context.scratch, at: 0, len: bytes.len() as u32 };
-            match slot.conn.need(Leg::Client).input {
+            let run = BufRange { buf: context.scratch, at: 0, len: bytes.len() as u32 };
+            match slot.conn.need().input {
                 Input::Bytes { .. } => context.offer(slot, run).map_err(|_| UringClosed),
                 Input::Pause => context.keep_in_inbox(slot, run).map_err(|_| UringClosed),
             }
@@ -551,7 +549,7 @@ fn store_received(
             if !rest.is_empty() {
                 let buf = context.pool.take().ok_or(UringClosed)?;
                 context.pool.buf_mut(buf)[..rest.len()].copy_from_slice(rest);
-                slot.state.backlog.push_back(Run { buf, at: 0, len: rest.len() as u32 });
+                slot.state.backlog.push_back(BufRange { buf, at: 0, len: rest.len() as u32 });
             }
             Ok(())
         }
@@ -567,7 +565,7 @@ fn refill(context: &mut WorkerContext, slot: &mut Slot<InFlight>) {
         };
         let len = next.len.min(BUF_LEN as u32 - run.len);
         slot.inbox_changed |= len > 0;
-        slot.inbox = Some(context.pool.join(run, Run { len, ..next }));
+        slot.inbox = Some(context.pool.join(run, BufRange { len, ..next }));
         let rest = next.skip(len as usize);
         if rest.len > 0 {
             return slot.state.backlog.push_front(rest);
@@ -591,7 +589,7 @@ fn send_front(
     send_buffers: &mut SendBuffers,
     index: u32,
 ) -> Result<(), UringClosed> {
-    let spans = slot.conn.outbox(Leg::Client);
+    let spans = slot.conn.outbox();
     let (file, at, len) = match spans[0] {
         Span::File { image, number, at, len } => (context.site(image).file(number), at, len),
         Span::Archive { image, at, len } if !context.is_in_memory(&spans[0], SEND_FILE_LEN_MIN) => {
@@ -618,7 +616,7 @@ fn send_front(
         // The file was truncated below its Content-Length: the client must see a cut response.
         Ok(0) => Err(UringClosed),
         Ok(len) => {
-            slot.conn.sent(&mut context.cx(), Leg::Client, len as u64);
+            slot.conn.sent(&mut context.conn_resources(), len as u64);
             Ok(())
         }
         Err(Errno::AGAIN) => {
@@ -648,7 +646,7 @@ fn fill(buffer: &mut SendBuffer, spans: &[Span], context: &WorkerContext) -> Res
     } else {
         buffer.gather(front.iter().map(|span| match span {
             // Rewritten once per second, possibly while the kernel reads.
-            Span::Start(_) => BufferPart::Copied(context.bytes(span)),
+            Span::Prefix(_) => BufferPart::Copied(context.bytes(span)),
             _ => BufferPart::Borrowed(context.bytes_for_kernel(span)),
         }));
     }

@@ -1,4 +1,4 @@
-//! The answer where a host is an alias: the same target, at the canonical name of its site. RFC 9110, sections 15.4.2 and
+//! The redirect from an alias to the canonical host of its site: the same target at the other host. RFC 9110, sections 15.4.2 and
 //! 15.4.9.
 //!
 //! ```text
@@ -6,84 +6,72 @@
 //! Host: www.example.org:81   Location: //example.org:81/a?b
 //! ```
 //!
-//! The reference is without a scheme, so it is the one the client came by, whoever took it off on the way (RFC 3986, section
-//! 4.2). GET and HEAD get 301, which every client knows; other methods 308, lest they become GET.
-//!
-//! Knows nothing of images: neither name nor target is known when they are made.
+//! The reference has no scheme, so the client keeps its own, even behind a proxy that ends TLS (RFC 3986, section 4.2). GET and HEAD get
+//! 301, which every client knows; other methods get 308, so that they do not become GET.
 
-use crate::{room::Room, ruled::offset, sites::SiteId};
+use crate::{
+    bounded_writer::BoundedWriter,
+    request::{Request, RequestPart},
+    sites::SiteId,
+};
 use tarpon_http::{
-    head::{Head, Method},
+    head::Method,
     host,
     status::Status,
-    target::{self, Scheme, Target},
+    target::{Scheme, Target},
 };
 
-/// Where in the bytes of the head that lies which goes along.
+/// A redirect to the canonical host of a site, with the parts of the request that it keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Moved {
-    /// Whose canonical name it leads to.
+pub(crate) struct HostRedirect {
     site: SiteId,
-    port: Part,
-    /// From the path on, or from the query on where there is no path.
-    rest: Part,
+    port: RequestPart,
+    /// From the path on, or from the query on if there is no path.
+    rest: RequestPart,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Part {
-    at: u32,
-    len: u32,
-}
-
-impl Moved {
-    /// What is answered, to the request whose head lies in `wire` and whose Host field is `host`. None: that is not
-    /// about a path here.
-    pub(crate) fn new(
-        head: &Head<'_>,
-        wire: &[u8],
-        host: Option<&[u8]>,
-        site: SiteId,
-    ) -> Option<(Status, Moved)> {
-        let (host, rest) = match target::parse(head.method, head.target).ok()? {
-            Target::Origin { .. } => (host?, head.target),
+impl HostRedirect {
+    /// Returns the redirect of a request to the canonical host of `site`. `None`: the request is not for a path at this host.
+    pub(crate) fn new(request: &Request<'_>, site: SiteId) -> Option<(Status, HostRedirect)> {
+        let target = request.head.target;
+        let (host, rest) = match request.target.ok()? {
+            Target::Origin { .. } => (request.host?, target),
             Target::Absolute { scheme: Scheme::Http, authority, .. } => {
-                let end = offset(head.target, authority) as usize + authority.len();
-                (authority, &head.target[end..])
+                let end = authority.as_ptr().addr() - target.as_ptr().addr() + authority.len();
+                (authority, &target[end..])
             }
             Target::Absolute { .. } | Target::Authority(_) | Target::Asterisk => return None,
         };
         let (_, port) = host::split_port(host);
-        let part = |part: &[u8]| Part { at: offset(wire, part), len: part.len() as u32 };
-        let status = match head.method {
+        let status = match request.method {
             Method::Get | Method::Head => Status::MovedPermanently,
             _ => Status::PermanentRedirect,
         };
-        Some((status, Moved { site, port: part(port), rest: part(rest) }))
+        Some((status, HostRedirect { site, port: request.part(port), rest: request.part(rest) }))
     }
 
-    /// Whose canonical name it leads to.
+    /// Returns the site whose canonical host is the target.
     pub(crate) fn site(&self) -> SiteId {
         self.site
     }
 
-    /// Writes all fields to the front of `to`; `wire` is the head. Returns their length. None: they would be too long.
-    pub(crate) fn write(&self, canonical: &[u8], wire: &[u8], to: &mut [u8]) -> Option<usize> {
-        let part = |part: Part| &wire[part.at as usize..][..part.len as usize];
-        let (port, rest) = (part(self.port), part(self.rest));
-        // A colon alone is no port.
+    /// Writes all fields to the front of `to`; `bytes` are those of the request. Returns their length, or `None` if they do not fit.
+    pub(crate) fn write(&self, canonical: &[u8], bytes: &[u8], to: &mut [u8]) -> Option<usize> {
+        let (port, rest) = (self.port.of(bytes), self.rest.of(bytes));
+        // A colon without digits is no port.
         let port = if port.len() > 1 { port } else { b"" };
         let slash: &[u8] = if rest.starts_with(b"/") { b"" } else { b"/" };
-        let mut room = Room::new(to);
+        let mut writer = BoundedWriter::new(to);
         for bytes in [b"Location: //", canonical, port, slash] {
-            room.put(bytes)?;
+            writer.put(bytes)?;
         }
-        room.put_escaped(rest)?;
-        room.put(FIELDS)?;
-        Some(room.len())
+        writer.put_escaped(rest)?;
+        writer.put(FIELDS)?;
+        Some(writer.len())
     }
 }
 
-/// What comes behind Location. As with other redirects, caches ask again: a name may be an alias no longer.
+/// The fields behind Location. As for other redirects, caches revalidate: an alias may become a site of its own.
 const FIELDS: &[u8] = b"\r\nContent-Length: 0\r\nCache-Control: no-cache\r\n\r\n";
 
 #[cfg(test)]
@@ -93,7 +81,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn path_query_and_port_go_along() {
+    fn redirect_keeps_path_query_and_port() {
         use Status::{MovedPermanently, PermanentRedirect};
         type Case<'a> = (&'a str, &'a str, &'a str, Option<(Status, &'a str)>);
         let cases: &[Case<'_>] = &[
@@ -106,7 +94,7 @@ mod tests {
             ("an address",          "GET /",                        "[::1]:81",   Some((MovedPermanently, "//a.org:81/"))),
             ("two slashes",         "GET //b.org/",                 "w.a",        Some((MovedPermanently, "//a.org//b.org/"))),
             ("dots stay",           "GET /%2e/../a",                "w.a",        Some((MovedPermanently, "//a.org/%2e/../a"))),
-            ("no URI's bytes",      "GET /\\a|\"<?{",            "w.a",        Some((MovedPermanently, "//a.org/%5Ca%7C%22%3C?%7B"))),
+            ("escaped bytes",       "GET /\\a|\"<?{",            "w.a",        Some((MovedPermanently, "//a.org/%5Ca%7C%22%3C?%7B"))),
             ("absolute",            "GET http://w.a:1/b?c",         "x.a:2",      Some((MovedPermanently, "//a.org:1/b?c"))),
             ("absolute, no path",   "GET http://w.a",               "x.a",        Some((MovedPermanently, "//a.org/"))),
             ("absolute, but query", "GET http://w.a?b/c",           "x.a",        Some((MovedPermanently, "//a.org/?b/c"))),
@@ -123,15 +111,16 @@ mod tests {
             let wire = format!("\r\n{line} HTTP/1.1\r\nHost: {host}\r\n\r\n");
             let wire = wire.as_bytes();
             let (head, _) = head::parse(wire).unwrap().unwrap();
-            let moved = Moved::new(&head, wire, head.host().unwrap(), SiteId::FIRST);
-            assert_eq!(moved.map(|(status, _)| status), want.map(|(status, _)| status), "{name}");
-            let (Some((_, moved)), Some((_, location))) = (moved, want) else { continue };
+            let request = Request::new(&head, wire, head.host().unwrap());
+            let redirect = HostRedirect::new(&request, SiteId::FIRST);
+            assert_eq!(redirect.map(|(status, _)| status), want.map(|(status, _)| status), "{name}");
+            let (Some((_, redirect)), Some((_, location))) = (redirect, want) else { continue };
             let want = format!("Location: {location}\r\nContent-Length: 0\r\nCache-Control: no-cache\r\n\r\n");
             let mut to = [0; 200];
-            let len = moved.write(b"a.org", wire, &mut to).unwrap();
+            let len = redirect.write(b"a.org", wire, &mut to).unwrap();
             assert_eq!(str::from_utf8(&to[..len]), Ok(&*want), "{name}");
             for room in 0..len {
-                assert_eq!(moved.write(b"a.org", wire, &mut to[..room]), None, "{name}: {room} bytes of {len}");
+                assert_eq!(redirect.write(b"a.org", wire, &mut to[..room]), None, "{name}: {room} bytes of {len}");
             }
         }
     }

@@ -1,19 +1,19 @@
-//! Bytes written one behind the other, where they may be too many. Knows nothing of what they say.
+//! Writes bytes one after the other into a buffer that may be too small.
 
 use tarpon_http::target;
 
-/// A buffer that is written from its front on.
-pub(crate) struct Room<'t> {
+/// A buffer that is written from its front.
+pub(crate) struct BoundedWriter<'t> {
     to: &'t mut [u8],
     len: usize,
 }
 
-impl<'t> Room<'t> {
-    pub(crate) fn new(to: &'t mut [u8]) -> Room<'t> {
-        Room { to, len: 0 }
+impl<'t> BoundedWriter<'t> {
+    pub(crate) fn new(to: &'t mut [u8]) -> BoundedWriter<'t> {
+        BoundedWriter { to, len: 0 }
     }
 
-    /// None: they do not fit.
+    /// Appends bytes. Returns `None` if they do not fit.
     pub(crate) fn put(&mut self, bytes: &[u8]) -> Option<()> {
         let end = self.len + bytes.len();
         self.to.get_mut(self.len..end)?.copy_from_slice(bytes);
@@ -21,7 +21,8 @@ impl<'t> Room<'t> {
         Some(())
     }
 
-    /// A path with its query, or a part of it, as it may be sent: browsers send bytes that no URI has.
+    /// Appends a path with its query, or a part of it. Escapes bytes that a URI must not contain but browsers send. Returns `None` if
+    /// the result does not fit.
     pub(crate) fn put_escaped(&mut self, target: &[u8]) -> Option<()> {
         let hex = |digit: u8| b"0123456789ABCDEF"[digit as usize];
         target.iter().try_for_each(|&byte| match target::is_query_byte(byte) {
@@ -30,7 +31,7 @@ impl<'t> Room<'t> {
         })
     }
 
-    /// How much has been written, in bytes.
+    /// Returns the number of bytes written.
     pub(crate) fn len(&self) -> usize {
         self.len
     }

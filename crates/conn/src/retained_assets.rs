@@ -1,80 +1,86 @@
-//! What pages of an earlier release still ask for: files whose names change with their content.
+//! Assets of earlier releases that pages still ask for: files whose names change with their content.
 //!
 //! ```text
-//! page, loaded before the change ─▶ script-1a2b3c.js ─▶ current image ─ miss ─▶ earlier images, the latest first
+//! page, loaded before the change ─▶ script-1a2b3c.js ─▶ current image ─ not found ─▶ earlier images, the latest first
 //! ```
 //!
-//! Kept is a script, style, picture, font, sound or film whose name seems to have a hash in it, and whatever its own
-//! release has declared immutable (RFC 8246) but pages: a page is to be the current one. Who takes a name wrongly for one
-//! with a hash lets a file live on for some releases; who misses one breaks a page. So the names are judged by less than it takes
-//! to be declared immutable. What the current image has is never asked for here.
+//! An asset is a script, style sheet, picture, font, sound or film whose name seems to contain a hash, or anything else but a page that its
+//! release declared immutable (RFC 8246): a page must be the current one. A name that is wrongly taken for one with a hash keeps a file
+//! available for some releases; a hash that is not recognized breaks a page. So names are judged less strictly here than where files are
+//! declared immutable.
 
 use crate::{
-    plan::{self, Plan},
-    sites::{ImageId, SiteId, Sites},
+    plan::{self, Plan, PlanOptions},
+    request::Request,
+    sites::{ImageId, MissingPage, SiteId, Sites},
 };
-use tarpon_http::{
-    field,
-    head::{Head, Method},
-    target::{self, Target},
-};
-use tarpon_site::{Entry, Image, Variants};
+use tarpon_http::{field, head::Method, target};
+use tarpon_site::{Entry, Image, NotResident, Variants};
 
-/// What is sent for what the current image does not have, and from which image. `None`: none has it either.
+/// Plans the response from the latest earlier image that has an asset at the path. `None`: none has.
 #[cold]
 #[inline(never)]
 pub(crate) fn plan(
-    head: &Head<'_>,
+    request: &Request<'_>,
     sites: &Sites,
     site: SiteId,
-    unix_s: u64,
-    with_ranges: bool,
-) -> Option<(ImageId, Plan)> {
-    let with_content = match head.method {
-        Method::Get => true,
-        Method::Head => false,
-        _ => return None,
-    };
-    let (Target::Origin { path, .. } | Target::Absolute { path, .. }) =
-        target::parse(head.method, head.target).ok()?
-    else {
-        return None;
+    options: PlanOptions,
+) -> Result<Option<(ImageId, Plan)>, MissingPage> {
+    let Some(path) = request.path().filter(|_| matches!(request.method, Method::Get | Method::Head)) else {
+        return Ok(None);
     };
     let mut scratch = [0; target::PATH_LEN_MAX];
-    let path = if target::is_plain(path) { path } else { target::normalize(path, &mut scratch).ok()? };
-    sites.earlier(site).iter().find_map(|&id| {
-        let image = sites.image(id);
-        let variants = find(image, path)?;
-        let variant =
-            if variants.is_single() { variants.identity } else { plan::choose(head, variants, image) };
-        image
-            .is_framed(&variant)
-            .then(|| (id, plan::file(head, &variant, image, unix_s, with_content, with_ranges)))
-    })
+    let Ok(path) = target::normalize(path, &mut scratch) else { return Ok(None) };
+    for &id in sites.earlier(site) {
+        let found = plan_from(request, sites.image(id), path, options);
+        if let Some(plan) = found.map_err(|missing| MissingPage::new(id, missing))? {
+            return Ok(Some((id, plan)));
+        }
+    }
+    Ok(None)
 }
 
-/// What an image has at a path, if it is to be kept.
-fn find(image: &Image, path: &[u8]) -> Option<Variants> {
-    let Entry::File(variants) = image.find(path)? else { return None };
-    // What a rule sent there then is the rule's affair, not the path's.
-    if variants.rule_status.is_some() {
-        return None;
+fn plan_from(
+    request: &Request<'_>,
+    image: &Image,
+    path: &[u8],
+    options: PlanOptions,
+) -> Result<Option<Plan>, NotResident> {
+    let Some(variants) = find(image, path)? else { return Ok(None) };
+    let variant = match variants.is_single() {
+        true => variants.identity,
+        false => plan::choose(request, variants, image)?,
+    };
+    if !image.is_framed(&variant)? {
+        return Ok(None);
     }
-    let fields = image.bytes_if_resident(variants.identity.fields);
+    let plan = plan::file(request, &variant, image, options)?;
+    image.check_resident(plan.fields)?;
+    Ok(Some(plan))
+}
+
+/// Returns the asset that an image has at a path.
+fn find(image: &Image, path: &[u8]) -> Result<Option<Variants>, NotResident> {
+    // A file that a rule sent there belonged to the rule, not to the path.
+    let variants = match image.find(path)? {
+        Some(Entry::File(variants)) if variants.rule_status.is_none() => variants,
+        _ => return Ok(None),
+    };
+    let fields = image.resident_bytes(variants.identity.fields)?;
     let is_of = |media: &[&[u8]]| {
         values(fields, b"Content-Type").any(|value| media.iter().any(|media| value.starts_with(media)))
     };
     let is_immutable = || field::has_token(values(fields, b"Cache-Control"), b"immutable");
-    let is_kept = is_of(ASSETS) && may_have_hash(path) || !is_of(PAGES) && is_immutable();
-    is_kept.then_some(variants)
+    let is_asset = is_of(ASSETS) && may_have_hash(path) || !is_of(PAGES) && is_immutable();
+    Ok(is_asset.then_some(variants))
 }
 
-/// Whether a part of the name may be a hash: 8 letters and digits or more, but no word in small letters and no number.
+/// Returns whether a part of the name may be a hash: 8 letters and digits or more, but no word in small letters and no number.
 fn may_have_hash(path: &[u8]) -> bool {
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     let stem_len = name.iter().rposition(|&byte| byte == b'.').unwrap_or(name.len());
     let stem = &name[..stem_len];
-    // A hash of base64url may have a hyphen itself.
+    // A hash in base64url may contain a hyphen.
     let last = stem.split_last_chunk().filter(|(before, _)| before.ends_with(b"-") || before.ends_with(b"."));
     let last = last.map(|(_, hash): (_, &[u8; HASH_LEN_MIN])| &hash[..]);
     stem.split(|byte| b"-.".contains(byte)).chain(last).any(may_be_hash)
@@ -85,11 +91,11 @@ fn may_be_hash(part: &[u8]) -> bool {
         && part.iter().all(|&byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
         && !part.iter().all(u8::is_ascii_lowercase)
         && !part.iter().all(u8::is_ascii_digit)
-        // Longer ones have digits, and long words have none.
+        // Longer hashes contain digits, and long words do not.
         && (part.len() == HASH_LEN_MIN || part.iter().any(u8::is_ascii_digit))
 }
 
-/// The values of a field among packed ones.
+/// Returns the values of a field in a packed field block.
 fn values<'f>(fields: &'f [u8], name: &[u8]) -> impl Iterator<Item = &'f [u8]> {
     fields.split(|&byte| byte == b'\n').filter_map(move |line| {
         let (found, value) = line.split_at_checked(name.len())?;
@@ -98,11 +104,12 @@ fn values<'f>(fields: &'f [u8], name: &[u8]) -> impl Iterator<Item = &'f [u8]> {
     })
 }
 
-/// The shortest hash that bundlers write.
+/// The length of the shortest hash that bundlers write.
 const HASH_LEN_MIN: usize = 8;
-/// What pages ask for by names with a hash.
+/// Media types of files that pages load by names with a hash.
 const ASSETS: &[&[u8]] =
     &[b"text/javascript", b"text/css", b"application/wasm", b"image/", b"font/", b"audio/", b"video/"];
+/// Media types of pages.
 const PAGES: &[&[u8]] = &[b"text/html", b"application/xhtml+xml"];
 
 #[cfg(test)]
@@ -111,9 +118,9 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn a_name_that_may_have_a_hash_is_known() {
+    fn names_with_a_hash_are_recognized() {
         let cases: &[(&str, &str, bool)] = &[
-            // whose pattern         path                                           kept
+            // whose pattern         path                                           asset
             ("Vite",                 "/assets/index-B4qfzvDp.js",                   true),
             ("Vite, without digits", "/assets/index-BTyhCXhF.js",                   true),
             ("Vite, hyphens",        "/assets/my-page-x-3F_g9Q.js",                 true),
@@ -143,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_found_by_name() {
+    fn values_are_found_by_field_name() {
         let fields =
             b"Content-Length: 5\r\nCONTENT-TYPE:text/css \r\nCache-Control: a\r\ncache-control: b, c\r\n\r\n";
         let of = |name: &[u8]| values(fields, name).collect::<Vec<_>>();

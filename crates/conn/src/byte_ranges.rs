@@ -1,0 +1,258 @@
+//! The fields and delimiters of a response with byte ranges, or of one that has none: status 206 or 416. RFC 9110, sections 14.4, 14.6,
+//! 15.3.7 and 15.5.17.
+//!
+//! ```text
+//! one part    [ prefix ][ Content-Length Content-Range ][ fields of 200 from Content-Type on ][ part ]
+//! several     [ prefix ][ Content-Length Content-Type  ][ fields of 200 behind it            ]
+//!                       [ delimiter ][ part ][ delimiter ][ part ] … [ close-delimiter ]
+//! none        [ prefix ][ Content-Range ][ fields and content of a status page ]
+//!                       └── written here ─┘
+//! ```
+//!
+//! The boundary is the entity tag, which is a hash of the content: no content contains its own hash by accident. An author who makes such
+//! a content on purpose, which this hash does not prevent, deceives readers of that file only, and only those that ignore both
+//! Content-Range and Content-Length.
+
+use crate::pool::BUF_LEN;
+use std::ops::Range;
+use tarpon_http::range::{ByteRange, RANGE_COUNT_MAX, RangeSet};
+use tarpon_site::{Image, NotResident, Region, Variant};
+
+/// The byte ranges of one representation, which are the parts of a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ByteRanges {
+    parts: RangeSet,
+    /// Length of the representation, in bytes.
+    of: u64,
+    /// Its Content-Type line.
+    media: Region,
+    /// Its entity tag, without quotes.
+    boundary: Region,
+}
+
+/// The places of the written pieces in their buffer: the fields and, for several parts, the delimiter before each part and the one
+/// behind the last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pieces {
+    /// The end of each piece, where the next one begins.
+    ends: [u16; RANGE_COUNT_MAX + 2],
+    count: u8,
+}
+
+impl ByteRanges {
+    /// Returns the parts, and the fields that follow the written ones. `None`: send the whole representation, because several parts with
+    /// their delimiters would be as long, or because its fields are not as a packer writes them.
+    pub(crate) fn new(
+        parts: RangeSet,
+        variant: &Variant,
+        image: &Image,
+    ) -> Result<Option<(ByteRanges, Region)>, NotResident> {
+        image.check_resident(variant.fields)?;
+        image.check_resident(variant.etag)?;
+        Ok(ByteRanges::of_resident(parts, variant, image))
+    }
+
+    /// As [`new`](ByteRanges::new), for a variant whose fields and entity tag are in memory.
+    fn of_resident(parts: RangeSet, variant: &Variant, image: &Image) -> Option<(ByteRanges, Region)> {
+        let (_, behind_len) = split_line(variant.fields, b"Content-Length: ", image)?;
+        let (media, behind_media) = split_line(behind_len, b"Content-Type: ", image)?;
+        let boundary = Region { at: variant.etag.at + 1, len: variant.etag.len.checked_sub(2)? };
+        let ranges = ByteRanges { parts, of: variant.content.len(), media, boundary };
+        if !ranges.is_multipart() {
+            return Some((ranges, behind_len));
+        }
+        let delimiters_len = ranges.delimiters_len(image);
+        let better = ranges.content_len(image) < ranges.of
+            && FIELDS_LEN_MAX + delimiters_len <= BUF_LEN
+            && is_boundary(image.bytes(boundary));
+        better.then_some((ranges, behind_media))
+    }
+
+    /// Returns the parts, in the order in which they are sent.
+    #[inline]
+    pub(crate) fn parts(&self) -> &[ByteRange] {
+        self.parts.as_slice()
+    }
+
+    /// Writes the fields and delimiters to the front of `to`, a whole buffer.
+    pub(crate) fn write(&self, image: &Image, to: &mut [u8]) -> Pieces {
+        let (mut writer, mut pieces) = (PieceWriter::new(to), Pieces::default());
+        writer.put(b"Content-Length: ");
+        writer.number(self.content_len(image));
+        if self.is_multipart() {
+            writer.put(b"\r\nContent-Type: multipart/byteranges; boundary=");
+            writer.put(image.bytes(self.boundary));
+            writer.put(b"\r\n");
+            pieces.end(&writer);
+            for number in 0..=self.parts().len() {
+                self.write_delimiter(number, image, &mut writer);
+                pieces.end(&writer);
+            }
+        } else {
+            writer.put(b"\r\n");
+            self.write_content_range(self.parts()[0], &mut writer);
+            pieces.end(&writer);
+        }
+        pieces
+    }
+
+    fn is_multipart(&self) -> bool {
+        self.parts().len() > 1
+    }
+
+    /// Returns the length of the response's content in bytes.
+    pub(crate) fn content_len(&self, image: &Image) -> u64 {
+        let parts_len: u64 = self.parts().iter().map(|part| part.len).sum();
+        let delimiters_len = if self.is_multipart() { self.delimiters_len(image) } else { 0 };
+        parts_len + delimiters_len as u64
+    }
+
+    fn delimiters_len(&self, image: &Image) -> usize {
+        let mut writer = PieceWriter::counting();
+        (0..=self.parts().len()).for_each(|number| self.write_delimiter(number, image, &mut writer));
+        writer.len
+    }
+
+    /// Writes the delimiter before a part with the fields of the part, or the one behind the last part. RFC 2046, section 5.1.1.
+    fn write_delimiter(&self, number: usize, image: &Image, writer: &mut PieceWriter<'_>) {
+        writer.put(if number == 0 { b"--" } else { b"\r\n--" });
+        writer.put(image.bytes(self.boundary));
+        let Some(&part) = self.parts().get(number) else { return writer.put(b"--\r\n") };
+        writer.put(b"\r\n");
+        writer.put(image.bytes(self.media));
+        self.write_content_range(part, writer);
+        writer.put(b"\r\n");
+    }
+
+    fn write_content_range(&self, part: ByteRange, writer: &mut PieceWriter<'_>) {
+        writer.put(b"Content-Range: bytes ");
+        writer.number(part.at);
+        writer.put(b"-");
+        writer.number(part.last());
+        writer.put(b"/");
+        writer.number(self.of);
+        writer.put(b"\r\n");
+    }
+}
+
+/// Writes the Content-Range line of a response that has no part of a representation of `of` bytes. Returns its length.
+pub(crate) fn write_unsatisfied(of: u64, to: &mut [u8]) -> usize {
+    let mut writer = PieceWriter::new(to);
+    writer.put(b"Content-Range: bytes */");
+    writer.number(of);
+    writer.put(b"\r\n");
+    writer.len
+}
+
+impl Pieces {
+    /// Returns the place of each piece, in the order in which they are sent.
+    pub(crate) fn ranges(self) -> impl Iterator<Item = Range<u32>> {
+        (0..self.count as usize).map(move |number| {
+            let from = number.checked_sub(1).map_or(0, |before| self.ends[before]);
+            from.into()..self.ends[number].into()
+        })
+    }
+
+    /// Notes the end of a piece.
+    fn end(&mut self, writer: &PieceWriter<'_>) {
+        self.ends[self.count as usize] = writer.len as u16;
+        self.count += 1;
+    }
+}
+
+/// Writes bytes one after the other, or only counts them.
+struct PieceWriter<'t> {
+    to: Option<&'t mut [u8]>,
+    len: usize,
+}
+
+impl<'t> PieceWriter<'t> {
+    fn new(to: &'t mut [u8]) -> PieceWriter<'t> {
+        PieceWriter { to: Some(to), len: 0 }
+    }
+
+    fn counting() -> PieceWriter<'t> {
+        PieceWriter { to: None, len: 0 }
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        if let Some(to) = &mut self.to {
+            to[self.len..][..bytes.len()].copy_from_slice(bytes);
+        }
+        self.len += bytes.len();
+    }
+
+    /// Writes a number in decimal.
+    fn number(&mut self, number: u64) {
+        let (mut digits, mut at, mut rest) = ([0; NUMBER_LEN_MAX], NUMBER_LEN_MAX, number);
+        loop {
+            at -= 1;
+            digits[at] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+            if rest == 0 {
+                return self.put(&digits[at..]);
+            }
+        }
+    }
+}
+
+/// Splits the first line from `fields`. Returns `None` if it does not begin with `name`.
+fn split_line(fields: Region, name: &[u8], image: &Image) -> Option<(Region, Region)> {
+    let bytes = image.bytes(fields);
+    let len = bytes.iter().position(|&byte| byte == b'\n')? as u64 + 1;
+    let behind = Region { at: fields.at + len, len: fields.len - len };
+    bytes.starts_with(name).then_some((Region { at: fields.at, len }, behind))
+}
+
+/// Returns whether bytes are a boundary that needs no quotes, of the letters and digits that a hash has. RFC 2046, section 5.1.1.
+fn is_boundary(bytes: &[u8]) -> bool {
+    (1..=BOUNDARY_LEN_MAX).contains(&bytes.len()) && bytes.iter().all(u8::is_ascii_alphanumeric)
+}
+
+/// The maximum length of a boundary in bytes. RFC 2046, section 5.1.1.
+const BOUNDARY_LEN_MAX: usize = 70;
+
+/// The number of digits of the largest `u64`.
+const NUMBER_LEN_MAX: usize = 20;
+
+/// The maximum length of the fields that are written for several parts: two names, a number, a media type and a boundary.
+const FIELDS_LEN_MAX: usize = 160;
+const _: () = assert!(
+    FIELDS_LEN_MAX
+        >= b"Content-Length: \r\nContent-Type: multipart/byteranges; boundary=\r\n".len()
+            + NUMBER_LEN_MAX
+            + BOUNDARY_LEN_MAX
+);
+const _: () = assert!(BUF_LEN <= u16::MAX as usize);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_in_decimal() {
+        for number in [0, 1, 9, 10, 1_000, 123_456_789, u64::MAX] {
+            let mut to = [0; NUMBER_LEN_MAX];
+            let mut writer = PieceWriter::new(&mut to);
+            writer.number(number);
+            let len = writer.len;
+            assert_eq!(to[..len], *number.to_string().as_bytes());
+        }
+    }
+
+    #[test]
+    fn boundary_has_only_letters_and_digits() {
+        #[rustfmt::skip]
+        let cases: &[(&str, bool)] = &[
+            ("0123456789abcdefABCDEF", true),
+            ("",                       false),
+            ("a b",                    false),
+            ("a\"b",                   false),
+            ("a-b",                    false),
+        ];
+        for (bytes, want) in cases {
+            assert_eq!(is_boundary(bytes.as_bytes()), *want, "{bytes}");
+        }
+        assert!(is_boundary(&[b'a'; BOUNDARY_LEN_MAX]) && !is_boundary(&[b'a'; BOUNDARY_LEN_MAX + 1]));
+    }
+}

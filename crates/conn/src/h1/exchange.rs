@@ -1,0 +1,241 @@
+//! Begins an exchange, in five steps.
+//!
+//! ```text
+//! input ─ parse ─▶ Request ─ route ─▶ site ─ plan ─▶ Plan ─ admit ─▶ Persistence ─ emit ─▶ outbox
+//!           │                                 │                └ the next phase
+//!           └ more bytes, or refused          └ a page must be loaded, or the outbox has no room
+//! ```
+//!
+//! Until a request is admitted nothing has changed: the engine offers the same input again.
+
+use super::{Blocked, Ending, Http1, Phase, RequestContent, emit};
+use crate::{
+    BufRange, ConnResources,
+    plan::{self, Plan, PlanOptions},
+    request::Request,
+    response_prefix::Persistence,
+    retained_assets,
+    sites::{ImageId, MissingPage, Route, SiteId, Sites},
+    span::Outbox,
+};
+use tarpon_http::{
+    head::{self, HEAD_LEN_MAX, Head, Method, Version},
+    persist,
+    status::Status,
+};
+
+impl Http1 {
+    /// Begins the exchange whose head is at the front of `input`. Returns how many bytes it has consumed; 0 if the head waits for more
+    /// bytes, for room in the outbox, or for a page of an image.
+    #[inline]
+    pub(super) fn begin(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox, input: BufRange) -> usize {
+        let span_count = self.span_count();
+        if !out.has_room(span_count) {
+            self.blocked = Blocked::Room(span_count);
+            return 0;
+        }
+        self.blocked = Blocked::No;
+
+        // Parse.
+        let bytes = cx.pool.bytes(input);
+        // Empty lines before a request line are skipped: RFC 9112, section 2.2.
+        if let len @ 1.. = empty_lines_len(bytes) {
+            self.incomplete_len = 0;
+            return len;
+        }
+        if self.is_still_incomplete(bytes) {
+            self.incomplete_len = input.len;
+            return 0;
+        }
+        let (head, head_len) = match head::parse(bytes) {
+            Ok(Some(parsed)) => parsed,
+            Ok(None) => {
+                self.incomplete_len = input.len;
+                self.receive_by.get_or_insert(cx.now.after(self.limits(cx).head_ms));
+                return 0;
+            }
+            Err(error) => return self.refuse(cx, out, input, cx.sites.fallback(), error.status()),
+        };
+        let host = match head.host() {
+            Ok(host) => host,
+            Err(error) => return self.refuse(cx, out, input, cx.sites.fallback(), error.status()),
+        };
+        let request = Request::new(&head, bytes, host);
+
+        let route = cx.sites.route(&request);
+        let site = route.site();
+        let content = match RequestContent::of(&head) {
+            Ok(content) => content,
+            Err(status) => return self.refuse(cx, out, input, site, status),
+        };
+
+        let options = PlanOptions { unix_s: cx.prefixes.unix_s(), with_ranges: cx.pool.is_plentiful() };
+        let (image, plan) = match self.plan(cx.sites, &request, route, options) {
+            Ok(planned) => planned,
+            Err(missing) => {
+                self.blocked = Blocked::Page(missing);
+                return 0;
+            }
+        };
+        let span_count = emit::span_count(&plan);
+        if !out.has_room(span_count) {
+            self.blocked = Blocked::Room(span_count);
+            return 0;
+        }
+
+        if cx.records.is_on() {
+            cx.records.begin(self.begins(cx.now, out, site, plan.status), Some(&head), &bytes[..head_len]);
+        }
+        let (version, with_content) = (head.version, request.with_content());
+        let persistence = self.admit(cx.sites, &head, site, content.is_some(), plan.status);
+        if let (Phase::Head, Some(content)) = (&self.phase, content) {
+            self.receive_by = Some(cx.now.after(self.limits(cx).content_ms));
+            self.phase = Phase::Content(content);
+        }
+
+        let emitted = emit::emit(cx, out, image, &plan, persistence, input);
+        let (image, plan) = match emitted {
+            Ok(()) => (image, plan),
+            Err(status) => self.respond_with_page(cx, out, site, status, with_content),
+        };
+        self.responded(cx, out, image, &plan, Some(version));
+        head_len
+    }
+
+    /// Plans the response of a route.
+    ///
+    /// # Errors
+    /// The plan needs a page that may not be in memory.
+    #[inline]
+    fn plan(
+        &self,
+        sites: &mut Sites,
+        request: &Request<'_>,
+        route: Route,
+        options: PlanOptions,
+    ) -> Result<(ImageId, Plan), MissingPage> {
+        let site = route.site();
+        let (image, current) = sites.current(site);
+        if !matches!(route, Route::Site(_))
+            && let Some(plan) =
+                self.plan_health(sites, request).or_else(|| plan::other_host(request, current, route))
+        {
+            return Ok((image, plan));
+        }
+        let plan =
+            plan::plan(request, current, options).map_err(|missing| MissingPage::new(image, missing))?;
+        if !plan.not_found {
+            return Ok((image, plan));
+        }
+        self.plan_instead(sites, request, site, options).map(|instead| instead.unwrap_or((image, plan)))
+    }
+
+    /// Plans the response to a request for a path at which the site has nothing: to a health check, or from an earlier image. `None`:
+    /// neither.
+    #[cold]
+    fn plan_instead(
+        &self,
+        sites: &mut Sites,
+        request: &Request<'_>,
+        site: SiteId,
+        options: PlanOptions,
+    ) -> Result<Option<(ImageId, Plan)>, MissingPage> {
+        if let Some(plan) = self.plan_health(sites, request) {
+            return Ok(Some((sites.current(site).0, plan)));
+        }
+        match sites.ask_earlier(site) {
+            true => retained_assets::plan(request, sites, site, options),
+            false => Ok(None),
+        }
+    }
+
+    /// Plans the response to a health check. `None`: the request is none.
+    #[cold]
+    fn plan_health(&self, sites: &Sites, request: &Request<'_>) -> Option<Plan> {
+        plan::health(request, sites.health_path()?, self.ending == Ending::Stopping)
+    }
+
+    /// Admits a request: decides whether the connection persists, and sets the phase after the response.
+    #[inline]
+    fn admit(
+        &mut self,
+        sites: &Sites,
+        head: &Head<'_>,
+        site: SiteId,
+        has_content: bool,
+        status: Status,
+    ) -> Persistence {
+        (self.incomplete_len, self.receive_by) = (0, None);
+        self.site = site;
+        self.request_count += 1;
+        let is_last =
+            self.ending != Ending::No || self.request_count >= sites.limits(site).keepalive_requests.get();
+        let client_persists = persist::persists(head);
+        // A client that waits for 100 (Continue) and gets a final status may send its content or not, so the start of the next request is
+        // uncertain: RFC 9110, section 10.1.1. So it is after CONNECT: what follows may be meant for the tunnel (RFC 9931).
+        let is_uncertain = has_content && plan::expects_continue(head) || head.method == Method::Connect;
+        if !client_persists || is_last || is_uncertain || status == Status::BadRequest {
+            self.phase = Phase::LastResponse { linger: client_persists || has_content };
+            return Persistence::Close;
+        }
+        match head.version {
+            Version::Http10 => Persistence::KeepAlive,
+            Version::Http11 => Persistence::Persist,
+        }
+    }
+
+    /// Refuses the request at the front of `input` and all that follows: where the next request begins is unknown. Returns the length of
+    /// the input.
+    #[cold]
+    fn refuse(
+        &mut self,
+        cx: &mut ConnResources<'_>,
+        out: &mut Outbox,
+        input: BufRange,
+        site: SiteId,
+        status: Status,
+    ) -> usize {
+        let bytes = cx.pool.bytes(input);
+        let head = head::parse(bytes).ok().flatten().map(|(head, _)| head);
+        // The method of an invalid head may be known: RFC 9110, section 9.3.2.
+        let with_content = !bytes.starts_with(b"HEAD ");
+        let version = head.map(|head| head.version);
+        if cx.records.is_on() {
+            cx.records.begin(self.begins(cx.now, out, site, status), head.as_ref(), bytes);
+        }
+        let (image, plan) = self.respond_with_page(cx, out, site, status, with_content);
+        self.responded(cx, out, image, &plan, version);
+        input.len as usize
+    }
+
+    /// Queues a status page as the last response.
+    #[cold]
+    pub(super) fn respond_with_page(
+        &mut self,
+        cx: &mut ConnResources<'_>,
+        out: &mut Outbox,
+        site: SiteId,
+        status: Status,
+        with_content: bool,
+    ) -> (ImageId, Plan) {
+        let (image, current) = cx.sites.current(site);
+        let plan = plan::page(current, status, with_content);
+        self.phase = Phase::LastResponse { linger: true };
+        emit::emit_planned(cx, out, image, &plan, Persistence::Close);
+        (image, plan)
+    }
+
+    /// Returns whether no line of the head has ended since it was parsed before and found incomplete. This keeps the cost of a head that
+    /// arrives in small pieces linear.
+    #[inline]
+    fn is_still_incomplete(&self, bytes: &[u8]) -> bool {
+        let parsed_len = self.incomplete_len as usize;
+        parsed_len > 0 && bytes.len() < HEAD_LEN_MAX && !bytes[parsed_len..].contains(&b'\n')
+    }
+}
+
+/// Returns the length of the empty lines at the front of `bytes`.
+#[inline]
+fn empty_lines_len(bytes: &[u8]) -> usize {
+    bytes.chunks_exact(2).take_while(|line| *line == b"\r\n").count() * 2
+}

@@ -1,0 +1,445 @@
+//! HTTP/1.0 and HTTP/1.1 on one connection. RFC 9112.
+//!
+//! ```text
+//!          head, no content                         last response sent
+//!  Head ──────────────────────▶ Head  …  LastResponse ──────────────────▶ Closed
+//!    ├─ head with content ──▶ Content ─ all dropped ─▶ Head   │
+//!    └─ refused, or the last ─────────────────▶ LastResponse  └▶ Lingering ─ end of input, time-out ─▶ Closed
+//! ```
+//!
+//! A phase is named for what it waits for. Responses are queued whole, so pipelined requests are answered in order while earlier responses
+//! leave.
+//!
+//! | file | what |
+//! |---|---|
+//! | `exchange` | begins an exchange: parse, route, plan, admit, emit |
+//! | `emit` | queues a response |
+//! | `request_content` | drops the content of a request |
+
+mod emit;
+mod exchange;
+mod request_content;
+
+pub use request_content::CONTENT_LEN_MAX;
+
+use crate::{
+    BufRange, Close, ConnResources, Input, Limits, Need, Tick,
+    plan::Plan,
+    pool::BUF_LEN,
+    record::{Accepted, Begins, Sent},
+    sites::{ImageId, MissingPage, SiteId},
+    span::{Outbox, Span},
+};
+use request_content::{InvalidContent, RequestContent};
+use std::mem;
+use tarpon_http::{head::Version, status::Status};
+use tarpon_site::Region;
+
+#[derive(Debug)]
+pub(crate) struct Http1 {
+    accepted: Accepted,
+    phase: Phase,
+    /// Bytes at the front of the inbox in which no head was complete: they are not parsed again before another line ends. More than 0:
+    /// a head has begun.
+    incomplete_len: u32,
+    /// When the head or the content being received must be complete. `None`: neither has begun, and it is not the first head.
+    receive_by: Option<Tick>,
+    deadline: Tick,
+    /// Bytes sent, of all responses.
+    sent_len: u64,
+    /// Those of them that the client had received at the last deadline for output.
+    acknowledged_len: u64,
+    /// Requests whose heads were parsed.
+    request_count: u32,
+    /// The site whose limits apply: that of the last request.
+    site: SiteId,
+    /// Responses queued since the outbox was empty.
+    queued_count: u32,
+    /// When the first of them was queued.
+    queued_since: Tick,
+    /// One of them is recorded.
+    is_recorded: bool,
+    ending: Ending,
+    blocked: Blocked,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// Waits for a head, or for the rest of one.
+    Head,
+    /// Waits for the rest of a request's content, which is dropped.
+    Content(RequestContent),
+    /// Waits until the last response has been sent. No more input is parsed. `linger`: the client may send more, and closing now could
+    /// reset the connection before the client has read the response.
+    LastResponse {
+        linger: bool,
+    },
+    /// As `LastResponse`, and the client has closed its sending side.
+    LastResponseAfterEnd,
+    /// Waits until the client closes too, and drops its input. RFC 9112, section 9.6.
+    Lingering {
+        /// The end of the wait, however much the client sends.
+        by: Tick,
+    },
+    Closed,
+}
+
+/// Whether the connection accepts more requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    No,
+    /// The next response is the last, and says so: another server takes over.
+    Draining,
+    /// No exchange begins but the one whose head has begun: the server stops.
+    Stopping,
+}
+
+/// What the head in the inbox waits for, besides its own bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Blocked {
+    No,
+    /// Room for this many spans in the outbox.
+    Room(usize),
+    /// A page of an image.
+    Page(MissingPage),
+}
+
+/// How long a closing connection waits for a silent client to close, in milliseconds: a long round trip. A client that still sends, as it
+/// has not read the response, gets the time for content.
+const LINGER_MS: u64 = 2_000;
+
+impl Http1 {
+    pub(crate) fn new(cx: &ConnResources<'_>, accepted: Accepted) -> Http1 {
+        let site = cx.sites.fallback();
+        let by = cx.now.after(cx.sites.limits(site).head_ms);
+        Http1 {
+            accepted,
+            phase: Phase::Head,
+            incomplete_len: 0,
+            receive_by: Some(by),
+            deadline: by,
+            sent_len: 0,
+            acknowledged_len: 0,
+            request_count: 0,
+            site,
+            queued_count: 0,
+            queued_since: cx.now,
+            is_recorded: false,
+            ending: Ending::No,
+            blocked: Blocked::No,
+        }
+    }
+
+    pub(crate) fn received(
+        &mut self,
+        cx: &mut ConnResources<'_>,
+        out: &mut Outbox,
+        input: BufRange,
+    ) -> usize {
+        let had_output = !out.is_empty();
+        let was_idle = !had_output && self.is_idle();
+        let mut used = 0;
+        while used < input.len as usize {
+            let rest = input.skip(used);
+            let step = match &mut self.phase {
+                Phase::Head => self.begin(cx, out, rest),
+                Phase::Content(content) => match content.skip(cx.pool.bytes(rest)) {
+                    Ok(skipped) => {
+                        if content.is_complete() {
+                            self.content_complete();
+                        }
+                        skipped
+                    }
+                    Err(InvalidContent) => {
+                        self.phase = Phase::LastResponse { linger: true };
+                        continue;
+                    }
+                },
+                Phase::LastResponse { linger } => {
+                    // More may follow.
+                    *linger = true;
+                    rest.len as usize
+                }
+                Phase::LastResponseAfterEnd | Phase::Lingering { .. } | Phase::Closed => rest.len as usize,
+            };
+            used += step;
+            if step == 0 {
+                break;
+            }
+        }
+        match (had_output, out.is_empty()) {
+            (false, false) => self.deadline = cx.now.after(self.limits(cx).send_ms),
+            // Empty lines are no request: they extend no time.
+            (_, true) if was_idle && self.is_idle() => {}
+            (_, true) => self.output_empty(cx),
+            // The client must receive its output, whatever it sends.
+            (true, false) => {}
+        }
+        if self.missing_page().is_some() && out.is_empty() {
+            self.deadline = cx.now.after(self.limits(cx).send_ms);
+        }
+        used
+    }
+
+    pub(crate) fn ended(&mut self, cx: &mut ConnResources<'_>, out: &Outbox) {
+        self.phase = match self.phase {
+            // A client that has closed only its sending side still gets its responses.
+            Phase::Head | Phase::Content(_) | Phase::LastResponse { .. } | Phase::LastResponseAfterEnd => {
+                Phase::LastResponseAfterEnd
+            }
+            Phase::Lingering { .. } | Phase::Closed => Phase::Closed,
+        };
+        if out.is_empty() {
+            self.output_empty(cx);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn sent(&mut self, cx: &mut ConnResources<'_>, out: &Outbox, len: u64) {
+        self.sent_len += len;
+        cx.counters.sent_len.add(len);
+        if out.is_empty() {
+            self.completed(cx);
+            self.output_empty(cx);
+        } else if self.is_recorded && matches!(out.spans()[0], Span::Prefix(_)) {
+            // Some of several responses have been sent whole. A client that pipelines without a pause never empties the outbox.
+            self.record_sent(cx, false);
+        }
+    }
+
+    pub(crate) fn expired(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox, unacknowledged: u64) {
+        let acknowledged_len = self.sent_len.saturating_sub(unacknowledged);
+        let received = acknowledged_len.saturating_sub(self.acknowledged_len);
+        let is_fast_enough = received >= self.limits(cx).send_len_min();
+        let goes_on = match &mut self.phase {
+            // Closing would reset what has not reached the client, if it sends more. The first window began when the response had been
+            // sent, so it shows nothing yet.
+            Phase::Lingering { by } if unacknowledged > 0 => {
+                mem::replace(by, cx.now) > cx.now || is_fast_enough
+            }
+            _ => !out.is_empty() && is_fast_enough,
+        };
+        if !goes_on {
+            return self.time_out(cx, out);
+        }
+        self.acknowledged_len = acknowledged_len;
+        self.deadline = cx.now.after(self.limits(cx).send_ms);
+    }
+
+    /// Ends the wait of the phase.
+    #[cold]
+    pub(crate) fn time_out(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) {
+        match self.phase {
+            Phase::Head if out.is_empty() && self.incomplete_len > 0 => {
+                let (site, status) = (cx.sites.fallback(), Status::RequestTimeout);
+                if cx.records.is_on() {
+                    cx.records.begin(self.begins(cx.now, out, site, status), None, &[]);
+                }
+                let (image, plan) = self.respond_with_page(cx, out, site, status, true);
+                self.responded(cx, out, image, &plan, None);
+                self.deadline = cx.now.after(self.limits(cx).send_ms);
+            }
+            // The response was sent, but a reset could still overtake it.
+            Phase::Content(_) if out.is_empty() => {
+                self.phase = Phase::LastResponse { linger: true };
+                self.output_empty(cx);
+            }
+            _ => self.abort(),
+        }
+    }
+
+    pub(crate) fn stop(&mut self, cx: &mut ConnResources<'_>, out: &Outbox) {
+        self.ending = Ending::Stopping;
+        if out.is_empty() {
+            self.output_empty(cx);
+        }
+    }
+
+    pub(crate) fn drain(&mut self) {
+        if self.ending == Ending::No {
+            self.ending = Ending::Draining;
+        }
+    }
+
+    pub(crate) fn closed(&mut self, cx: &mut ConnResources<'_>) {
+        cx.counters.aborted.add(self.queued_count.into());
+        if self.is_recorded {
+            self.record_sent(cx, true);
+        }
+        self.abort();
+    }
+
+    /// Closes the connection. Output that is left cannot be sent.
+    pub(crate) fn abort(&mut self) {
+        self.phase = Phase::Closed;
+        self.deadline = Tick::NEVER;
+    }
+
+    #[inline]
+    pub(crate) fn need(&self, out: &Outbox) -> Need {
+        const READ: Input = Input::Bytes { max: BUF_LEN as u32 };
+        let (input, close) = match self.phase {
+            Phase::Head if self.missing_page().is_some() || !out.has_room(self.span_count()) => {
+                (Input::Pause, Close::No)
+            }
+            // Input that would be dropped waits too: the same bound in all phases.
+            Phase::Content(_) | Phase::LastResponse { .. } if out.is_full() => (Input::Pause, Close::No),
+            Phase::Head | Phase::Content(_) => (READ, Close::No),
+            Phase::LastResponseAfterEnd => (Input::Pause, Close::No),
+            // To be dropped: unread bytes would reset the connection when it closes.
+            Phase::LastResponse { .. } => (READ, Close::No),
+            Phase::Lingering { .. } => (READ, Close::Write),
+            Phase::Closed => (Input::Pause, Close::Both),
+        };
+        Need { input, close }
+    }
+
+    #[inline]
+    pub(crate) fn is_unused(&self, out: &Outbox) -> bool {
+        matches!(self.phase, Phase::Head)
+            && self.incomplete_len == 0
+            && out.is_empty()
+            && self.missing_page().is_none()
+    }
+
+    #[inline]
+    pub(crate) fn missing_page(&self) -> Option<MissingPage> {
+        match self.blocked {
+            Blocked::Page(page) => Some(page),
+            Blocked::No | Blocked::Room(_) => None,
+        }
+    }
+
+    pub(crate) fn loaded(&mut self) {
+        self.blocked = Blocked::Room(emit::SPAN_COUNT);
+    }
+
+    #[inline]
+    pub(crate) fn deadline(&self) -> Tick {
+        self.deadline
+    }
+
+    /// Returns how many spans the next response needs: the usual number, unless the head in the inbox needs more.
+    #[inline]
+    fn span_count(&self) -> usize {
+        match self.blocked {
+            Blocked::Room(count) => count,
+            Blocked::No | Blocked::Page(_) => emit::SPAN_COUNT,
+        }
+    }
+
+    /// Returns the limits that apply.
+    #[inline]
+    fn limits<'c>(&self, cx: &'c ConnResources<'_>) -> &'c Limits {
+        cx.sites.limits(self.site)
+    }
+
+    /// Returns whether the connection waits for the next request, of which nothing has arrived.
+    #[inline]
+    fn is_idle(&self) -> bool {
+        matches!(self.phase, Phase::Head) && self.receive_by.is_none() && self.ending != Ending::Stopping
+    }
+
+    fn content_complete(&mut self) {
+        self.receive_by = None;
+        self.phase = match self.ending {
+            Ending::Stopping => Phase::LastResponse { linger: true },
+            Ending::No | Ending::Draining => Phase::Head,
+        };
+    }
+
+    /// Counts the last response in the outbox.
+    #[inline]
+    fn responded(
+        &mut self,
+        cx: &mut ConnResources<'_>,
+        out: &Outbox,
+        image: ImageId,
+        plan: &Plan,
+        version: Option<Version>,
+    ) {
+        cx.counters.responded(plan.status, version);
+        if self.queued_count == 0 {
+            self.queued_since = cx.now;
+        }
+        self.queued_count += 1;
+        if cx.records.is_open() {
+            self.record_response(cx, out, image, plan);
+        }
+    }
+
+    /// Counts the responses that have been sent: the outbox is empty.
+    #[inline]
+    fn completed(&mut self, cx: &mut ConnResources<'_>) {
+        let duration_ms = cx.now.0.saturating_sub(self.queued_since.0);
+        cx.counters.completed(self.queued_count.into(), duration_ms);
+        self.queued_count = 0;
+        if self.is_recorded {
+            self.record_sent(cx, false);
+            self.is_recorded = false;
+        }
+    }
+
+    /// Goes on to the phase after the output, and sets its deadline.
+    #[inline]
+    fn output_empty(&mut self, cx: &mut ConnResources<'_>) {
+        let is_stopping = self.ending == Ending::Stopping;
+        self.deadline = match self.phase {
+            Phase::Head if is_stopping && self.incomplete_len == 0 && self.blocked == Blocked::No => {
+                self.phase = Phase::Closed;
+                Tick::NEVER
+            }
+            Phase::Head | Phase::Content(_) => {
+                self.receive_by.unwrap_or(cx.now.after(self.limits(cx).idle_ms))
+            }
+            Phase::LastResponse { linger: true } => {
+                let by = cx.now.after(self.limits(cx).content_ms.max(LINGER_MS));
+                self.phase = Phase::Lingering { by };
+                by.min(cx.now.after(LINGER_MS))
+            }
+            Phase::LastResponse { linger: false } | Phase::LastResponseAfterEnd | Phase::Closed => {
+                self.phase = Phase::Closed;
+                Tick::NEVER
+            }
+            Phase::Lingering { by } => self.deadline.max(by.min(cx.now.after(LINGER_MS))),
+        };
+    }
+
+    /// Returns what a record says of an exchange whose response is about to be queued.
+    fn begins(&self, now: Tick, out: &Outbox, site: SiteId, status: Status) -> Begins {
+        Begins { accepted: self.accepted, site, now, at: self.sent_len + out.len(), status }
+    }
+
+    fn record_response(&mut self, cx: &mut ConnResources<'_>, out: &Outbox, image: ImageId, plan: &Plan) {
+        let end = self.sent_len + out.len();
+        let content_len = plan.content_len(cx.sites.image(image));
+        if let Some(at) = cx.records.wants_head() {
+            record_head(cx, out, at - self.sent_len, end - self.sent_len - content_len);
+        }
+        cx.records.answer(plan.status, end, content_len);
+        self.is_recorded = true;
+    }
+
+    fn record_sent(&mut self, cx: &mut ConnResources<'_>, last: bool) {
+        let (number, tick, len) = (self.accepted.number, cx.now, self.sent_len);
+        cx.records.sent(Sent { number, tick, len, last });
+    }
+}
+
+/// Adds the bytes between two places in the outbox to a record: the head of the last response.
+#[cold]
+fn record_head(cx: &mut ConnResources<'_>, out: &Outbox, begin: u64, end: u64) {
+    let mut at = 0;
+    for span in out.spans() {
+        let bytes = match *span {
+            Span::Prefix(prefix) => cx.prefixes.bytes(prefix),
+            Span::Buf(range) => cx.pool.bytes(range),
+            Span::Site { image, at, len } => cx.sites.image(image).bytes(Region { at, len }),
+            Span::File { .. } | Span::Archive { .. } => &[],
+        };
+        if at >= begin && at < end {
+            cx.records.head(&bytes[..bytes.len().min((end - at) as usize)]);
+        }
+        at += span.len();
+    }
+}

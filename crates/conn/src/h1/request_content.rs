@@ -1,0 +1,64 @@
+//! The content of a request to a static resource: read and dropped, never parsed as the next request.
+
+use tarpon_http::{
+    chunked::ChunkedDecoder,
+    framing::{self, Framing},
+    head::Head,
+    status::Status,
+};
+
+/// The maximum length of the content of a request that is read and dropped, in bytes, as in nginx. For longer content, closing the
+/// connection costs less than reading.
+pub const CONTENT_LEN_MAX: u64 = 1024 * 1024;
+
+/// The rest of the content of a request.
+#[derive(Debug)]
+pub(super) enum RequestContent {
+    Length { left: u64 },
+    Chunked { decoder: ChunkedDecoder, left: u64 },
+}
+
+/// The content is malformed or too long: its end is unknown, or not worth waiting for.
+pub(super) struct InvalidContent;
+
+impl RequestContent {
+    /// Returns the content that follows a head. RFC 9112, section 6.3.
+    ///
+    /// # Errors
+    /// Returns the status of the response if the framing is invalid or the content too long.
+    #[inline]
+    pub(super) fn of(head: &Head<'_>) -> Result<Option<RequestContent>, Status> {
+        match framing::framing(head).map_err(|error| error.status())? {
+            Framing::None | Framing::Length(0) => Ok(None),
+            Framing::Length(len) if len > CONTENT_LEN_MAX => Err(Status::ContentTooLarge),
+            Framing::Length(left) => Ok(Some(RequestContent::Length { left })),
+            Framing::Chunked => Ok(Some(RequestContent::Chunked {
+                decoder: ChunkedDecoder::default(),
+                left: CONTENT_LEN_MAX,
+            })),
+        }
+    }
+
+    /// Drops content from the front of `input`. Returns how many bytes it has dropped.
+    pub(super) fn skip(&mut self, input: &[u8]) -> Result<usize, InvalidContent> {
+        match self {
+            RequestContent::Length { left } => {
+                let skipped = (*left).min(input.len() as u64);
+                *left -= skipped;
+                Ok(skipped as usize)
+            }
+            RequestContent::Chunked { decoder, left } => {
+                let piece = decoder.decode(input).map_err(|_| InvalidContent)?;
+                *left = left.checked_sub(piece.content.len() as u64).ok_or(InvalidContent)?;
+                Ok(piece.used)
+            }
+        }
+    }
+
+    pub(super) fn is_complete(&self) -> bool {
+        match self {
+            RequestContent::Length { left } => *left == 0,
+            RequestContent::Chunked { decoder, .. } => decoder.is_done(),
+        }
+    }
+}

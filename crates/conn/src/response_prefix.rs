@@ -1,0 +1,156 @@
+//! Response prefixes: status line, `Server`, `Date`, and `Connection` if the response needs it. RFC 9110, section 6.6.1 (Date); RFC 9112,
+//! section 9.3 (Connection).
+//!
+//! A worker renders one row for each status and each persistence, again when the second changes. A response then names its row: nothing
+//! is formatted while a request is answered.
+//!
+//! The rows may be rendered only while no send that names one is in flight.
+
+use tarpon_http::{date, status::Status};
+
+/// Whether the connection persists after a response, and what the response says about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Persistence {
+    /// It persists, as HTTP/1.1 assumes.
+    Persist,
+    /// It persists, and the response says so to a client of HTTP/1.0.
+    KeepAlive,
+    /// It closes, and the response says so.
+    Close,
+}
+
+/// The name of a row of [`ResponsePrefixes`], with its length, which never changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResponsePrefix {
+    row: u8,
+    len: u8,
+}
+
+impl ResponsePrefix {
+    /// Returns the length in bytes.
+    #[expect(clippy::len_without_is_empty, reason = "a prefix has a status line at least")]
+    #[inline]
+    pub fn len(self) -> usize {
+        self.len as usize
+    }
+}
+
+/// The rendered rows of one worker.
+pub struct ResponsePrefixes {
+    rows: Box<[PrefixRow; ROW_COUNT]>,
+    unix_s: u64,
+}
+
+#[derive(Clone, Copy)]
+struct PrefixRow {
+    len: u8,
+    bytes: [u8; ROW_LEN_MAX],
+}
+
+impl ResponsePrefixes {
+    /// Renders the rows for a time in seconds since 1970.
+    pub fn new(unix_s: u64) -> ResponsePrefixes {
+        let rows = Box::new([PrefixRow { len: 0, bytes: [0; ROW_LEN_MAX] }; ROW_COUNT]);
+        let mut prefixes = ResponsePrefixes { rows, unix_s };
+        prefixes.render();
+        prefixes
+    }
+
+    /// Sets the time. Renders the rows if the second has changed.
+    #[inline]
+    pub fn set_time(&mut self, unix_s: u64) {
+        if unix_s != self.unix_s {
+            self.unix_s = unix_s;
+            self.render();
+        }
+    }
+
+    /// Returns the time in `Date`, in seconds since 1970.
+    #[inline]
+    pub fn unix_s(&self) -> u64 {
+        self.unix_s
+    }
+
+    /// Returns the prefix for a status and a persistence.
+    #[inline]
+    pub fn prefix(&self, status: Status, persistence: Persistence) -> ResponsePrefix {
+        let row = status.index() * PERSISTENCES.len() + persistence as usize;
+        ResponsePrefix { row: row as u8, len: self.rows[row].len }
+    }
+
+    /// Returns the current bytes of a prefix.
+    #[inline]
+    pub fn bytes(&self, prefix: ResponsePrefix) -> &[u8] {
+        &self.rows[prefix.row as usize].bytes[..prefix.len()]
+    }
+
+    #[cold]
+    fn render(&mut self) {
+        let date = date::format(self.unix_s);
+        for status in Status::ALL {
+            for persistence in PERSISTENCES {
+                let row = &mut self.rows[status.index() * PERSISTENCES.len() + persistence as usize];
+                *row = PrefixRow::render(status, persistence, &date);
+            }
+        }
+    }
+}
+
+impl PrefixRow {
+    fn render(status: Status, persistence: Persistence, date: &[u8; 29]) -> PrefixRow {
+        let mut row = PrefixRow { len: 0, bytes: [0; ROW_LEN_MAX] };
+        let code = status.code();
+        row.put(b"HTTP/1.1 ");
+        row.put(&[100, 10, 1].map(|unit| b'0' + (code / unit % 10) as u8));
+        row.put(b" ");
+        row.put(status.reason().as_bytes());
+        row.put(b"\r\nServer: tarpon\r\nDate: ");
+        row.put(date);
+        row.put(match persistence {
+            Persistence::Persist => b"\r\n",
+            Persistence::KeepAlive => b"\r\nConnection: keep-alive\r\n",
+            Persistence::Close => b"\r\nConnection: close\r\n",
+        });
+        row
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        let at = self.len as usize;
+        self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len() as u8;
+    }
+}
+
+const PERSISTENCES: [Persistence; 3] = [Persistence::Persist, Persistence::KeepAlive, Persistence::Close];
+const ROW_COUNT: usize = Status::ALL.len() * PERSISTENCES.len();
+/// The longest reason phrase, "Request Header Fields Too Large", makes a row of 124 bytes.
+const ROW_LEN_MAX: usize = 135;
+const _: () = assert!(ROW_COUNT <= u8::MAX as usize);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefix_has_status_server_date_and_persistence() {
+        let prefixes = ResponsePrefixes::new(784_111_777);
+        #[rustfmt::skip]
+        let cases = [
+            (Status::Ok, Persistence::Persist, "HTTP/1.1 200 OK\r\nServer: tarpon\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n"),
+            (Status::Ok, Persistence::KeepAlive, "HTTP/1.1 200 OK\r\nServer: tarpon\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nConnection: keep-alive\r\n"),
+            (Status::HttpVersionNotSupported, Persistence::Close, "HTTP/1.1 505 HTTP Version Not Supported\r\nServer: tarpon\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nConnection: close\r\n"),
+        ];
+        for (status, persistence, want) in cases {
+            assert_eq!(prefixes.bytes(prefixes.prefix(status, persistence)), want.as_bytes());
+        }
+    }
+
+    #[test]
+    fn length_of_a_prefix_does_not_change_with_the_date() {
+        let mut prefixes = ResponsePrefixes::new(784_111_777);
+        let before = prefixes.prefix(Status::NotFound, Persistence::Close);
+        prefixes.set_time(784_111_778);
+        assert_eq!(prefixes.prefix(Status::NotFound, Persistence::Close), before);
+        assert!(prefixes.bytes(before).windows(8).any(|w| w == b"08:49:38"));
+    }
+}
