@@ -67,6 +67,7 @@ mod rules;
 pub mod sim;
 mod sites;
 mod span;
+mod step;
 
 pub use counters::{Counter, CounterName, Counters, LATENCY_MS, VERSIONS};
 pub use h1::CONTENT_LEN_MAX;
@@ -79,6 +80,7 @@ pub use record::{
 pub use response_prefix::{Persistence, ResponsePrefix, ResponsePrefixes};
 pub use sites::{ImageId, MissingPage, SiteId, Sites};
 pub use span::{SPAN_COUNT_MAX, Span};
+pub use step::{SlotState, Step};
 
 use h1::Http1;
 use span::Outbox;

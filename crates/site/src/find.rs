@@ -30,10 +30,10 @@ impl Image {
             self.check_resident(self.region_of(slot))?;
             let Some(slot) = IndexSlot::decode(slot) else { break };
             if slot.tag == tag(hash)
-                && let Some((found, head)) = self.record(slot.at())?
-                && found == path
+                && let Some(record) = self.record(slot.at())?
+                && record.path == path
             {
-                return Ok(self.entry(slot.at(), number, head));
+                return Ok(self.entry(slot.at(), number, record.head));
             }
         }
         Ok(None)
@@ -44,8 +44,8 @@ impl Image {
     pub fn entries(&self) -> impl Iterator<Item = (&[u8], Entry)> {
         self.slots().iter().enumerate().filter_map(|(number, slot)| {
             let at = IndexSlot::decode(slot)?.at();
-            let (path, head) = self.record(at).ok()??;
-            Some((path, self.entry(at, number, head)?))
+            let record = self.record(at).ok()??;
+            Some((record.path, self.entry(at, number, record.head)?))
         })
     }
 
@@ -75,9 +75,9 @@ impl Image {
         file.variant(offer, self.as_bytes(), self.bounds())
     }
 
-    /// Returns path and head of the record at `at`.
+    /// Returns the record at `at`. `None`: it is out of bounds.
     #[inline]
-    fn record(&self, at: u64) -> Result<Option<(&[u8], &[u8; RECORD_LEN])>, NotResident> {
+    fn record(&self, at: u64) -> Result<Option<RecordBytes<'_>>, NotResident> {
         let record = self.as_bytes().get(at as usize..).unwrap_or_default();
         let Some(head) = record.first_chunk() else { return Ok(None) };
         self.check_resident(self.region_of(head))?;
@@ -85,7 +85,7 @@ impl Image {
         // Includes the coded variants, which precede the path.
         let Some(whole) = record.get(..path.end) else { return Ok(None) };
         self.check_resident(self.region_of(whole))?;
-        Ok(Some((&whole[path.start..], head)))
+        Ok(Some(RecordBytes { path: &whole[path.start..], head }))
     }
 
     /// Decodes the record at `at`, which index slot number `slot` refers to.
@@ -93,6 +93,12 @@ impl Image {
     fn entry(&self, at: u64, slot: usize, head: &[u8; RECORD_LEN]) -> Option<Entry> {
         Entry::new(&EntryRecord::decode(head)?, at, slot, self.bounds())
     }
+}
+
+/// The bytes of a record that are in memory.
+struct RecordBytes<'i> {
+    path: &'i [u8],
+    head: &'i [u8; RECORD_LEN],
 }
 
 /// Builds the index for records, each given by the hash of its path and its offset. Returns `None` if an offset is too large for a

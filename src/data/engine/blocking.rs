@@ -371,7 +371,7 @@ impl Blocking {
         }
     }
 
-    /// ResponsePrefixes a connection and drives it before the first wait: often the request has arrived with it.
+    /// Starts a connection and drives it before the first wait: often the request has arrived with it.
     fn start(&mut self, fd: OwnedFd) {
         let index = self.worker.insert(fd);
         debug_assert_eq!(index, ONLY_SLOT, "one at a time");

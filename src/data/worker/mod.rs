@@ -46,7 +46,7 @@ pub(crate) use clock::WAIT_MS_MAX;
 pub(crate) use clock::timespec;
 pub(crate) use config::WorkerConfig;
 pub(crate) use context::WorkerContext;
-pub(crate) use sending::{COPY_LEN_MAX, MissingRange};
+pub(crate) use sending::{COPY_LEN_MAX, MissingRange, SendLimits, Stage};
 pub(crate) use slots::{Slot, Slots};
 
 use crate::sys::{clock as clocks, socket};

@@ -32,6 +32,15 @@ impl WorkerContext {
         Ok(())
     }
 
+    /// Offers the inbox to the connection.
+    #[inline]
+    pub(crate) fn offer_inbox<S>(&mut self, slot: &mut Slot<S>) -> Result<(), SendError> {
+        match slot.inbox {
+            Some(inbox) => self.offer(slot, inbox),
+            None => Ok(()),
+        }
+    }
+
     /// Makes a run of the scratch buffer the inbox. The connection keeps that buffer, and a new one becomes the scratch buffer.
     pub(crate) fn keep_in_inbox<S>(&mut self, slot: &mut Slot<S>, run: BufRange) -> Result<(), SendError> {
         self.scratch = self.pool.take().ok_or(SendError)?;

@@ -1,7 +1,8 @@
 //! Sending: the bytes of spans, and whether they are in memory and intact.
 
 use super::context::WorkerContext;
-use crate::site::FileRange;
+use crate::site::{FileRange, StoreId};
+use std::fs::File;
 use tarpon_conn::{ImageId, MissingPage, Span};
 use tarpon_site::Region;
 
@@ -11,24 +12,40 @@ pub(crate) struct MissingRange {
     pub(super) range: FileRange,
 }
 
-/// Bytes that are copied together for one send: see `engine/readiness/drive.rs`.
+/// The length of the buffer for spans that are copied together.
 pub(crate) const COPY_LEN_MAX: usize = 8 * 1024;
+
+/// The limits that decide how an engine sends, in bytes. The lab measured them.
+#[derive(Clone, Copy)]
+pub(crate) struct SendLimits {
+    /// Spans in memory are copied together up to this length.
+    pub(crate) copied_len_max: u64,
+    /// Spans of an image of at least this length are sent by sendfile(2).
+    pub(crate) file_len_min: u64,
+    /// The maximum length of one sendfile(2).
+    pub(crate) send_file_len_max: u64,
+}
+
+/// How the front of an outbox is sent. `has_more`: another send follows at once.
+pub(crate) enum Stage<'s, 'c> {
+    /// These spans, copied into one buffer.
+    Copied { front: &'s [Span], has_more: bool },
+    /// These spans, gathered by the kernel.
+    Gathered { front: &'s [Span], has_more: bool },
+    /// A part of a file, by sendfile(2).
+    File { file: &'c File, at: u64, len: usize },
+}
 
 impl WorkerContext {
     /// Returns the first range that must be read before the front of an outbox can be sent: of the spans in memory, or of the first
-    /// span, of which at most `len_max` bytes are sent now.
+    /// span, as far as it is sent now.
     #[inline]
-    pub(crate) fn first_not_resident(
-        &mut self,
-        spans: &[Span],
-        file_len_min: u64,
-        len_max: u64,
-    ) -> Option<MissingRange> {
+    pub(crate) fn first_not_resident(&mut self, spans: &[Span], limits: SendLimits) -> Option<MissingRange> {
         if !self.any_on_disk || self.blocks_on_disk {
             return None;
         }
         for (number, span) in spans.iter().enumerate() {
-            if number > 0 && !self.is_in_memory(span, file_len_min) {
+            if number > 0 && !self.is_in_memory(span, limits) {
                 break;
             }
             let (Span::Site { image, .. } | Span::Archive { image, .. } | Span::File { image, .. }) = *span
@@ -38,7 +55,7 @@ impl WorkerContext {
             let served = self.served_sites[image.index()]
                 .as_mut()
                 .expect("a site outlives the spans that name its image");
-            if let Some(range) = served.missing_for_span(span, len_max, self.now) {
+            if let Some(range) = served.missing_for_span(span, limits.send_file_len_max, self.now) {
                 return Some(MissingRange { image, range });
             }
         }
@@ -61,14 +78,60 @@ impl WorkerContext {
         served.missing_for_lookup(page, self.now).map(|range| MissingRange { image, range })
     }
 
-    /// Returns whether a span is sent from memory. Spans of at least `file_len_min` bytes, files beside an image and an archive
-    /// whose map is damaged are sent from their descriptors.
+    /// Decides how the front of an outbox is sent.
     #[inline]
-    pub(crate) fn is_in_memory(&self, span: &Span, file_len_min: u64) -> bool {
+    pub(crate) fn stage<'s>(&self, spans: &'s [Span], limits: SendLimits) -> Stage<'s, '_> {
+        let part = |(file, begin): (_, u64), at: u64, len: u64| Stage::File {
+            file,
+            at: begin + at,
+            len: len.min(limits.send_file_len_max) as usize,
+        };
+        match spans[0] {
+            Span::File { image, number, at, len } => part((self.site(image).file(number), 0), at, len),
+            Span::Archive { image, at, len } if !self.is_in_memory(&spans[0], limits) => {
+                part(self.site(image).file_of(StoreId::Archive), at, len)
+            }
+            Span::Site { image, at, len } if len >= limits.file_len_min => {
+                part(self.site(image).store(), at, len)
+            }
+            _ => {
+                let count = spans.iter().take_while(|span| self.is_in_memory(span, limits)).count();
+                let (front, behind) = spans.split_at(count);
+                let has_more = !behind.is_empty();
+                match front.iter().map(Span::len).sum::<u64>() <= limits.copied_len_max {
+                    true => Stage::Copied { front, has_more },
+                    false => Stage::Gathered { front, has_more },
+                }
+            }
+        }
+    }
+
+    /// Copies spans in memory to the front of `to`, which has room for them, and returns the copy. Returns `None` if a file behind a span
+    /// was truncated: the client must see a cut response.
+    #[inline]
+    pub(crate) fn copy_spans<'t>(&self, spans: &[Span], to: &'t mut [u8]) -> Option<&'t [u8]> {
+        let mut end = 0;
+        for span in spans {
+            let bytes = self.bytes(span);
+            // A truncated archive has fewer bytes than the span.
+            if bytes.len() as u64 != span.len() {
+                return None;
+            }
+            to[end..][..bytes.len()].copy_from_slice(bytes);
+            end += bytes.len();
+        }
+        // After the copy: the file may have been truncated meanwhile.
+        spans.iter().all(|span| self.is_intact(span)).then_some(&to[..end])
+    }
+
+    /// Returns whether a span is sent from memory. Long spans, files beside an image and an archive whose map is damaged are sent from
+    /// their descriptors.
+    #[inline]
+    fn is_in_memory(&self, span: &Span, limits: SendLimits) -> bool {
         match *span {
             Span::Prefix(_) | Span::Buf(_) => true,
-            Span::Site { len, .. } => len < file_len_min,
-            Span::Archive { len, .. } => len < file_len_min && self.is_intact(span),
+            Span::Site { len, .. } => len < limits.file_len_min,
+            Span::Archive { len, .. } => len < limits.file_len_min && self.is_intact(span),
             Span::File { .. } => false,
         }
     }

@@ -1,7 +1,7 @@
 //! Slots: the connections of one worker, each with the state that its engine keeps for it.
 
 use std::{os::fd::OwnedFd, sync::Arc};
-use tarpon_conn::{BufRange, Connection};
+use tarpon_conn::{BufRange, Connection, SlotState, Step};
 
 /// One connection with its socket. `S` is the engine's own state.
 pub(crate) struct Slot<S> {
@@ -30,6 +30,19 @@ impl<S: Default> Slot<S> {
             loading: None,
             state: S::default(),
         }
+    }
+}
+
+impl<S> Slot<S> {
+    /// Returns the next step of a drive. `can_send`: the socket is not known to be full, and no send is in flight.
+    #[inline]
+    pub(crate) fn next_step(&self, can_send: bool) -> Step {
+        self.conn.next_step(SlotState {
+            can_send,
+            is_loading: self.loading.is_some(),
+            has_new_input: self.inbox_changed && self.inbox.is_some(),
+            is_write_shut_down: self.write_closed,
+        })
     }
 }
 

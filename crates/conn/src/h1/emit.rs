@@ -83,7 +83,10 @@ fn emit_generated(
 ) -> Result<(), Status> {
     let sites = &*cx.sites;
     let fields = match plan.generated {
-        Generated::None => return Ok(emit_planned(cx, out, image, plan, persistence)),
+        Generated::None => {
+            emit_planned(cx, out, image, plan, persistence);
+            return Ok(());
+        }
         Generated::LocationWithQuery { before_query, query } => {
             // Browsers send bytes in a query that a Location must not contain.
             let write = |request: &[u8], to: &mut [u8]| {

@@ -9,8 +9,7 @@
 //! ```
 
 use crate::{
-    data::worker::{COPY_LEN_MAX, MissingRange, Slot, WorkerContext},
-    site::StoreId,
+    data::worker::{COPY_LEN_MAX, MissingRange, SendLimits, Slot, Stage, WorkerContext},
     sys::{
         io,
         socket::{self, MORE, NO_SIGNAL},
@@ -18,10 +17,10 @@ use crate::{
 };
 use rustix::{
     io::{Errno, retry_on_intr},
-    net::{Shutdown, shutdown},
+    net::{SendFlags, Shutdown, shutdown},
 };
-use std::{io::IoSlice, mem, os::fd::AsFd};
-use tarpon_conn::{BufRange, Close, Input, SPAN_COUNT_MAX, Span};
+use std::{io::IoSlice, mem};
+use tarpon_conn::{BufRange, SPAN_COUNT_MAX, Step};
 
 /// Known readiness of a socket: events set it, calls that return EAGAIN clear it.
 pub(crate) struct Readiness {
@@ -69,60 +68,39 @@ pub(crate) struct Closed;
 /// connections first.
 const STEP_COUNT_MAX: usize = 16;
 
-/// The front spans in memory are copied into one buffer if they have at most this many bytes together.
-const COPIED_LEN_MAX: u64 = 5 * 1024;
-const _: () = assert!(COPIED_LEN_MAX as usize <= COPY_LEN_MAX);
-
-/// `sendfile` sends each span of at least this length in bytes.
-const SEND_FILE_LEN_MIN: u64 = 18 * 1024;
-
-/// Limit of one `sendfile` call in bytes: so large that the call itself costs little, so small that other connections wait only briefly.
-const SEND_FILE_LEN_MAX: u64 = 1024 * 1024;
+/// A copy of 5 KiB costs less than gathering. A `sendfile` of 1 MiB is so large that the call itself costs little, and so small that other
+/// connections wait only briefly.
+const LIMITS: SendLimits =
+    SendLimits { copied_len_max: 5 * 1024, file_len_min: 18 * 1024, send_file_len_max: 1024 * 1024 };
+const _: () = assert!(LIMITS.copied_len_max as usize <= COPY_LEN_MAX);
 
 /// Drives one connection.
 #[inline]
 pub(crate) fn drive(context: &mut WorkerContext, slot: &mut Slot<Readiness>) -> Result<NextDrive, Closed> {
     for _ in 0..STEP_COUNT_MAX {
-        let need = slot.conn.need();
-        // `Close::Both` comes before the outbox: after a time-out the engine must not send the rest of it.
-        if need.close == Close::Both {
-            return Err(Closed);
-        }
-        if slot.state.writable && slot.loading.is_none() && !slot.conn.outbox().is_empty() {
-            if let Some(missing) =
-                context.first_not_resident(slot.conn.outbox(), SEND_FILE_LEN_MIN, SEND_FILE_LEN_MAX)
-            {
-                return Ok(NextDrive::Load(missing));
+        match slot.next_step(slot.state.writable) {
+            Step::Close => return Err(Closed),
+            Step::Send => {
+                if let Some(missing) = context.first_not_resident(slot.conn.outbox(), LIMITS) {
+                    return Ok(NextDrive::Load(missing));
+                }
+                send_front(context, slot)?;
             }
-            send_front(context, slot)?;
-            continue;
-        }
-        if let Some(missing) = slot.conn.missing_page()
-            && slot.loading.is_none()
-            && slot.conn.outbox().is_empty()
-        {
-            match context.missing_for_page(missing) {
+            Step::Load(page) => match context.missing_for_page(page) {
                 Some(missing) => return Ok(NextDrive::Load(missing)),
                 None => slot.conn.loaded(),
-            }
-            continue;
-        }
-        if need.close == Close::Write && !slot.write_closed {
-            slot.write_closed = true;
-            shutdown(&slot.fd, Shutdown::Write).map_err(|_| Closed)?;
-        }
-        let progress = match need.input {
-            Input::Pause => false,
-            Input::Bytes { max } => match slot.inbox {
-                Some(run) if slot.inbox_changed => {
-                    context.offer(slot, run).map_err(|_| Closed)?;
-                    true
-                }
-                _ => slot.state.readable && read(context, slot, max as usize)?,
             },
-        };
-        if !progress {
-            return Ok(NextDrive::Wait);
+            Step::ShutDown => {
+                slot.write_closed = true;
+                shutdown(&slot.fd, Shutdown::Write).map_err(|_| Closed)?;
+            }
+            Step::Offer => context.offer_inbox(slot).map_err(|_| Closed)?,
+            Step::Read { max } => {
+                if !slot.state.readable || !read(context, slot, max as usize)? {
+                    return Ok(NextDrive::Wait);
+                }
+            }
+            Step::Pause => return Ok(NextDrive::Wait),
         }
     }
     Ok(NextDrive::Again)
@@ -186,20 +164,25 @@ fn receive(slot: &mut Slot<Readiness>, room: &mut [u8]) -> Result<Received, Clos
 #[inline]
 fn send_front(context: &mut WorkerContext, slot: &mut Slot<Readiness>) -> Result<(), Closed> {
     let spans = slot.conn.outbox();
-    let sent = match spans[0] {
-        Span::File { image, number, at, len } => {
-            let file = context.site(image).file(number);
-            send_file(slot, file, at, len)
+    let sent = match context.stage(spans, LIMITS) {
+        Stage::Copied { front, has_more } => {
+            let mut copy = mem::take(&mut context.copy);
+            let sent = match context.copy_spans(front, &mut copy) {
+                Some(bytes) => io::send(&slot.fd, bytes, flags(has_more)),
+                // A file behind a span was truncated.
+                None => Ok(0),
+            };
+            context.copy = copy;
+            sent
         }
-        Span::Archive { image, at, len } if !context.is_in_memory(&spans[0], SEND_FILE_LEN_MIN) => {
-            let (file, begin) = context.site(image).file_of(StoreId::Archive);
-            send_file(slot, file, begin + at, len)
+        Stage::Gathered { front, has_more } => {
+            let mut parts = [IoSlice::new(&[]); SPAN_COUNT_MAX];
+            for (part, span) in parts.iter_mut().zip(front) {
+                *part = IoSlice::new(context.bytes_for_kernel(span));
+            }
+            io::send_gathered(&slot.fd, &parts[..front.len()], flags(has_more))
         }
-        Span::Site { image, at, len } if len >= SEND_FILE_LEN_MIN => {
-            let (store, begin) = context.site(image).store();
-            send_file(slot, store, begin + at, len)
-        }
-        _ => send_memory(context, slot),
+        Stage::File { file, at, len } => socket::send_file(&slot.fd, file, at, len),
     };
     match sent {
         // The file or archive was truncated, so the rest of the content is missing. The close tells the client that the response is cut.
@@ -217,37 +200,7 @@ fn send_front(context: &mut WorkerContext, slot: &mut Slot<Readiness>) -> Result
     }
 }
 
-fn send_file(slot: &Slot<Readiness>, file: impl AsFd, at: u64, len: u64) -> Result<usize, Errno> {
-    socket::send_file(&slot.fd, file, at, len.min(SEND_FILE_LEN_MAX) as usize)
-}
-
-/// Sends the spans in memory at the front, copied or gathered. Returns `Ok(0)` if the file behind a copied span was truncated.
-#[inline]
-fn send_memory(context: &mut WorkerContext, slot: &Slot<Readiness>) -> Result<usize, Errno> {
-    let spans = slot.conn.outbox();
-    let count = spans.iter().take_while(|span| context.is_in_memory(span, SEND_FILE_LEN_MIN)).count();
-    let (front, behind) = spans.split_at(count);
-    // With MORE the kernel puts these bytes and the start of the following `sendfile` into one segment.
-    let flags = match behind {
-        [] => NO_SIGNAL,
-        _ => NO_SIGNAL | MORE,
-    };
-    let len: u64 = front.iter().map(Span::len).sum();
-    if len <= COPIED_LEN_MAX {
-        let mut copy = mem::take(&mut context.copy);
-        let mut end = 0;
-        for bytes in front.iter().map(|span| context.bytes(span)) {
-            copy[end..][..bytes.len()].copy_from_slice(bytes);
-            end += bytes.len();
-        }
-        let sound = end as u64 == len && front.iter().all(|span| context.is_intact(span));
-        let sent = if sound { io::send(&slot.fd, &copy[..end], flags) } else { Ok(0) };
-        context.copy = copy;
-        return sent;
-    }
-    let mut parts = [IoSlice::new(&[]); SPAN_COUNT_MAX];
-    for (part, span) in parts.iter_mut().zip(front) {
-        *part = IoSlice::new(context.bytes_for_kernel(span));
-    }
-    io::send_gathered(&slot.fd, &parts[..count], flags)
+/// Returns the flags of a send. With MORE the kernel puts its bytes and the start of the following `sendfile` into one segment.
+fn flags(has_more: bool) -> SendFlags {
+    if has_more { NO_SIGNAL | MORE } else { NO_SIGNAL }
 }

@@ -23,9 +23,8 @@ mod send_buffers;
 use crate::{
     data::{
         engine::WorkerReady,
-        worker::{Slot, Worker, WorkerConfig, WorkerContext, mailbox::ShutdownMode},
+        worker::{SendLimits, Slot, Stage, Worker, WorkerConfig, WorkerContext, mailbox::ShutdownMode},
     },
-    site::StoreId,
     sys::{
         inject::{self, Call},
         socket,
@@ -49,7 +48,7 @@ use std::{
     thread,
     time::Duration,
 };
-use tarpon_conn::{BUF_LEN, BufRange, Close, Input, Span};
+use tarpon_conn::{BUF_LEN, BufRange, Input, Span, Step};
 
 /// Operations in flight for one connection.
 #[derive(Default)]
@@ -140,16 +139,10 @@ struct UringEngine {
 /// Limit of steps per drive: enough for a burst of pipelined requests; then other connections come first.
 const STEP_COUNT_MAX: usize = 16;
 
-/// Responses up to this length in bytes are copied: less than in the readiness engines, as each send in flight needs memory of its
-/// own.
-const COPIED_LEN_MAX: u64 = 3 * 1024;
-const _: () = assert!(COPIED_LEN_MAX as usize <= SendBuffer::LEN);
-
-/// Spans of at least this length in bytes are sent by `sendfile`.
-const SEND_FILE_LEN_MIN: u64 = 18 * 1024;
-
-/// Limit of one `sendfile` call in bytes.
-const SEND_FILE_LEN_MAX: u64 = 1024 * 1024;
+/// Less is copied than in the readiness engines, as each send in flight needs memory of its own.
+const LIMITS: SendLimits =
+    SendLimits { copied_len_max: 3 * 1024, file_len_min: 18 * 1024, send_file_len_max: 1024 * 1024 };
+const _: () = assert!(LIMITS.copied_len_max as usize <= SendBuffer::LEN);
 
 /// Limit of calls at a stop that a signal may interrupt before connections are told to stop.
 const STOP_RETRY_COUNT: usize = 16;
@@ -300,63 +293,46 @@ impl UringEngine {
         if slot.state.closed {
             return Err(UringClosed);
         }
-        let need = slot.conn.need();
-        // Checked first: after a time-out the connection must not send its outbox.
-        if need.close == Close::Both {
-            return Err(UringClosed);
-        }
-        if slot.state.send.is_none() && slot.loading.is_none() && !slot.conn.outbox().is_empty() {
-            if let Some(missing) =
-                context.first_not_resident(slot.conn.outbox(), SEND_FILE_LEN_MIN, SEND_FILE_LEN_MAX)
-            {
-                self.worker.load(index, missing);
-                return Ok(true);
-            }
-            return send_front(context, slot, ring, send_buffers, index).map(|()| true);
-        }
-        if let Some(missing) = slot.conn.missing_page()
-            && slot.loading.is_none()
-            && slot.conn.outbox().is_empty()
-        {
-            match context.missing_for_page(missing) {
+        match slot.next_step(slot.state.send.is_none()) {
+            Step::Close => return Err(UringClosed),
+            Step::Send => match context.first_not_resident(slot.conn.outbox(), LIMITS) {
+                Some(missing) => self.worker.load(index, missing),
+                None => send_front(context, slot, ring, send_buffers, index)?,
+            },
+            Step::Load(page) => match context.missing_for_page(page) {
                 Some(missing) => self.worker.load(index, missing),
                 None => slot.conn.loaded(),
+            },
+            Step::ShutDown => {
+                slot.write_closed = true;
+                shutdown(&slot.fd, Shutdown::Write).map_err(|_| UringClosed)?;
             }
-            return Ok(true);
-        }
-        if need.close == Close::Write && !slot.write_closed {
-            slot.write_closed = true;
-            shutdown(&slot.fd, Shutdown::Write).map_err(|_| UringClosed)?;
-        }
-        let in_flight = &mut slot.state;
-        match (need.input, slot.inbox) {
-            (Input::Pause, _) => {
-                if in_flight.receive == Receive::Armed {
-                    in_flight.receive = Receive::Cancelling;
-                    ring.cancel_receive(index);
-                }
-                Ok(false)
-            }
-            (Input::Bytes { .. }, Some(run)) if slot.inbox_changed => {
-                context.offer(slot, run).map_err(|_| UringClosed)?;
+            Step::Offer => {
+                context.offer_inbox(slot).map_err(|_| UringClosed)?;
                 if !slot.inbox_changed || slot.inbox.is_none() {
                     refill(context, slot);
                 }
-                Ok(true)
             }
-            (Input::Bytes { .. }, _) => {
-                if mem::take(&mut slot.state.ended) {
-                    context.release_inbox(slot);
-                    slot.conn.ended(&mut context.conn_resources());
-                    return Ok(true);
-                }
+            Step::Read { .. } if mem::take(&mut slot.state.ended) => {
+                context.release_inbox(slot);
+                slot.conn.ended(&mut context.conn_resources());
+            }
+            Step::Read { .. } => {
                 if slot.state.receive == Receive::Idle {
                     slot.state.receive = Receive::Armed;
                     ring.receive(index, &slot.fd);
                 }
-                Ok(false)
+                return Ok(false);
+            }
+            Step::Pause => {
+                if slot.state.receive == Receive::Armed {
+                    slot.state.receive = Receive::Cancelling;
+                    ring.cancel_receive(index);
+                }
+                return Ok(false);
             }
         }
+        Ok(true)
     }
 
     /// Closes a connection: cancels its operations, and frees the slot when none is in flight.
@@ -498,7 +474,7 @@ impl UringEngine {
         }
     }
 
-    /// ResponsePrefixes or cancels accepts, depending on whether the worker may accept.
+    /// Starts or cancels accepts, depending on whether the worker may accept.
     #[inline]
     fn update_accepting(&mut self) {
         let open = self.worker.may_accept() && !self.worker.is_shutting_down();
@@ -589,73 +565,51 @@ fn send_front(
     send_buffers: &mut SendBuffers,
     index: u32,
 ) -> Result<(), UringClosed> {
-    let spans = slot.conn.outbox();
-    let (file, at, len) = match spans[0] {
-        Span::File { image, number, at, len } => (context.site(image).file(number), at, len),
-        Span::Archive { image, at, len } if !context.is_in_memory(&spans[0], SEND_FILE_LEN_MIN) => {
-            let (file, begin) = context.site(image).file_of(StoreId::Archive);
-            (file, begin + at, len)
-        }
-        Span::Site { image, at, len } if len >= SEND_FILE_LEN_MIN => {
-            let (store, begin) = context.site(image).store();
-            (store, begin + at, len)
-        }
-        _ => {
+    let (number, has_more) = match context.stage(slot.conn.outbox(), LIMITS) {
+        Stage::Copied { front, has_more } => {
             let number = send_buffers.take();
-            let more = fill(send_buffers.get(number), spans, context)
-                .inspect_err(|_| send_buffers.release(number))?;
-            if let Some(len) = inject::short_len(Call::RingSend, || send_buffers.get(number).send_len()) {
-                send_buffers.get(number).shorten(len);
+            if !send_buffers.get(number).copy_with(|to| context.copy_spans(front, to)) {
+                send_buffers.release(number);
+                return Err(UringClosed);
             }
-            slot.state.send = Some(Send::Buffer(number));
-            ring.send(index, &slot.fd, send_buffers.get(number), more);
+            (number, has_more)
+        }
+        Stage::Gathered { front, has_more } => {
+            let number = send_buffers.take();
+            send_buffers.get(number).gather(front.iter().map(|span| match span {
+                // Rendered once per second, perhaps while the kernel reads.
+                Span::Prefix(_) => BufferPart::Copied(context.bytes(span)),
+                _ => BufferPart::Borrowed(context.bytes_for_kernel(span)),
+            }));
+            (number, has_more)
+        }
+        Stage::File { file, at, len } => {
+            match send_file(&slot.fd, file, at, len) {
+                // The file was truncated below its Content-Length: the client must see a cut response.
+                Ok(0) => return Err(UringClosed),
+                Ok(len) => slot.conn.sent(&mut context.conn_resources(), len as u64),
+                Err(Errno::AGAIN) => {
+                    slot.state.send = Some(Send::WaitWritable);
+                    ring.wait_writable(index, &slot.fd);
+                }
+                Err(Errno::INTR) => {}
+                Err(_) => return Err(UringClosed),
+            }
             return Ok(());
         }
     };
-    match send_file(&slot.fd, file, at, len) {
-        // The file was truncated below its Content-Length: the client must see a cut response.
-        Ok(0) => Err(UringClosed),
-        Ok(len) => {
-            slot.conn.sent(&mut context.conn_resources(), len as u64);
-            Ok(())
-        }
-        Err(Errno::AGAIN) => {
-            slot.state.send = Some(Send::WaitWritable);
-            ring.wait_writable(index, &slot.fd);
-            Ok(())
-        }
-        Err(Errno::INTR) => Ok(()),
-        Err(_) => Err(UringClosed),
+    let buffer = send_buffers.get(number);
+    if let Some(len) = inject::short_len(Call::RingSend, || buffer.send_len()) {
+        buffer.shorten(len);
     }
+    slot.state.send = Some(Send::Buffer(number));
+    ring.send(index, &slot.fd, buffer, has_more);
+    Ok(())
 }
 
-/// Fills a buffer with the spans in memory at the front. Returns whether more spans follow.
-#[inline]
-fn fill(buffer: &mut SendBuffer, spans: &[Span], context: &WorkerContext) -> Result<bool, UringClosed> {
-    let count = spans.iter().take_while(|span| context.is_in_memory(span, SEND_FILE_LEN_MIN)).count();
-    let (front, behind) = spans.split_at(count);
-    let len: u64 = front.iter().map(Span::len).sum();
-    if len <= COPIED_LEN_MAX {
-        for span in front {
-            buffer.copy(context.bytes(span));
-        }
-        // The archive was truncated: the client must see a cut response.
-        if buffer.bytes().len() as u64 != len || !front.iter().all(|span| context.is_intact(span)) {
-            return Err(UringClosed);
-        }
-    } else {
-        buffer.gather(front.iter().map(|span| match span {
-            // Rewritten once per second, possibly while the kernel reads.
-            Span::Prefix(_) => BufferPart::Copied(context.bytes(span)),
-            _ => BufferPart::Borrowed(context.bytes_for_kernel(span)),
-        }));
-    }
-    Ok(!behind.is_empty())
-}
-
-fn send_file(socket: &OwnedFd, file: impl AsFd, at: u64, len: u64) -> Result<usize, Errno> {
+fn send_file(socket: &OwnedFd, file: impl AsFd, at: u64, len: usize) -> Result<usize, Errno> {
     ioctl_fionbio(socket, true)?;
-    let sent = socket::send_file(socket, file, at, len.min(SEND_FILE_LEN_MAX) as usize);
+    let sent = socket::send_file(socket, file, at, len);
     ioctl_fionbio(socket, false)?;
     sent
 }

@@ -62,6 +62,14 @@ impl SendBuffer {
         self.len += bytes.len();
     }
 
+    /// Fills the empty buffer with what `copy` writes to its front. Returns whether it wrote anything.
+    #[inline]
+    pub(super) fn copy_with(&mut self, copy: impl FnOnce(&mut [u8]) -> Option<&[u8]>) -> bool {
+        let copied = copy(&mut self.bytes).map(<[u8]>::len);
+        self.len = copied.unwrap_or(0);
+        copied.is_some()
+    }
+
     /// Turns the buffer into a gathered send of these parts, in order. Parts that may change are copied.
     pub(super) fn gather<'b>(&mut self, parts: impl Iterator<Item = BufferPart<'b>>) {
         let mut count = 0;
