@@ -4,6 +4,8 @@
 
 use core::net::Ipv6Addr;
 
+use tarpon_simd::{ByteClass, outside, padded};
+
 use crate::token::{REG_NAME, in_class};
 
 /// Returns whether `value` is a valid Host field value and a valid authority of an http or https URI.
@@ -21,7 +23,7 @@ pub fn is_valid(value: &[u8]) -> bool {
         return false;
     }
     // An IPv4 address matches reg-name, too.
-    let mut at = 0;
+    let mut at = outside(ByteClass::Host, &padded(value)).trailing_zeros() as usize;
     while let Some(&byte) = value.get(at) {
         if in_class(REG_NAME, byte) {
             at += 1;

@@ -2,6 +2,8 @@
 //!
 //! RFC 9110, sections 5.5 and 5.6.2; RFC 3986, sections 2 and 3.2.2.
 
+use tarpon_simd::{ByteClass, outside};
+
 /// Bytes of a token: `tchar` of RFC 9110, section 5.6.2.
 pub(crate) const TCHAR: u8 = 1;
 /// Bytes of a field value: VCHAR, obs-text, SP and HTAB; RFC 9110, section 5.5.
@@ -25,34 +27,18 @@ pub(crate) fn prefix_len(class: u8, bytes: &[u8]) -> usize {
     bytes.iter().position(|&byte| !in_class(class, byte)).unwrap_or(bytes.len())
 }
 
-/// Returns `prefix_len(VALUE, bytes)`, but checks eight bytes at a time, because values are most of a browser's request.
+/// Returns how many bytes at the start of `bytes` are in `class`, 16 at a time. Returns `None` if it reaches the last 15 bytes.
 #[inline(always)]
-pub(crate) fn value_prefix_len(bytes: &[u8]) -> usize {
+pub(crate) fn usual_prefix_len(class: ByteClass, bytes: &[u8]) -> Option<usize> {
     let mut rest = bytes;
-    while let Some((word, behind)) = rest.split_first_chunk::<8>() {
-        let stops = controls(u64::from_le_bytes(*word));
-        if stops == 0 {
-            rest = behind;
-            continue;
+    loop {
+        let (block, behind) = rest.split_first_chunk()?;
+        let stops = outside(class, block) as u16;
+        if stops != 0 {
+            return Some(bytes.len() - rest.len() + stops.trailing_zeros() as usize);
         }
-        rest = &rest[stops.trailing_zeros() as usize / 8..];
-        match rest {
-            [b'\t', behind @ ..] => rest = behind,
-            _ => return bytes.len() - rest.len(),
-        }
+        rest = behind;
     }
-    bytes.len() - rest.len() + prefix_len(VALUE, rest)
-}
-
-/// Sets the top bit of each byte of `word` that is below SP or equal to DEL. The lowest mark is exact; a byte above it may be
-/// marked by mistake, because the subtraction borrows from it.
-#[inline(always)]
-const fn controls(word: u64) -> u64 {
-    const ONES: u64 = u64::from_ne_bytes([1; 8]);
-    let low = word.wrapping_sub(ONES * 0x20) & !word;
-    let del = word ^ (ONES * 0x7f);
-    let del = del.wrapping_sub(ONES) & !del;
-    (low | del) & (ONES << 7)
 }
 
 static CLASSES: [u8; 256] = {
@@ -100,6 +86,9 @@ const fn in_list(byte: u8, list: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -117,19 +106,21 @@ mod tests {
         }
     }
 
-    #[test]
-    fn fast_scan_of_a_value_agrees_with_the_slow_one() {
-        for byte in 0..=255 {
-            for at in 0..20 {
-                for second in [b'a', b'\t', b'\r', 0x80, 0x7f] {
-                    let mut bytes = [b'v'; 24];
-                    bytes[at] = byte;
-                    bytes[at + 2] = second;
-                    assert_eq!(
-                        value_prefix_len(&bytes),
-                        prefix_len(VALUE, &bytes),
-                        "{byte:#x} at {at}, then {second:#x}"
-                    );
+    proptest! {
+        #[test]
+        fn usual_scan_ends_where_a_class_ends(bytes in "[a-zA-Z0-9-]{0,40}[-a ~:#_.\t\r\n\x7f\u{80}]{0,20}[a-z]{0,20}") {
+            let classes = [
+                (ByteClass::Name, TCHAR),
+                (ByteClass::Target, TARGET),
+                (ByteClass::Text, VALUE),
+            ];
+            for (fast, class) in classes {
+                for from in 0..=bytes.len() {
+                    let Some(bytes) = bytes.as_bytes().get(from..) else { break };
+                    let Some(len) = usual_prefix_len(fast, bytes) else { continue };
+                    prop_assert!(bytes[..len].iter().all(|&byte| in_class(class, byte)), "{:?}", fast);
+                    let may_continue = |byte: u8| byte == b'\t' || class == TCHAR && !byte.is_ascii_alphabetic() && byte != b'-';
+                    prop_assert!(!in_class(class, bytes[len]) || may_continue(bytes[len]), "{:?}", fast);
                 }
             }
         }
