@@ -17,11 +17,11 @@
 
 use core::ops::Range;
 
-use tarpon_simd::{BLOCK_LEN, Block, ByteClass, different};
+use tarpon_simd::ByteClass;
 
 use crate::host;
 use crate::status::Status;
-use crate::token::{TARGET, TCHAR, VALUE, in_class, prefix_len, usual_prefix_len};
+use crate::token::{TARGET, TCHAR, VALUE, fast_prefix_len, in_class, prefix_len, skip};
 
 /// The maximum length of a head in bytes, including empty lines before it. Twice the 8,000 bytes that RFC 9110, section 4.1,
 /// recommends for a target alone, and small enough for the 16-bit offsets in [`Head`].
@@ -263,17 +263,8 @@ impl FieldName {
     fn at_start_of(line: &[u8], len: usize) -> Option<FieldName> {
         let first = u32::from_le_bytes(*line.first_chunk()?);
         let index = SLOTS[slot(first, len)] as usize;
-        let (candidate, text) = NAMES.get(index)?;
-        if len != text.len() {
-            return None;
-        }
-        let is_same = match line.first_chunk() {
-            Some(block) if len <= BLOCK_LEN => {
-                different(&LOWER_CASE[index], block).trailing_zeros() as usize >= len
-            }
-            _ => line[..len].eq_ignore_ascii_case(text.as_bytes()),
-        };
-        is_same.then_some(*candidate)
+        let pattern = PATTERNS.get(index)?;
+        (len == pattern.len && pattern.is_in(&line[..len])).then(|| FieldName::ALL[index])
     }
 
     fn from_bytes(name: &[u8]) -> Option<FieldName> {
@@ -315,14 +306,16 @@ impl FieldLine {
     /// Returns the range of the value in `line`, without OWS around it.
     #[inline(always)]
     fn value(&self, line: &[u8]) -> Range<usize> {
-        let (mut from, mut to) = (self.name + 1, self.end);
-        while from < to && matches!(line[from], b' ' | b'\t') {
-            from += 1;
+        let from = self.name + 1;
+        let mut rest = &line[from..self.end];
+        while let [b' ' | b'\t', behind @ ..] = rest {
+            rest = behind;
         }
-        while from < to && matches!(line[to - 1], b' ' | b'\t') {
-            to -= 1;
+        let from = self.end - rest.len();
+        while let [front @ .., b' ' | b'\t'] = rest {
+            rest = front;
         }
-        from..to
+        from..from + rest.len()
     }
 
     /// Returns the length of the line, including its CRLF.
@@ -338,39 +331,82 @@ fn parse_head(seen: &[u8]) -> Result<(Head<'_>, usize), ParseError> {
         Some(found) => found,
         None => request_line(seen)?,
     };
-    let mut first_values = [(0, 0); NAMES.len()];
-    let (mut present, mut repeated) = (FieldSet::default(), FieldSet::default());
-    let mut count = 0;
-    let mut rest = section;
+    let mut index = FieldIndex::default();
+    let (mut rest, mut count) = usual_field_lines(section, &mut index);
     while !rest.starts_with(b"\r\n") {
-        let line = match usual_field_line(rest) {
+        let line = match short_field_line(rest) {
             Some(found) => found,
             None => field_line(rest)
                 .map_err(|stop| ParseError { at: seen.len() - rest.len() + stop.at, ..stop })?,
         };
-        if count == FIELD_COUNT_MAX {
-            return Err(ParseError { at: seen.len() - rest.len(), error: HeadError::FieldCount });
-        }
-        count += 1;
-        if let Some(name) = FieldName::at_start_of(rest, line.name) {
-            if present.contains(name) {
-                repeated.insert(name);
-            } else {
-                present.insert(name);
-                let value = line.value(rest);
-                let at = section.len() - rest.len() + value.start;
-                first_values[name as usize] = (at as u16, value.len() as u16);
-            }
-        }
+        index.add(rest, &line, section.len());
         rest = &rest[line.len()..];
+        count += 1;
+        if count > FIELD_COUNT_MAX {
+            break;
+        }
+    }
+    if count > FIELD_COUNT_MAX {
+        return Err(ParseError { at: 0, error: HeadError::FieldCount });
     }
     let RequestLine { method, target, version } = request_line;
+    let FieldIndex { first_values, present, repeated } = index;
     let section_len = section.len() - rest.len();
     let section = &section[..section_len];
     Ok((
         Head { method, target, version, section, first_values, present, repeated },
         seen.len() - rest.len() + 2,
     ))
+}
+
+/// Parses the usual lines at the start of a section: their names consist of letters and `-`, they contain no HTAB, and at least 16 bytes
+/// follow. Returns the rest of the section, and the number of lines. A function of its own that calls no other: the compiler keeps its
+/// constants in registers.
+#[inline(never)]
+fn usual_field_lines<'a>(section: &'a [u8], index: &mut FieldIndex) -> (&'a [u8], usize) {
+    let (mut rest, mut count) = (section, 0);
+    while let Some((name, behind)) = usual_field_line(rest) {
+        let line = FieldLine { name, end: rest.len() - behind.len() - 2 };
+        index.add(rest, &line, section.len());
+        rest = behind;
+        count += 1;
+    }
+    (rest, count)
+}
+
+/// Parses a line of [`usual_field_lines`] at the start of `line`. Returns the length of its name, and the bytes after the line.
+#[inline(always)]
+fn usual_field_line(line: &[u8]) -> Option<(usize, &[u8])> {
+    let stop = skip(ByteClass::Name, line)?;
+    let [b':', behind @ ..] = stop else { return None };
+    let name = line.len() - stop.len();
+    let [b'\r', b'\n', rest @ ..] = skip(ByteClass::Text, behind)? else { return None };
+    (name > 0).then_some((name, rest))
+}
+
+/// The places of the fields in [`FieldName`].
+#[derive(Default)]
+struct FieldIndex {
+    first_values: [(u16, u16); NAMES.len()],
+    present: FieldSet,
+    repeated: FieldSet,
+}
+
+impl FieldIndex {
+    /// Adds the line at the start of `rest`, which ends a section of `section_len` bytes.
+    #[inline(always)]
+    fn add(&mut self, rest: &[u8], line: &FieldLine, section_len: usize) {
+        if let Some(name) = FieldName::at_start_of(rest, line.name) {
+            if self.present.contains(name) {
+                self.repeated.insert(name);
+            } else {
+                self.present.insert(name);
+                let value = line.value(rest);
+                let at = section_len - rest.len() + value.start;
+                self.first_values[name as usize] = (at as u16, value.len() as u16);
+            }
+        }
+    }
 }
 
 struct RequestLine<'a> {
@@ -386,9 +422,9 @@ fn usual_request_line(seen: &[u8]) -> Option<(RequestLine<'_>, &[u8])> {
         Some(rest) => (Method::Get, rest),
         None => (Method::Head, seen.strip_prefix(b"HEAD ")?),
     };
-    let target_len = usual_prefix_len(ByteClass::Target, rest)?;
-    let (target, rest) = rest.split_at_checked(target_len)?;
-    let (version, section) = rest.split_first_chunk()?;
+    let behind = skip(ByteClass::Target, rest)?;
+    let target = &rest[..rest.len() - behind.len()];
+    let (version, section) = behind.split_first_chunk()?;
     if target.is_empty() || version != b" HTTP/1.1\r\n" {
         return None;
     }
@@ -420,15 +456,14 @@ fn request_line(seen: &[u8]) -> Result<(RequestLine<'_>, &[u8]), ParseError> {
     Ok((RequestLine { method: Method::from_token(method), target, version }, &seen[at..]))
 }
 
-/// Parses the field line at the start of `line` if its name consists of letters and `-`, it contains no HTAB, and more bytes follow it.
-/// Returns what [`field_line`] returns, or `None` for other lines.
+/// Parses the field line at the start of `line` if its name consists of letters and `-`, and it contains no HTAB. Returns what
+/// [`field_line`] returns, or `None` for other lines.
 #[inline(always)]
-fn usual_field_line(line: &[u8]) -> Option<FieldLine> {
-    let name = usual_prefix_len(ByteClass::Name, line)?;
-    let (_, behind) = line.get(name..)?.split_first().filter(|(byte, _)| **byte == b':' && name > 0)?;
-    let value_len = usual_prefix_len(ByteClass::Text, behind)?;
-    let line_end = behind.get(value_len..)?.first_chunk()?;
-    (line_end == b"\r\n").then_some(FieldLine { name, end: name + 1 + value_len })
+fn short_field_line(line: &[u8]) -> Option<FieldLine> {
+    let name = fast_prefix_len(ByteClass::Name, line);
+    let behind = line.get(name..)?.strip_prefix(b":")?;
+    let end = name + 1 + fast_prefix_len(ByteClass::Text, behind);
+    (name > 0 && line[end..].starts_with(b"\r\n")).then_some(FieldLine { name, end })
 }
 
 /// Parses the field line at the start of `line`, which may continue after that line or end within it.
@@ -505,25 +540,71 @@ fn classify_error(seen: &[u8], stop: ParseError) -> Result<(), HeadError> {
     Err(if in_fields { HeadError::TooLarge } else { HeadError::UriTooLong })
 }
 
-/// The first bytes of each name in `NAMES`, in lower case.
-static LOWER_CASE: [Block; NAMES.len()] = {
-    let mut blocks = [[0; BLOCK_LEN]; NAMES.len()];
+/// The names of `NAMES`, as words.
+static PATTERNS: [NamePattern; NAMES.len()] = {
+    let mut patterns = [const { NamePattern::new("Host") }; NAMES.len()];
     let mut index = 0;
     while index < NAMES.len() {
-        blocks[index] = lower_case(NAMES[index].1.as_bytes());
+        patterns[index] = NamePattern::new(NAMES[index].1);
         index += 1;
     }
-    blocks
+    patterns
 };
 
-const fn lower_case(name: &[u8]) -> Block {
-    let mut block = [0; BLOCK_LEN];
-    let mut at = 0;
-    while at < BLOCK_LEN && at < name.len() {
-        block[at] = name[at].to_ascii_lowercase();
-        at += 1;
+/// A name of 4 to 24 bytes as words in lower case, for a comparison without a loop. The words may overlap.
+#[derive(Clone, Copy)]
+struct NamePattern {
+    len: usize,
+    /// The first eight bytes; of a shorter name, the first four.
+    first: u64,
+    /// The offset of eight bytes between the other words: 8, or 0 if the name has at most 16 bytes.
+    middle_at: usize,
+    middle: u64,
+    /// The last eight bytes; of a shorter name, the last four.
+    last: u64,
+}
+
+impl NamePattern {
+    const fn new(name: &str) -> NamePattern {
+        let (name, len) = (name.as_bytes(), name.len());
+        assert!(len >= 4 && len <= 24);
+        let word_len = if len < 8 { 4 } else { 8 };
+        let middle_at = if len <= 16 { 0 } else { 8 };
+        NamePattern {
+            len,
+            first: NamePattern::word(name, 0, word_len),
+            middle_at,
+            middle: NamePattern::word(name, middle_at, word_len),
+            last: NamePattern::word(name, len - word_len, word_len),
+        }
     }
-    block
+
+    const fn word(name: &[u8], at: usize, len: usize) -> u64 {
+        let (mut word, mut end) = (0, at + len);
+        while end > at {
+            end -= 1;
+            word = word << 8 | name[end].to_ascii_lowercase() as u64;
+        }
+        word
+    }
+
+    /// Returns whether `name`, which has the length of the pattern, is the name in any case. The bit 0x20 distinguishes the cases of a
+    /// letter, and with it no other byte of a token becomes a letter or `-`.
+    #[inline(always)]
+    fn is_in(&self, name: &[u8]) -> bool {
+        let word = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes) | 0x2020_2020_2020_2020;
+        let short = |bytes: &[u8; 4]| u64::from(u32::from_le_bytes(*bytes) | 0x2020_2020);
+        if let (Some(first), Some(last)) = (name.first_chunk(), name.last_chunk()) {
+            let middle = name[self.middle_at..].first_chunk();
+            word(first) == self.first
+                && middle.is_some_and(|middle| word(middle) == self.middle)
+                && word(last) == self.last
+        } else if let (Some(first), Some(last)) = (name.first_chunk(), name.last_chunk()) {
+            short(first) == self.first && short(last) == self.last
+        } else {
+            false
+        }
+    }
 }
 
 /// Maps a slot to the index in `NAMES` of its name. Most slots are empty, so the parser skips most other fields without comparing names.
@@ -785,9 +866,16 @@ mod tests {
             }
             for from in 0..wire.len() {
                 let line = &wire[from..];
-                if let Some(usual) = usual_field_line(line) {
-                    let slow = field_line(line).ok().unwrap();
-                    prop_assert_eq!((usual.name, usual.end), (slow.name, slow.end));
+                let slow = field_line(line).ok();
+                if let Some((name, behind)) = usual_field_line(line) {
+                    let slow = slow.as_ref().unwrap();
+                    prop_assert_eq!((name, line.len() - behind.len()), (slow.name, slow.len()));
+                }
+                if let Some(short) = short_field_line(line) {
+                    let slow = slow.as_ref().unwrap();
+                    prop_assert_eq!((short.name, short.end), (slow.name, slow.end));
+                }
+                if let Some(slow) = slow {
                     prop_assert_eq!(FieldName::at_start_of(line, slow.name), slow_name(&line[..slow.name]));
                 }
             }

@@ -62,22 +62,6 @@ pub fn equal(byte: u8, block: &Block) -> u32 {
     words::equal(byte, block)
 }
 
-/// Returns which bytes of `block`, with the bit set that makes ASCII letters lower-case, differ from those of `lower`: bit 0 stands for the
-/// first byte.
-#[inline(always)]
-pub fn different(lower: &Block, block: &Block) -> u32 {
-    let same = {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: as in `outside`.
-        unsafe {
-            sse2::same(lower, block)
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        words::same(lower, block)
-    };
-    same ^ 0xffff
-}
-
 /// Returns the first bytes of `bytes`, followed by zeros if there are fewer than 16. A zero is in no [`ByteClass`].
 #[inline(always)]
 pub fn padded(bytes: &[u8]) -> Block {
@@ -151,17 +135,6 @@ mod tests {
             for class in CLASSES {
                 assert_masks(class, byte, &block);
             }
-        }
-
-        #[test]
-        fn case_of_letters_makes_no_difference(name in "[-A-Za-z0-9]{16}", at in 0..BLOCK_LEN, byte: u8) {
-            let block: Block = name.as_bytes().try_into().unwrap();
-            let mut lower = block.map(|byte| byte.to_ascii_lowercase());
-            prop_assert_eq!(different(&lower, &block), 0);
-            lower[at] = byte;
-            let is_same = block[at] | 0x20 == byte;
-            prop_assert_eq!(different(&lower, &block), u32::from(!is_same) << at);
-            prop_assert_eq!(words::same(&lower, &block), 0xffff ^ (u32::from(!is_same) << at));
         }
     }
 

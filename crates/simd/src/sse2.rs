@@ -29,12 +29,6 @@ pub(crate) fn equal(byte: u8, block: &Block) -> u32 {
     bits(equals(load(block), byte))
 }
 
-#[target_feature(enable = "sse2")]
-#[inline]
-pub(crate) fn same(lower: &Block, block: &Block) -> u32 {
-    bits(_mm_cmpeq_epi8(_mm_or_si128(load(block), _mm_set1_epi8(0x20)), load(lower)))
-}
-
 /// Loads a block with one instruction: the optimizer joins the two words.
 #[target_feature(enable = "sse2")]
 #[inline]

@@ -20,13 +20,6 @@ pub(crate) fn equal(byte: u8, block: &Block) -> u32 {
 }
 
 #[inline(always)]
-pub(crate) fn same(lower: &Block, block: &Block) -> u32 {
-    let cased = u128::from_le_bytes(*block) | u128::from_le_bytes([0x20; 16]);
-    let difference = cased ^ u128::from_le_bytes(*lower);
-    mask(&difference.to_le_bytes(), |word| equals(word, 0))
-}
-
-#[inline(always)]
 fn mask(block: &Block, marks: impl Fn(u64) -> u64) -> u32 {
     let both = u128::from_le_bytes(*block);
     // The product moves the mark of byte n to bit 56 + n; no two of its terms meet in the upper eight bits.
