@@ -17,7 +17,7 @@
 
 use core::ops::Range;
 
-use tarpon_simd::ByteClass;
+use tarpon_simd::{BLOCK_LEN, ByteClass, outside, padded};
 
 use crate::host;
 use crate::status::Status;
@@ -460,10 +460,17 @@ fn request_line(seen: &[u8]) -> Result<(RequestLine<'_>, &[u8]), ParseError> {
 /// [`field_line`] returns, or `None` for other lines.
 #[inline(always)]
 fn short_field_line(line: &[u8]) -> Option<FieldLine> {
-    let name = fast_prefix_len(ByteClass::Name, line);
-    let behind = line.get(name..)?.strip_prefix(b":")?;
-    let end = name + 1 + fast_prefix_len(ByteClass::Text, behind);
-    (name > 0 && line[end..].starts_with(b"\r\n")).then_some(FieldLine { name, end })
+    let (name, end) = if line.len() < BLOCK_LEN {
+        let block = &padded(line);
+        let name = outside(ByteClass::Name, block).trailing_zeros() as usize;
+        let value_stops = outside(ByteClass::Text, block) >> (name + 1);
+        (name, name + 1 + value_stops.trailing_zeros() as usize)
+    } else {
+        let name = fast_prefix_len(ByteClass::Name, line);
+        (name, name + 1 + fast_prefix_len(ByteClass::Text, line.get(name + 1..)?))
+    };
+    let is_usual = name > 0 && line.get(name) == Some(&b':') && line.get(end..)?.starts_with(b"\r\n");
+    is_usual.then_some(FieldLine { name, end })
 }
 
 /// Parses the field line at the start of `line`, which may continue after that line or end within it.
