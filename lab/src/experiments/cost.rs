@@ -75,6 +75,12 @@ fn measure(args: &CostArgs) -> Result<Vec<InstructionCount>, LabError> {
     let next_to_lab = |name: &str| Ok::<PathBuf, LabError>(std::env::current_exe()?.with_file_name(name));
     let tarpon = args.tarpon.clone().map_or_else(|| next_to_lab("tarpon"), Ok)?;
     let driver = args.conn_driver.clone().map_or_else(|| next_to_lab("tarpon-conn-driver"), Ok)?;
+    for (program, package) in [(&tarpon, "tarpon"), (&driver, "tarpon-conn-driver")] {
+        if !program.exists() {
+            let hint = format!("run `cargo build --release --package {package}`");
+            return Err(format!("{}: no such program; {hint}", program.display()).into());
+        }
+    }
     let bench = CostBench::new(tarpon)?;
     let mut counts = Vec::new();
     for (name, request) in [("conn-small", SMALL_REQUEST), ("conn-browser", BROWSER_REQUEST)] {
