@@ -121,22 +121,31 @@ mod tests {
 
     proptest! {
         #[test]
-        fn fast_scans_end_where_a_class_ends(bytes in "[a-zA-Z0-9-]{0,40}[-a ~:#_.\t\r\n\x7f\u{80}]{0,20}[a-z]{0,20}") {
-            let classes = [
-                (ByteClass::Name, TCHAR),
-                (ByteClass::Target, TARGET),
-                (ByteClass::Text, VALUE),
-            ];
-            for (fast, class) in classes {
-                for from in 0..=bytes.len() {
-                    let Some(bytes) = bytes.as_bytes().get(from..) else { break };
+        fn fast_scans_agree_with_slow_ones(bytes in "[a-zA-Z0-9-]{0,40}[-a ~:#_.%\t\r\n\x7f\u{80}]{0,20}[a-z]{0,20}") {
+            for from in 0..=bytes.len() {
+                let bytes = &bytes.as_bytes()[from..];
+                for (fast, class) in PARTS {
                     let len = fast_prefix_len(fast, bytes);
-                    prop_assert!(skip(fast, bytes).is_none_or(|rest| rest == &bytes[len..]));
-                    prop_assert!(bytes[..len].iter().all(|&byte| in_class(class, byte)), "{:?}", fast);
-                    let may_continue = |byte: u8| byte == b'\t' || class == TCHAR && !byte.is_ascii_alphabetic() && byte != b'-';
-                    prop_assert!(bytes.get(len).is_none_or(|&byte| !in_class(class, byte) || may_continue(byte)), "{:?}", fast);
+                    prop_assert!(skip(fast, bytes).is_none_or(|rest| rest == &bytes[len..]), "{:?}", fast);
+                    prop_assert!(len <= prefix_len(class, bytes), "{:?}", fast);
+                    let may_continue = |byte: u8| match fast {
+                        ByteClass::Name => !byte.is_ascii_alphabetic() && byte != b'-',
+                        ByteClass::Host => !byte.is_ascii_alphanumeric() && byte != b'-' && byte != b'.',
+                        ByteClass::Target => false,
+                        ByteClass::Text => byte == b'\t',
+                    };
+                    let ends = bytes.get(len).is_none_or(|&byte| !in_class(class, byte) || may_continue(byte));
+                    prop_assert!(ends, "{:?}", fast);
                 }
             }
         }
     }
+
+    /// The classes of the fast scans, each with the class of which it is a part.
+    const PARTS: [(ByteClass, u8); 4] = [
+        (ByteClass::Name, TCHAR),
+        (ByteClass::Host, REG_NAME),
+        (ByteClass::Target, TARGET),
+        (ByteClass::Text, VALUE),
+    ];
 }
