@@ -9,11 +9,11 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `experiments` | race, cold reads, starts, packing |
+//! | `experiments` | race, cold reads, starts, cost of a request, packing |
 //! | `servers` | starts, checks and stops servers |
 //! | `null_server` | servers that parse nothing: the upper limit |
 //! | `client` | load generators |
-//! | `measure` | CPU time, memory, system calls, a slow disk |
+//! | `measure` | CPU time, memory, system calls, instructions, a slow disk |
 //! | `records` | the result files |
 //! | `report` | tables for the terminal and for documents |
 //! | `generated_site` | pages that are the same on every machine |
@@ -40,7 +40,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use self::experiments::{cold, pack, race, start};
+use self::experiments::{cold, cost, pack, race, start};
 use self::report::document;
 
 /// Measure web servers on one machine, under the same conditions
@@ -53,6 +53,8 @@ enum LabCommand {
     Cold(cold::ColdArgs),
     /// Measure the time from start to first response, and memory, with many files
     Start(start::StartArgs),
+    /// Count the instructions per request with callgrind, and compare them with the accepted counts
+    Cost(cost::CostArgs),
     /// Measure time and size of packing, compared with reference encoders
     Pack(pack::PackExperimentArgs),
     /// Print the report of a result file as Markdown, or write it into a document
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
         LabCommand::Race(args) => race::run(&args),
         LabCommand::Cold(args) => cold::run(&args),
         LabCommand::Start(args) => start::run(&args),
+        LabCommand::Cost(args) => cost::run(&args),
         LabCommand::Pack(args) => pack::run(&args),
         LabCommand::Report(args) => document::run(&args),
         LabCommand::NullServer(args) => null_server::run(&args),

@@ -17,9 +17,11 @@
 
 use core::ops::Range;
 
+use tarpon_simd::{BLOCK_LEN, ByteClass, outside, padded};
+
 use crate::host;
 use crate::status::Status;
-use crate::token::{TARGET, TCHAR, in_class, prefix_len, value_prefix_len};
+use crate::token::{TARGET, TCHAR, VALUE, fast_prefix_len, in_class, prefix_len, skip};
 
 /// The maximum length of a head in bytes, including empty lines before it. Twice the 8,000 bytes that RFC 9110, section 4.1,
 /// recommends for a target alone, and small enough for the 16-bit offsets in [`Head`].
@@ -256,11 +258,17 @@ impl FieldName {
         NAMES[self as usize].1
     }
 
-    // Field names are case-insensitive: RFC 9110, section 5.1.
+    /// Returns the field name of `len` bytes at the start of `line`. Field names are case-insensitive: RFC 9110, section 5.1.
     #[inline(always)]
+    fn at_start_of(line: &[u8], len: usize) -> Option<FieldName> {
+        let first = u32::from_le_bytes(*line.first_chunk()?);
+        let index = SLOTS[slot(first, len)] as usize;
+        let pattern = PATTERNS.get(index)?;
+        (len == pattern.len && pattern.is_in(&line[..len])).then(|| FieldName::ALL[index])
+    }
+
     fn from_bytes(name: &[u8]) -> Option<FieldName> {
-        let (candidate, text) = NAMES.get(BUCKETS[bucket(name)] as usize)?;
-        name.eq_ignore_ascii_case(text.as_bytes()).then_some(*candidate)
+        FieldName::at_start_of(name, name.len())
     }
 }
 
@@ -288,16 +296,144 @@ pub(crate) struct ParseError {
 
 /// Offsets in a field line.
 pub(crate) struct FieldLine {
-    /// The end of the name, which begins at 0.
+    /// The end of the name, which begins at 0. A colon follows.
     name: usize,
-    /// The value, without OWS around it.
-    value: Range<usize>,
-    /// The length of the line, including its CRLF.
-    len: usize,
+    /// The end of the value and of the whitespace around it. CRLF follows.
+    end: usize,
+}
+
+impl FieldLine {
+    /// Returns the range of the value in `line`, without OWS around it.
+    #[inline(always)]
+    fn value(&self, line: &[u8]) -> Range<usize> {
+        let from = self.name + 1;
+        let mut rest = &line[from..self.end];
+        while let [b' ' | b'\t', behind @ ..] = rest {
+            rest = behind;
+        }
+        let from = self.end - rest.len();
+        while let [front @ .., b' ' | b'\t'] = rest {
+            rest = front;
+        }
+        from..from + rest.len()
+    }
+
+    /// Returns the length of the line, including its CRLF.
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        self.end + 2
+    }
 }
 
 #[inline(always)]
 fn parse_head(seen: &[u8]) -> Result<(Head<'_>, usize), ParseError> {
+    let (request_line, section) = match usual_request_line(seen) {
+        Some(found) => found,
+        None => request_line(seen)?,
+    };
+    let mut index = FieldIndex::default();
+    let (mut rest, mut count) = usual_field_lines(section, &mut index);
+    while !rest.starts_with(b"\r\n") {
+        let line = match short_field_line(rest) {
+            Some(found) => found,
+            None => field_line(rest)
+                .map_err(|stop| ParseError { at: seen.len() - rest.len() + stop.at, ..stop })?,
+        };
+        index.add(rest, &line, section.len());
+        rest = &rest[line.len()..];
+        count += 1;
+        if count > FIELD_COUNT_MAX {
+            break;
+        }
+    }
+    if count > FIELD_COUNT_MAX {
+        return Err(ParseError { at: 0, error: HeadError::FieldCount });
+    }
+    let RequestLine { method, target, version } = request_line;
+    let FieldIndex { first_values, present, repeated } = index;
+    let section_len = section.len() - rest.len();
+    let section = &section[..section_len];
+    Ok((
+        Head { method, target, version, section, first_values, present, repeated },
+        seen.len() - rest.len() + 2,
+    ))
+}
+
+/// Parses the usual lines at the start of a section: their names consist of letters and `-`, they contain no HTAB, and at least 16 bytes
+/// follow. Returns the rest of the section, and the number of lines. A function of its own that calls no other: the compiler keeps its
+/// constants in registers.
+#[inline(never)]
+fn usual_field_lines<'a>(section: &'a [u8], index: &mut FieldIndex) -> (&'a [u8], usize) {
+    let (mut rest, mut count) = (section, 0);
+    while let Some((name, behind)) = usual_field_line(rest) {
+        let line = FieldLine { name, end: rest.len() - behind.len() - 2 };
+        index.add(rest, &line, section.len());
+        rest = behind;
+        count += 1;
+    }
+    (rest, count)
+}
+
+/// Parses a line of [`usual_field_lines`] at the start of `line`. Returns the length of its name, and the bytes after the line.
+#[inline(always)]
+fn usual_field_line(line: &[u8]) -> Option<(usize, &[u8])> {
+    let stop = skip(ByteClass::Name, line)?;
+    let [b':', behind @ ..] = stop else { return None };
+    let name = line.len() - stop.len();
+    let [b'\r', b'\n', rest @ ..] = skip(ByteClass::Text, behind)? else { return None };
+    (name > 0).then_some((name, rest))
+}
+
+/// The places of the fields in [`FieldName`].
+#[derive(Default)]
+struct FieldIndex {
+    first_values: [(u16, u16); NAMES.len()],
+    present: FieldSet,
+    repeated: FieldSet,
+}
+
+impl FieldIndex {
+    /// Adds the line at the start of `rest`, which ends a section of `section_len` bytes.
+    #[inline(always)]
+    fn add(&mut self, rest: &[u8], line: &FieldLine, section_len: usize) {
+        if let Some(name) = FieldName::at_start_of(rest, line.name) {
+            if self.present.contains(name) {
+                self.repeated.insert(name);
+            } else {
+                self.present.insert(name);
+                let value = line.value(rest);
+                let at = section_len - rest.len() + value.start;
+                self.first_values[name as usize] = (at as u16, value.len() as u16);
+            }
+        }
+    }
+}
+
+struct RequestLine<'a> {
+    method: Method,
+    target: &'a [u8],
+    version: Version,
+}
+
+/// Parses a request line of GET or HEAD and HTTP/1.1. Returns what [`request_line`] returns, or `None` for other lines.
+#[inline(always)]
+fn usual_request_line(seen: &[u8]) -> Option<(RequestLine<'_>, &[u8])> {
+    let (method, rest) = match seen.strip_prefix(b"GET ") {
+        Some(rest) => (Method::Get, rest),
+        None => (Method::Head, seen.strip_prefix(b"HEAD ")?),
+    };
+    let behind = skip(ByteClass::Target, rest)?;
+    let target = &rest[..rest.len() - behind.len()];
+    let (version, section) = behind.split_first_chunk()?;
+    if target.is_empty() || version != b" HTTP/1.1\r\n" {
+        return None;
+    }
+    Some((RequestLine { method, target, version: Version::Http11 }, section))
+}
+
+/// Parses the empty lines and the request line at the start of `seen`. Returns the bytes after the request line, too.
+#[cold]
+fn request_line(seen: &[u8]) -> Result<(RequestLine<'_>, &[u8]), ParseError> {
     // RFC 9112, section 3: one SP each between method, target and version.
     let mut at = empty_lines(seen);
     let method = &seen[at..][..prefix_len(TCHAR, &seen[at..])];
@@ -317,41 +453,28 @@ fn parse_head(seen: &[u8]) -> Result<(Head<'_>, usize), ParseError> {
         Err(error) => return Err(ParseError { at, error }),
     };
     at += VERSION_LINE_LEN;
+    Ok((RequestLine { method: Method::from_token(method), target, version }, &seen[at..]))
+}
 
-    let from = at;
-    let mut places = [(0, 0); NAMES.len()];
-    let (mut present, mut repeated) = (FieldSet::default(), FieldSet::default());
-    let mut count = 0;
-    loop {
-        let line = &seen[at..];
-        if line.starts_with(b"\r\n") {
-            break;
-        }
-        let FieldLine { name, value, len } = match field_line(line) {
-            Ok(found) => found,
-            Err(stop) => return Err(ParseError { at: at + stop.at, ..stop }),
-        };
-        if count == FIELD_COUNT_MAX {
-            return Err(ParseError { at, error: HeadError::FieldCount });
-        }
-        count += 1;
-        if let Some(name) = FieldName::from_bytes(&line[..name]) {
-            if present.contains(name) {
-                repeated.insert(name);
-            } else {
-                present.insert(name);
-                places[name as usize] = ((at - from + value.start) as u16, value.len() as u16);
-            }
-        }
-        at += len;
-    }
-    let method = Method::from_token(method);
-    let section = &seen[from..at];
-    Ok((Head { method, target, version, section, first_values: places, present, repeated }, at + 2))
+/// Parses the field line at the start of `line` if its name consists of letters and `-`, and it contains no HTAB. Returns what
+/// [`field_line`] returns, or `None` for other lines.
+#[inline(always)]
+fn short_field_line(line: &[u8]) -> Option<FieldLine> {
+    let (name, end) = if line.len() < BLOCK_LEN {
+        let block = &padded(line);
+        let name = outside(ByteClass::Name, block).trailing_zeros() as usize;
+        let value_stops = outside(ByteClass::Text, block) >> (name + 1);
+        (name, name + 1 + value_stops.trailing_zeros() as usize)
+    } else {
+        let name = fast_prefix_len(ByteClass::Name, line);
+        (name, name + 1 + fast_prefix_len(ByteClass::Text, line.get(name + 1..)?))
+    };
+    let is_usual = name > 0 && line.get(name) == Some(&b':') && line.get(end..)?.starts_with(b"\r\n");
+    is_usual.then_some(FieldLine { name, end })
 }
 
 /// Parses the field line at the start of `line`, which may continue after that line or end within it.
-#[inline(always)]
+#[inline(never)]
 pub(crate) fn field_line(line: &[u8]) -> Result<FieldLine, ParseError> {
     let name = prefix_len(TCHAR, line);
     // RFC 9112, section 5.1: no whitespace between name and colon.
@@ -363,17 +486,9 @@ pub(crate) fn field_line(line: &[u8]) -> Result<FieldLine, ParseError> {
         };
         return Err(ParseError { at: name, error });
     }
-    let mut from = name + 1;
-    while let Some(b' ' | b'\t') = line.get(from) {
-        from += 1;
-    }
-    let end = from + value_prefix_len(&line[from..]);
-    let mut to = end;
-    while to > from && matches!(line[to - 1], b' ' | b'\t') {
-        to -= 1;
-    }
+    let end = name + 1 + prefix_len(VALUE, &line[name + 1..]);
     match line[end..] {
-        [b'\r', b'\n', ..] => Ok(FieldLine { name, value: from..to, len: end + 2 }),
+        [b'\r', b'\n', ..] => Ok(FieldLine { name, end }),
         // RFC 9112, section 2.2, forbids a bare CR and lets a recipient accept a bare LF; this parser accepts neither.
         [b'\r' | b'\n', ..] => Err(ParseError { at: end, error: HeadError::LineEnd }),
         _ => Err(ParseError { at: end, error: HeadError::FieldValue }),
@@ -383,8 +498,8 @@ pub(crate) fn field_line(line: &[u8]) -> Result<FieldLine, ParseError> {
 /// Returns name and value of each line of a section that [`parse_head`] has checked.
 fn field_lines(section: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     section.split_inclusive(|&byte| byte == b'\n').filter_map(|line| {
-        let FieldLine { name, value, .. } = field_line(line).ok()?;
-        Some((&line[..name], &line[value]))
+        let found = field_line(line).ok()?;
+        Some((&line[..found.name], &line[found.value(line)]))
     })
 }
 
@@ -432,28 +547,95 @@ fn classify_error(seen: &[u8], stop: ParseError) -> Result<(), HeadError> {
     Err(if in_fields { HeadError::TooLarge } else { HeadError::UriTooLong })
 }
 
-/// Maps a bucket to the index in `NAMES` of its name. Most buckets are empty, so the parser skips most other fields without
-/// comparing names.
-static BUCKETS: [u8; BUCKET_COUNT] = {
-    let mut buckets = [NAMES.len() as u8; BUCKET_COUNT];
+/// The names of `NAMES`, as words.
+static PATTERNS: [NamePattern; NAMES.len()] = {
+    let mut patterns = [const { NamePattern::new("Host") }; NAMES.len()];
     let mut index = 0;
     while index < NAMES.len() {
-        let bucket = bucket(NAMES[index].1.as_bytes());
-        assert!(buckets[bucket] as usize == NAMES.len(), "two names in one bucket: change `bucket`");
-        buckets[bucket] = index as u8;
+        patterns[index] = NamePattern::new(NAMES[index].1);
         index += 1;
     }
-    buckets
+    patterns
 };
 
-const BUCKET_COUNT: usize = 256;
+/// A name of 4 to 24 bytes as words in lower case, for a comparison without a loop. The words may overlap.
+#[derive(Clone, Copy)]
+struct NamePattern {
+    len: usize,
+    /// The first eight bytes; of a shorter name, the first four.
+    first: u64,
+    /// The offset of eight bytes between the other words: 8, or 0 if the name has at most 16 bytes.
+    middle_at: usize,
+    middle: u64,
+    /// The last eight bytes; of a shorter name, the last four.
+    last: u64,
+}
 
-/// Hashes a name, which is not empty, by its length and its first and last letter, ignoring case. The weights are chosen so that
-/// no other field that browsers send, such as `Accept-Language`, shares a bucket with a name in `NAMES`.
+impl NamePattern {
+    const fn new(name: &str) -> NamePattern {
+        let (name, len) = (name.as_bytes(), name.len());
+        assert!(len >= 4 && len <= 24);
+        let word_len = if len < 8 { 4 } else { 8 };
+        let middle_at = if len <= 16 { 0 } else { 8 };
+        NamePattern {
+            len,
+            first: NamePattern::word(name, 0, word_len),
+            middle_at,
+            middle: NamePattern::word(name, middle_at, word_len),
+            last: NamePattern::word(name, len - word_len, word_len),
+        }
+    }
+
+    const fn word(name: &[u8], at: usize, len: usize) -> u64 {
+        let (mut word, mut end) = (0, at + len);
+        while end > at {
+            end -= 1;
+            word = word << 8 | name[end].to_ascii_lowercase() as u64;
+        }
+        word
+    }
+
+    /// Returns whether `name`, which has the length of the pattern, is the name in any case. The bit 0x20 distinguishes the cases of a
+    /// letter, and with it no other byte of a token becomes a letter or `-`.
+    #[inline(always)]
+    fn is_in(&self, name: &[u8]) -> bool {
+        let word = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes) | 0x2020_2020_2020_2020;
+        let short = |bytes: &[u8; 4]| u64::from(u32::from_le_bytes(*bytes) | 0x2020_2020);
+        if let (Some(first), Some(last)) = (name.first_chunk(), name.last_chunk()) {
+            let middle = name[self.middle_at..].first_chunk();
+            word(first) == self.first
+                && middle.is_some_and(|middle| word(middle) == self.middle)
+                && word(last) == self.last
+        } else if let (Some(first), Some(last)) = (name.first_chunk(), name.last_chunk()) {
+            short(first) == self.first && short(last) == self.last
+        } else {
+            false
+        }
+    }
+}
+
+/// Maps a slot to the index in `NAMES` of its name. Most slots are empty, so the parser skips most other fields without comparing names.
+static SLOTS: [u8; SLOT_COUNT] = {
+    let mut slots = [NAMES.len() as u8; SLOT_COUNT];
+    let mut index = 0;
+    while index < NAMES.len() {
+        let name = NAMES[index].1.as_bytes();
+        let slot = slot(u32::from_le_bytes([name[0], name[1], name[2], name[3]]), name.len());
+        assert!(slots[slot] as usize == NAMES.len(), "two names in one slot: change `slot`");
+        slots[slot] = index as u8;
+        index += 1;
+    }
+    slots
+};
+
+const SLOT_COUNT: usize = 256;
+
+/// Hashes the length and the first four bytes of a name, ignoring case. The factor was searched: except for `Accept-Language`, no other
+/// field that browsers send shares a slot with a name in `NAMES`.
 #[inline(always)]
-const fn bucket(name: &[u8]) -> usize {
-    let (first, last) = (name[0] | 0x20, name[name.len() - 1] | 0x20);
-    (name.len() + first as usize * 8 + last as usize * 4) % BUCKET_COUNT
+const fn slot(first: u32, len: usize) -> usize {
+    let product = (first | 0x2020_2020).wrapping_add(len as u32).wrapping_mul(0x414c_343d);
+    (product >> 24) as usize
 }
 
 #[cfg(test)]
@@ -679,12 +861,55 @@ mod tests {
         }
     }
 
+    proptest! {
+        #[test]
+        fn usual_lines_are_parsed_as_any_others(wire in wire(), behind in "[a-z\r\n]{0,20}") {
+            let wire = [&wire, behind.as_bytes()].concat();
+            let slow = request_line(&wire);
+            if let Some((usual, section)) = usual_request_line(&wire) {
+                let (line, rest) = slow.ok().unwrap();
+                prop_assert_eq!((usual.method, usual.target, usual.version), (line.method, line.target, line.version));
+                prop_assert_eq!(section, rest);
+            }
+            for from in 0..wire.len() {
+                let line = &wire[from..];
+                let slow = field_line(line).ok();
+                if let Some((name, behind)) = usual_field_line(line) {
+                    let slow = slow.as_ref().unwrap();
+                    prop_assert_eq!((name, line.len() - behind.len()), (slow.name, slow.len()));
+                }
+                if let Some(short) = short_field_line(line) {
+                    let slow = slow.as_ref().unwrap();
+                    prop_assert_eq!((short.name, short.end), (slow.name, slow.end));
+                }
+                if let Some(slow) = slow {
+                    prop_assert_eq!(FieldName::at_start_of(line, slow.name), slow_name(&line[..slow.name]));
+                }
+            }
+        }
+    }
+
+    fn slow_name(name: &[u8]) -> Option<FieldName> {
+        NAMES.iter().find(|(_, text)| name.eq_ignore_ascii_case(text.as_bytes())).map(|(name, _)| *name)
+    }
+
     /// Generates requests that are mostly valid, with a wrong part now and then.
     fn wire() -> impl Strategy<Value = Vec<u8>> {
         let part = |right: &'static [&'static str], wrong: &'static [&'static str]| prop_oneof![20 => proptest::sample::select(right), 1 => proptest::sample::select(wrong)];
         let field = (
             part(
-                &["Host", "host", "Content-Length", "If-None-Match", "x-y", "A"],
+                &[
+                    "Host",
+                    "host",
+                    "Content-Length",
+                    "If-None-Match",
+                    "If-Modified-Since",
+                    "Accept-Encoding",
+                    "Accept-Language",
+                    "x-y",
+                    "x_1",
+                    "A",
+                ],
                 &["", " a", "H st", "\r\n", "\u{e9}"],
             ),
             part(&[":", ": ", ":\t "], &["", " :", "\n"]),

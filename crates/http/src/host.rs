@@ -4,7 +4,9 @@
 
 use core::net::Ipv6Addr;
 
-use crate::token::{REG_NAME, in_class};
+use tarpon_simd::{BLOCK_LEN, ByteClass, outside, padded};
+
+use crate::token::{REG_NAME, fast_prefix_len, in_class};
 
 /// Returns whether `value` is a valid Host field value and a valid authority of an http or https URI.
 ///
@@ -21,7 +23,10 @@ pub fn is_valid(value: &[u8]) -> bool {
         return false;
     }
     // An IPv4 address matches reg-name, too.
-    let mut at = 0;
+    let mut at = outside(ByteClass::Host, &padded(value)).trailing_zeros() as usize;
+    if at == BLOCK_LEN {
+        at = fast_prefix_len(ByteClass::Host, value);
+    }
     while let Some(&byte) = value.get(at) {
         if in_class(REG_NAME, byte) {
             at += 1;

@@ -7,8 +7,6 @@
 //!
 //! The parser ignores members that are malformed or name an unknown coding.
 
-use core::cmp::Reverse;
-
 use crate::field::{members, trim_ows};
 use crate::head::{FieldName, Head};
 
@@ -30,16 +28,10 @@ pub enum ContentCoding {
 }
 
 /// The weights that a client gives to content codings.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AcceptEncoding {
-    identity: Option<QValue>,
-    br: Option<QValue>,
-    gzip: Option<QValue>,
-    zstd: Option<QValue>,
-    dcb: Option<QValue>,
-    dcz: Option<QValue>,
-    /// `*`: the weight of every coding that is not listed.
-    any: Option<QValue>,
+    /// For each coding, by number: 0 if it is not acceptable, else its weight in thousandths and 1.
+    ranks: [u16; CODING_COUNT],
 }
 
 impl AcceptEncoding {
@@ -49,13 +41,51 @@ impl AcceptEncoding {
     /// that does not send the field may not support any.
     #[inline]
     pub fn parse(head: &Head<'_>) -> AcceptEncoding {
-        let mut found = AcceptEncoding::default();
+        match head.first(FieldName::AcceptEncoding) {
+            None => AcceptEncoding::of(&[]),
+            Some(value) if head.is_repeated(FieldName::AcceptEncoding) || value.len() > BROWSER_LEN_MAX => {
+                AcceptEncoding::parse_lists(head)
+            }
+            Some(value) if value == b"gzip, deflate, br, zstd" => {
+                AcceptEncoding::of(&[ContentCoding::Gzip, ContentCoding::Br, ContentCoding::Zstd])
+            }
+            Some(value) if value == b"gzip, deflate, br" => {
+                AcceptEncoding::of(&[ContentCoding::Gzip, ContentCoding::Br])
+            }
+            Some(value) if value == b"gzip, deflate" => AcceptEncoding::of(&[ContentCoding::Gzip]),
+            Some(_) => AcceptEncoding::parse_lists(head),
+        }
+    }
+
+    fn parse_lists(head: &Head<'_>) -> AcceptEncoding {
+        let mut listed = [None; CODING_COUNT];
+        let mut any = None;
         for (name, weight) in head.all(FieldName::AcceptEncoding).flat_map(members).filter_map(member) {
-            if let Some(listed) = found.weight_mut(name) {
-                *listed = Some(weight);
+            if name == b"*" {
+                any = Some(weight);
+            } else if let Some(coding) = coding(name) {
+                listed[coding as usize] = Some(weight);
             }
         }
+        for coding in [ContentCoding::Identity, ContentCoding::Br, ContentCoding::Gzip, ContentCoding::Zstd] {
+            listed[coding as usize] = listed[coding as usize].or(any);
+        }
+        let mut found = AcceptEncoding { ranks: listed.map(|weight| weight.map_or(0, QValue::rank)) };
+        if listed[ContentCoding::Identity as usize].is_none() {
+            found.ranks[ContentCoding::Identity as usize] = 1;
+        }
         found
+    }
+
+    /// Accepts identity with weight 0, and these codings with weight 1.
+    #[inline(always)]
+    fn of(codings: &[ContentCoding]) -> AcceptEncoding {
+        let mut ranks = [0; CODING_COUNT];
+        ranks[ContentCoding::Identity as usize] = 1;
+        for coding in codings {
+            ranks[*coding as usize] = QValue::FULL.rank();
+        }
+        AcceptEncoding { ranks }
     }
 
     /// Returns the weight of a coding in thousandths, or `None` if the coding is not acceptable.
@@ -65,19 +95,7 @@ impl AcceptEncoding {
     /// lists them.
     #[inline]
     pub fn weight(&self, coding: ContentCoding) -> Option<u16> {
-        let (listed, else_weight) = match coding {
-            ContentCoding::Identity => (self.identity, Some(0)),
-            ContentCoding::Br => (self.br, None),
-            ContentCoding::Gzip => (self.gzip, None),
-            ContentCoding::Zstd => (self.zstd, None),
-            ContentCoding::Dcb => return self.dcb.map(|QValue(weight)| weight).filter(|&weight| weight > 0),
-            ContentCoding::Dcz => return self.dcz.map(|QValue(weight)| weight).filter(|&weight| weight > 0),
-        };
-        match listed.or(self.any) {
-            Some(QValue(0)) => None,
-            Some(QValue(weight)) => Some(weight),
-            None => else_weight,
-        }
+        self.ranks[coding as usize].checked_sub(1)
     }
 
     /// Chooses one of the offers: the one with the highest weight, then the shortest, then the first. An offer is a coding, its
@@ -95,29 +113,42 @@ impl AcceptEncoding {
     /// ```
     #[inline]
     pub fn choose<T>(&self, offered: impl IntoIterator<Item = (ContentCoding, u64, T)>) -> Option<T> {
-        let acceptable = offered.into_iter().filter_map(|(coding, len, what)| {
-            let weight = self.weight(coding)?;
-            Some(((Reverse(weight), len), what))
-        });
-        acceptable.min_by_key(|&(rank, _)| rank).map(|(_, what)| what)
-    }
-
-    /// Returns the field that stores the weight of this coding. Names are case-insensitive.
-    #[inline]
-    fn weight_mut(&mut self, name: &[u8]) -> Option<&mut Option<QValue>> {
-        // Compares lengths first, because most names differ in length.
-        match name.len() {
-            1 if name == b"*" => Some(&mut self.any),
-            2 if name.eq_ignore_ascii_case(b"br") => Some(&mut self.br),
-            3 if name.eq_ignore_ascii_case(b"dcb") => Some(&mut self.dcb),
-            3 if name.eq_ignore_ascii_case(b"dcz") => Some(&mut self.dcz),
-            4 if name.eq_ignore_ascii_case(b"gzip") => Some(&mut self.gzip),
-            4 if name.eq_ignore_ascii_case(b"zstd") => Some(&mut self.zstd),
-            6 if name.eq_ignore_ascii_case(b"x-gzip") => Some(&mut self.gzip),
-            8 if name.eq_ignore_ascii_case(b"identity") => Some(&mut self.identity),
-            _ => None,
+        let mut best = (0, 0, None);
+        for (coding, len, what) in offered {
+            let rank = self.ranks[coding as usize];
+            let (best_rank, best_len, _) = best;
+            if rank > best_rank || rank == best_rank && rank > 0 && len < best_len {
+                best = (rank, len, Some(what));
+            }
         }
+        best.2
     }
+}
+
+/// The longest value that browsers send without a dictionary.
+const BROWSER_LEN_MAX: usize = b"gzip, deflate, br, zstd".len();
+
+const CODING_COUNT: usize = ContentCoding::Dcz as usize + 1;
+
+impl Default for AcceptEncoding {
+    /// Returns the weights of a request without the field.
+    fn default() -> AcceptEncoding {
+        AcceptEncoding::of(&[])
+    }
+}
+
+/// Returns the coding of this name. Names are case-insensitive.
+fn coding(name: &[u8]) -> Option<ContentCoding> {
+    const NAMES: [(&str, ContentCoding); 7] = [
+        ("br", ContentCoding::Br),
+        ("gzip", ContentCoding::Gzip),
+        ("zstd", ContentCoding::Zstd),
+        ("dcb", ContentCoding::Dcb),
+        ("dcz", ContentCoding::Dcz),
+        ("identity", ContentCoding::Identity),
+        ("x-gzip", ContentCoding::Gzip),
+    ];
+    NAMES.iter().find(|(text, _)| name.eq_ignore_ascii_case(text.as_bytes())).map(|(_, coding)| *coding)
 }
 
 /// A weight in thousandths, 0 to 1000; 0 means "not acceptable". RFC 9110, section 12.4.2.
@@ -126,6 +157,11 @@ pub(crate) struct QValue(u16);
 
 impl QValue {
     pub(crate) const FULL: QValue = QValue(1000);
+
+    /// Returns the rank of a coding with this weight; see [`AcceptEncoding`].
+    const fn rank(self) -> u16 {
+        if self.0 == 0 { 0 } else { self.0 + 1 }
+    }
 
     pub(crate) fn thousandths(self) -> u16 {
         self.0

@@ -9,9 +9,15 @@ use crate::head::{FieldName, Head, Version};
 /// field contains `keep-alive`. `close` takes precedence.
 #[inline]
 pub fn persists(head: &Head<'_>) -> bool {
-    if !head.has(FieldName::Connection) {
-        return head.version == Version::Http11;
+    match head.first(FieldName::Connection) {
+        None => head.version == Version::Http11,
+        // What browsers send.
+        Some(b"keep-alive") if !head.is_repeated(FieldName::Connection) => true,
+        Some(_) => options_persist(head),
     }
+}
+
+fn options_persist(head: &Head<'_>) -> bool {
     let has_option = |token| has_token(head.all(FieldName::Connection), token);
     !has_option(b"close") && (head.version == Version::Http11 || has_option(b"keep-alive"))
 }

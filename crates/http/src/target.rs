@@ -5,6 +5,8 @@
 //! absolute   http://host/path?query   OPTIONS only:  asterisk   *
 //! ```
 
+use tarpon_simd::{BLOCK_LEN, equal, padded};
+
 use crate::head::Method;
 use crate::host;
 use crate::status::Status;
@@ -88,12 +90,16 @@ pub fn is_plain(path: &[u8]) -> bool {
     if path.first() != Some(&b'/') || path.len() > PATH_LEN_MAX {
         return false;
     }
-    let mut before = b'/';
-    for &byte in &path[1..] {
-        if byte == b'%' || (byte == b'.' && before == b'/') {
+    let mut rest = path;
+    let mut after_slash = 0;
+    while !rest.is_empty() {
+        let block = &padded(rest);
+        let slashes = equal(b'/', block);
+        if equal(b'%', block) | (equal(b'.', block) & (slashes << 1 | after_slash)) != 0 {
             return false;
         }
-        before = byte;
+        after_slash = slashes >> (BLOCK_LEN - 1);
+        rest = rest.get(BLOCK_LEN..).unwrap_or(&[]);
     }
     true
 }
@@ -143,10 +149,16 @@ impl TargetError {
 }
 
 fn split_query(target: &[u8]) -> (&[u8], Option<&[u8]>) {
-    match target.iter().position(|&byte| byte == b'?') {
-        Some(at) => (&target[..at], Some(&target[at + 1..])),
-        None => (target, None),
+    let mut rest = target;
+    while !rest.is_empty() {
+        let marks = equal(b'?', &padded(rest));
+        if marks != 0 {
+            let at = target.len() - rest.len() + marks.trailing_zeros() as usize;
+            return (&target[..at], Some(&target[at + 1..]));
+        }
+        rest = rest.get(BLOCK_LEN..).unwrap_or(&[]);
     }
+    (target, None)
 }
 
 /// Parses the authority form, which requires a port. RFC 9112, section 3.2.3.
@@ -299,6 +311,18 @@ mod tests {
         ];
         for (name, method, target, want) in cases {
             assert_eq!(parse(method, target.as_bytes()), want, "{name}: {target}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn fast_scans_agree_with_slow_ones(target in "/[a-z/.%?]{0,60}|/([a-z]{1,20}[/.]){0,5}[?%]?") {
+            let target = target.as_bytes();
+            let (path, query) = split_query(target);
+            prop_assert_eq!(path, target.split(|&byte| byte == b'?').next().unwrap());
+            prop_assert_eq!(query.map_or(target.len(), |query| target.len() - query.len() - 1), path.len());
+            let is_rewritten = path.contains(&b'%') || path.windows(2).any(|pair| pair == b"/.");
+            prop_assert_eq!(is_plain(path), !is_rewritten);
         }
     }
 

@@ -2,6 +2,8 @@
 //!
 //! RFC 9110, sections 5.5 and 5.6.2; RFC 3986, sections 2 and 3.2.2.
 
+use tarpon_simd::{BLOCK_LEN, ByteClass, outside, padded};
+
 /// Bytes of a token: `tchar` of RFC 9110, section 5.6.2.
 pub(crate) const TCHAR: u8 = 1;
 /// Bytes of a field value: VCHAR, obs-text, SP and HTAB; RFC 9110, section 5.5.
@@ -25,34 +27,31 @@ pub(crate) fn prefix_len(class: u8, bytes: &[u8]) -> usize {
     bytes.iter().position(|&byte| !in_class(class, byte)).unwrap_or(bytes.len())
 }
 
-/// Returns `prefix_len(VALUE, bytes)`, but checks eight bytes at a time, because values are most of a browser's request.
+/// Returns `bytes` from the first byte that is not in `class`, or `None` if the scan reaches the last 15 bytes.
 #[inline(always)]
-pub(crate) fn value_prefix_len(bytes: &[u8]) -> usize {
+pub(crate) fn skip(class: ByteClass, bytes: &[u8]) -> Option<&[u8]> {
     let mut rest = bytes;
-    while let Some((word, behind)) = rest.split_first_chunk::<8>() {
-        let stops = controls(u64::from_le_bytes(*word));
-        if stops == 0 {
-            rest = behind;
-            continue;
+    loop {
+        let (block, behind) = rest.split_first_chunk::<BLOCK_LEN>()?;
+        let stops = outside(class, block) as u16;
+        if stops != 0 {
+            return Some(&rest[stops.trailing_zeros() as usize % BLOCK_LEN..]);
         }
-        rest = &rest[stops.trailing_zeros() as usize / 8..];
-        match rest {
-            [b'\t', behind @ ..] => rest = behind,
-            _ => return bytes.len() - rest.len(),
-        }
+        rest = behind;
     }
-    bytes.len() - rest.len() + prefix_len(VALUE, rest)
 }
 
-/// Sets the top bit of each byte of `word` that is below SP or equal to DEL. The lowest mark is exact; a byte above it may be
-/// marked by mistake, because the subtraction borrows from it.
+/// Returns how many bytes at the start of `bytes` are in `class`.
 #[inline(always)]
-const fn controls(word: u64) -> u64 {
-    const ONES: u64 = u64::from_ne_bytes([1; 8]);
-    let low = word.wrapping_sub(ONES * 0x20) & !word;
-    let del = word ^ (ONES * 0x7f);
-    let del = del.wrapping_sub(ONES) & !del;
-    (low | del) & (ONES << 7)
+pub(crate) fn fast_prefix_len(class: ByteClass, bytes: &[u8]) -> usize {
+    let mut rest = bytes;
+    loop {
+        let len = outside(class, &padded(rest)).trailing_zeros() as usize;
+        if len < BLOCK_LEN {
+            return bytes.len() - rest.len() + len;
+        }
+        rest = &rest[BLOCK_LEN..];
+    }
 }
 
 static CLASSES: [u8; 256] = {
@@ -100,6 +99,9 @@ const fn in_list(byte: u8, list: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -117,21 +119,33 @@ mod tests {
         }
     }
 
-    #[test]
-    fn fast_scan_of_a_value_agrees_with_the_slow_one() {
-        for byte in 0..=255 {
-            for at in 0..20 {
-                for second in [b'a', b'\t', b'\r', 0x80, 0x7f] {
-                    let mut bytes = [b'v'; 24];
-                    bytes[at] = byte;
-                    bytes[at + 2] = second;
-                    assert_eq!(
-                        value_prefix_len(&bytes),
-                        prefix_len(VALUE, &bytes),
-                        "{byte:#x} at {at}, then {second:#x}"
-                    );
+    proptest! {
+        #[test]
+        fn fast_scans_agree_with_slow_ones(bytes in "[a-zA-Z0-9-]{0,40}[-a ~:#_.%\t\r\n\x7f\u{80}]{0,20}[a-z]{0,20}") {
+            for from in 0..=bytes.len() {
+                let bytes = &bytes.as_bytes()[from..];
+                for (fast, class) in PARTS {
+                    let len = fast_prefix_len(fast, bytes);
+                    prop_assert!(skip(fast, bytes).is_none_or(|rest| rest == &bytes[len..]), "{:?}", fast);
+                    prop_assert!(len <= prefix_len(class, bytes), "{:?}", fast);
+                    let may_continue = |byte: u8| match fast {
+                        ByteClass::Name => !byte.is_ascii_alphabetic() && byte != b'-',
+                        ByteClass::Host => !byte.is_ascii_alphanumeric() && byte != b'-' && byte != b'.',
+                        ByteClass::Target => false,
+                        ByteClass::Text => byte == b'\t',
+                    };
+                    let ends = bytes.get(len).is_none_or(|&byte| !in_class(class, byte) || may_continue(byte));
+                    prop_assert!(ends, "{:?}", fast);
                 }
             }
         }
     }
+
+    /// The classes of the fast scans, each with the class of which it is a part.
+    const PARTS: [(ByteClass, u8); 4] = [
+        (ByteClass::Name, TCHAR),
+        (ByteClass::Host, REG_NAME),
+        (ByteClass::Target, TARGET),
+        (ByteClass::Text, VALUE),
+    ];
 }

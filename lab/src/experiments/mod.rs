@@ -10,12 +10,14 @@
 //! | `cold/` | response times of a hot page while other clients read cold files from a slow disk |
 //! | `start.rs` | time from start to first response, and memory |
 //! | `pack.rs` | time and size of packing, compared with reference encoders |
+//! | `cost.rs` | instructions per request |
 //! | `options.rs` | options that several experiments share; the command that repeats an experiment |
 //! | `isolation.rs` | the private network namespace and the scheduling policy |
 //! | `rounds.rs` | the order of servers; the wait for an idle core; the repetition of dirty rounds |
 //! | `output.rs` | prints the report and writes the record |
 
 pub(crate) mod cold;
+pub(crate) mod cost;
 pub(crate) mod pack;
 pub(crate) mod race;
 pub(crate) mod start;

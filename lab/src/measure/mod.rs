@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `cpu.rs` | CPU time of server, client and cores; pinning to a core |
 //! | `syscalls.rs` | system calls, counted at a tracepoint |
+//! | `instructions.rs` | instructions, counted by callgrind |
 //! | `memory.rs` | memory of a server |
 //! | `disk_throttle.rs` | a control group that limits reads from a disk; bytes that a process read from disk |
 //! | `machine.rs` | kernel, processor, date |
 
 pub(crate) mod cpu;
 pub(crate) mod disk_throttle;
+pub(crate) mod instructions;
 pub(crate) mod machine;
 pub(crate) mod memory;
 pub(crate) mod syscalls;

@@ -10,6 +10,7 @@
 //! | file | content |
 //! |---|---|
 //! | `race.rs`, `cold.rs`, `start.rs`, `pack.rs` | the record of each experiment, and the numbers derived from it |
+//! | `cost.rs` | the accepted numbers of instructions per request |
 //! | `server.rs` | the servers that the lab can start |
 //! | `round.rs` | rounds, and the servers in them |
 //! | `cpu.rs`, `memory.rs`, `machine.rs` | CPU times, memory and the machine, as the record stores them |
@@ -17,6 +18,7 @@
 //! Derived numbers are computed for each report, never stored.
 
 pub(crate) mod cold;
+pub(crate) mod cost;
 pub(crate) mod cpu;
 pub(crate) mod machine;
 pub(crate) mod memory;

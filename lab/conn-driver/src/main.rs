@@ -1,0 +1,76 @@
+//! Sends requests to a connection in memory, for `tarpon-lab cost`, which counts the instructions of two runs of different
+//! lengths. The difference contains only requests: no start, no system call.
+//!
+//! ```text
+//! tarpon-conn-driver SITE REQUEST COUNT       SITE: a packed site;  REQUEST: a file with one request
+//! ```
+//!
+//! A package of its own, because the lab shares no code with tarpon, and because tarpon-conn names no file. It depends on the
+//! protocol crates alone, so an optimized build takes seconds.
+
+use std::error::Error;
+use std::{env, fs};
+
+use tarpon_conn::{
+    Accepted, Close, Connection, Counters, Cx, Input, Leg, Limits, Pool, Records, Run, Sites, Span, Starts,
+    Tick,
+};
+use tarpon_site::{Image, packed};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let [site, request, count] = env::args().skip(1).collect::<Vec<_>>().try_into().map_err(|_| USAGE)?;
+    let mut sites = Sites::new(image(fs::read(site)?)?, Limits::default());
+    let (request, count) = (fs::read(request)?, count.parse::<u32>()?);
+    let (mut pool, mut records) = (Pool::new(POOL_COUNT), Records::off());
+    let (starts, counters) = (Starts::new(UNIX_S), Counters::default());
+    let now = Tick(0);
+    let mut cx = Cx {
+        sites: &mut sites,
+        pool: &mut pool,
+        starts: &starts,
+        now,
+        counters: &counters,
+        records: &mut records,
+    };
+    let mut conn = Connection::new(&mut cx, Accepted::default());
+    let buf = cx.pool.take().ok_or("no buffer")?;
+    cx.pool.buf_mut(buf)[..request.len()].copy_from_slice(&request);
+    let input = Run { buf, at: 0, len: request.len() as u32 };
+    for _ in 0..count {
+        exchange(&mut conn, &mut cx, input)?;
+    }
+    println!("{count} responses, {} bytes", counters.sent_len.get());
+    Ok(())
+}
+
+/// Receives one request and sends its response, with the queries of an engine in between.
+#[inline(never)]
+fn exchange(conn: &mut Connection, cx: &mut Cx<'_>, input: Run) -> Result<(), &'static str> {
+    if conn.received(cx, Leg::Client, input) != input.len as usize {
+        return Err("the file is not one complete request");
+    }
+    let response_len = conn.outbox(Leg::Client).iter().map(Span::len).sum();
+    if response_len == 0 {
+        return Err("the connection sent no response");
+    }
+    conn.sent(cx, Leg::Client, response_len);
+    let need = conn.need(Leg::Client);
+    if need.close != Close::No || need.input == Input::Pause || conn.deadline() == Tick::NEVER {
+        return Err("the connection does not persist");
+    }
+    Ok(())
+}
+
+fn image(archive: Vec<u8>) -> Result<Image, Box<dyn Error>> {
+    let region = packed::image_in(&archive, archive.len() as u64)?.ok_or("not a packed site")?;
+    let (at, len) = (region.at as usize, region.len as usize);
+    Ok(Image::new(archive[at..][..len].to_vec().into())?)
+}
+
+const USAGE: &str = "usage: tarpon-conn-driver SITE REQUEST COUNT";
+
+/// Enough buffers for a connection, with more than half of them free.
+const POOL_COUNT: u32 = 8;
+
+/// The time in the date of each response: Mon, 07 Nov 1994 08:49:37 GMT.
+const UNIX_S: u64 = 784_198_177;
