@@ -225,6 +225,9 @@ pub(crate) fn choose(
     image: &Image,
 ) -> Result<Variant, NotResident> {
     let head = request.head;
+    if !head.has(FieldName::AcceptEncoding) {
+        return Ok(variants.identity);
+    }
     if head.has(FieldName::AvailableDictionary) {
         return choose_with_deltas(head, variants, image);
     }

@@ -15,9 +15,9 @@
 //! use tarpon_site::{Content, Entry, Image};
 //!
 //! let image = Image::new(std::fs::read("site.image")?.into())?;
-//! match image.find(b"/index.html") {
+//! match image.find(b"/index.html")? {
 //!     // Send a variant only if its fields frame its content.
-//!     Some(Entry::File(file)) if image.is_framed(&file.identity) => {
+//!     Some(Entry::File(file)) if image.is_framed(&file.identity)? => {
 //!         let fields = image.bytes(file.identity.fields);
 //!         let content = match file.identity.content {
 //!             Content::Image(region) => image.bytes(region),

@@ -12,8 +12,8 @@ use std::error::Error;
 use std::{env, fs};
 
 use tarpon_conn::{
-    Accepted, Close, Connection, Counters, Cx, Input, Leg, Limits, Pool, Records, Run, Sites, Span, Starts,
-    Tick,
+    Accepted, BufRange, ConnResources, Connection, Counters, Limits, Pool, Records, ResponsePrefixes, Sites,
+    SlotState, Span, Step, Tick,
 };
 use tarpon_site::{Image, packed};
 
@@ -22,12 +22,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut sites = Sites::new(image(fs::read(site)?)?, Limits::default());
     let (request, count) = (fs::read(request)?, count.parse::<u32>()?);
     let (mut pool, mut records) = (Pool::new(POOL_COUNT), Records::off());
-    let (starts, counters) = (Starts::new(UNIX_S), Counters::default());
+    let (prefixes, counters) = (ResponsePrefixes::new(UNIX_S), Counters::default());
     let now = Tick(0);
-    let mut cx = Cx {
+    let mut cx = ConnResources {
         sites: &mut sites,
         pool: &mut pool,
-        starts: &starts,
+        prefixes: &prefixes,
         now,
         counters: &counters,
         records: &mut records,
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut conn = Connection::new(&mut cx, Accepted::default());
     let buf = cx.pool.take().ok_or("no buffer")?;
     cx.pool.buf_mut(buf)[..request.len()].copy_from_slice(&request);
-    let input = Run { buf, at: 0, len: request.len() as u32 };
+    let input = BufRange { buf, at: 0, len: request.len() as u32 };
     for _ in 0..count {
         exchange(&mut conn, &mut cx, input)?;
     }
@@ -45,21 +45,24 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// Receives one request and sends its response, with the queries of an engine in between.
 #[inline(never)]
-fn exchange(conn: &mut Connection, cx: &mut Cx<'_>, input: Run) -> Result<(), &'static str> {
-    if conn.received(cx, Leg::Client, input) != input.len as usize {
+fn exchange(conn: &mut Connection, cx: &mut ConnResources<'_>, input: BufRange) -> Result<(), &'static str> {
+    if conn.received(cx, input) != input.len as usize {
         return Err("the file is not one complete request");
     }
-    let response_len = conn.outbox(Leg::Client).iter().map(Span::len).sum();
-    if response_len == 0 {
-        return Err("the connection sent no response");
+    if conn.next_step(IDLE) != Step::Send {
+        return Err("the connection sends no response");
     }
-    conn.sent(cx, Leg::Client, response_len);
-    let need = conn.need(Leg::Client);
-    if need.close != Close::No || need.input == Input::Pause || conn.deadline() == Tick::NEVER {
+    let response_len = conn.outbox().iter().map(Span::len).sum();
+    conn.sent(cx, response_len);
+    if !matches!(conn.next_step(IDLE), Step::Read { .. }) || conn.deadline() == Tick::NEVER {
         return Err("the connection does not persist");
     }
     Ok(())
 }
+
+/// A socket that takes what is sent, and an inbox without new bytes.
+const IDLE: SlotState =
+    SlotState { can_send: true, is_loading: false, has_new_input: false, is_write_shut_down: false };
 
 fn image(archive: Vec<u8>) -> Result<Image, Box<dyn Error>> {
     let region = packed::image_in(&archive, archive.len() as u64)?.ok_or("not a packed site")?;

@@ -38,14 +38,16 @@ impl Http1 {
 
         // Parse.
         let bytes = cx.pool.bytes(input);
-        // Empty lines before a request line are skipped: RFC 9112, section 2.2.
-        if let len @ 1.. = empty_lines_len(bytes) {
-            self.incomplete_len = 0;
-            return len;
-        }
-        if self.is_still_incomplete(bytes) {
-            self.incomplete_len = input.len;
-            return 0;
+        if self.incomplete_len > 0 || bytes.first() == Some(&b'\r') {
+            // Empty lines before a request line are skipped: RFC 9112, section 2.2.
+            if let len @ 1.. = empty_lines_len(bytes) {
+                self.incomplete_len = 0;
+                return len;
+            }
+            if self.is_still_incomplete(bytes) {
+                self.incomplete_len = input.len;
+                return 0;
+            }
         }
         let (head, head_len) = match head::parse(bytes) {
             Ok(Some(parsed)) => parsed,
@@ -227,7 +229,7 @@ impl Http1 {
 
     /// Returns whether no line of the head has ended since it was parsed before and found incomplete. This keeps the cost of a head that
     /// arrives in small pieces linear.
-    #[inline]
+    #[cold]
     fn is_still_incomplete(&self, bytes: &[u8]) -> bool {
         let parsed_len = self.incomplete_len as usize;
         parsed_len > 0 && bytes.len() < HEAD_LEN_MAX && !bytes[parsed_len..].contains(&b'\n')
@@ -235,7 +237,7 @@ impl Http1 {
 }
 
 /// Returns the length of the empty lines at the front of `bytes`.
-#[inline]
+#[cold]
 fn empty_lines_len(bytes: &[u8]) -> usize {
     bytes.chunks_exact(2).take_while(|line| *line == b"\r\n").count() * 2
 }
