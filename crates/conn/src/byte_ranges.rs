@@ -15,15 +15,32 @@
 
 use crate::pool::BUF_LEN;
 use std::ops::Range;
-use tarpon_http::range::{ByteRange, RANGE_COUNT_MAX, RangeSet};
+use tarpon_http::{
+    head,
+    range::{self, ByteRange, RANGE_COUNT_MAX, RangeSelection, RangeSet},
+};
 use tarpon_site::{Image, NotResident, Region, Variant};
 
-/// The byte ranges of one representation, which are the parts of a response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The byte ranges of a request, which are the parts of a response.
 pub(crate) struct ByteRanges {
     parts: RangeSet,
-    /// Length of the representation, in bytes.
-    of: u64,
+    representation: Representation,
+}
+
+/// A plan of a response with byte ranges. Most plans have none, and a set of ranges is long: when the response is written, the ranges are
+/// selected again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PlannedRanges {
+    part_count: u8,
+    content_len: u64,
+    representation: Representation,
+}
+
+/// What the fields of a response with byte ranges say about the whole representation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Representation {
+    /// Its length in bytes.
+    len: u64,
     /// Its Content-Type line.
     media: Region,
     /// Its entity tag, without quotes.
@@ -40,32 +57,36 @@ pub(crate) struct Pieces {
 }
 
 impl ByteRanges {
-    /// Returns the parts, and the fields that follow the written ones. `None`: send the whole representation, because several parts with
-    /// their delimiters would be as long, or because its fields are not as a packer writes them.
-    pub(crate) fn new(
+    /// Plans a response with these parts. Returns the fields that follow the written ones, too. `None`: send the whole representation,
+    /// because several parts with their delimiters would be as long, or because its fields are not as a packer writes them.
+    pub(crate) fn plan(
         parts: RangeSet,
         variant: &Variant,
         image: &Image,
-    ) -> Result<Option<(ByteRanges, Region)>, NotResident> {
+    ) -> Result<Option<(PlannedRanges, Region)>, NotResident> {
         image.check_resident(variant.fields)?;
         image.check_resident(variant.etag)?;
-        Ok(ByteRanges::of_resident(parts, variant, image))
+        Ok(ByteRanges::plan_resident(parts, variant, image))
     }
 
-    /// As [`new`](ByteRanges::new), for a variant whose fields and entity tag are in memory.
-    fn of_resident(parts: RangeSet, variant: &Variant, image: &Image) -> Option<(ByteRanges, Region)> {
+    /// As [`plan`](ByteRanges::plan), for a variant whose fields and entity tag are in memory.
+    fn plan_resident(parts: RangeSet, variant: &Variant, image: &Image) -> Option<(PlannedRanges, Region)> {
         let (_, behind_len) = split_line(variant.fields, b"Content-Length: ", image)?;
         let (media, behind_media) = split_line(behind_len, b"Content-Type: ", image)?;
         let boundary = Region { at: variant.etag.at + 1, len: variant.etag.len.checked_sub(2)? };
-        let ranges = ByteRanges { parts, of: variant.content.len(), media, boundary };
+        let representation = Representation { len: variant.content.len(), media, boundary };
+        let ranges = ByteRanges { parts, representation };
+        let content_len = ranges.content_len(image);
+        let part_count = ranges.parts().len() as u8;
+        let planned = PlannedRanges { part_count, content_len, representation };
         if !ranges.is_multipart() {
-            return Some((ranges, behind_len));
+            return Some((planned, behind_len));
         }
         let delimiters_len = ranges.delimiters_len(image);
-        let better = ranges.content_len(image) < ranges.of
+        let better = content_len < representation.len
             && FIELDS_LEN_MAX + delimiters_len <= BUF_LEN
             && is_boundary(image.bytes(boundary));
-        better.then_some((ranges, behind_media))
+        better.then_some((planned, behind_media))
     }
 
     /// Returns the parts, in the order in which they are sent.
@@ -81,7 +102,7 @@ impl ByteRanges {
         writer.number(self.content_len(image));
         if self.is_multipart() {
             writer.put(b"\r\nContent-Type: multipart/byteranges; boundary=");
-            writer.put(image.bytes(self.boundary));
+            writer.put(image.bytes(self.representation.boundary));
             writer.put(b"\r\n");
             pieces.end(&writer);
             for number in 0..=self.parts().len() {
@@ -101,7 +122,7 @@ impl ByteRanges {
     }
 
     /// Returns the length of the response's content in bytes.
-    pub(crate) fn content_len(&self, image: &Image) -> u64 {
+    fn content_len(&self, image: &Image) -> u64 {
         let parts_len: u64 = self.parts().iter().map(|part| part.len).sum();
         let delimiters_len = if self.is_multipart() { self.delimiters_len(image) } else { 0 };
         parts_len + delimiters_len as u64
@@ -116,10 +137,10 @@ impl ByteRanges {
     /// Writes the delimiter before a part with the fields of the part, or the one behind the last part. RFC 2046, section 5.1.1.
     fn write_delimiter(&self, number: usize, image: &Image, writer: &mut PieceWriter<'_>) {
         writer.put(if number == 0 { b"--" } else { b"\r\n--" });
-        writer.put(image.bytes(self.boundary));
+        writer.put(image.bytes(self.representation.boundary));
         let Some(&part) = self.parts().get(number) else { return writer.put(b"--\r\n") };
         writer.put(b"\r\n");
-        writer.put(image.bytes(self.media));
+        writer.put(image.bytes(self.representation.media));
         self.write_content_range(part, writer);
         writer.put(b"\r\n");
     }
@@ -130,8 +151,32 @@ impl ByteRanges {
         writer.put(b"-");
         writer.number(part.last());
         writer.put(b"/");
-        writer.number(self.of);
+        writer.number(self.representation.len);
         writer.put(b"\r\n");
+    }
+}
+
+impl PlannedRanges {
+    /// Returns the number of parts.
+    #[inline]
+    pub(crate) fn part_count(&self) -> usize {
+        self.part_count.into()
+    }
+
+    /// Returns the length of the response's content in bytes.
+    pub(crate) fn content_len(&self) -> u64 {
+        self.content_len
+    }
+
+    /// Selects the ranges again, in the bytes of the request that were planned.
+    pub(crate) fn select(&self, request: &[u8]) -> ByteRanges {
+        let (head, _) = head::parse(request).ok().flatten().expect("the request was parsed before");
+        match range::select(&head, self.representation.len) {
+            RangeSelection::Ranges(parts) => ByteRanges { parts, representation: self.representation },
+            RangeSelection::Whole | RangeSelection::Unsatisfiable => {
+                unreachable!("a selection depends on the request alone")
+            }
+        }
     }
 }
 

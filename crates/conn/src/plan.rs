@@ -11,7 +11,7 @@
 //! another one is needed there is no plan but [`NotResident`], and the caller loads the page and plans again.
 
 use crate::{
-    byte_ranges::ByteRanges,
+    byte_ranges::{ByteRanges, PlannedRanges},
     health::Health,
     host_redirect::HostRedirect,
     request::{Request, RequestPart},
@@ -66,7 +66,7 @@ pub(crate) enum Generated {
     /// All fields and the content of the response to a health check.
     Health(Health),
     /// The fields and delimiters of byte ranges.
-    ByteRanges(ByteRanges),
+    ByteRanges(PlannedRanges),
     /// The Content-Range line of a response without a part.
     Unsatisfied {
         /// The length of the representation in bytes.
@@ -95,9 +95,9 @@ impl Plan {
     }
 
     /// Returns the length of the content that the response sends.
-    pub(crate) fn content_len(&self, image: &Image) -> u64 {
+    pub(crate) fn content_len(&self) -> u64 {
         match self.generated {
-            Generated::ByteRanges(ranges) => ranges.content_len(image),
+            Generated::ByteRanges(ranges) => ranges.content_len(),
             Generated::Health(health) => health.content_len(),
             _ => self.content.map_or(0, |content| content.len()),
         }
@@ -353,7 +353,7 @@ fn plan_ranges(
     Ok(match range::select(head, of) {
         RangeSelection::Whole => None,
         RangeSelection::Ranges(parts) => {
-            ByteRanges::new(parts, variant, image)?.map(|(ranges, fields)| Plan {
+            ByteRanges::plan(parts, variant, image)?.map(|(ranges, fields)| Plan {
                 generated: Generated::ByteRanges(ranges),
                 ..Plan::new(Status::PartialContent, fields, Some(variant.content))
             })

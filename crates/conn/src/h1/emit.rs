@@ -33,7 +33,7 @@ const fn range_span_count(range_count: usize) -> usize {
 #[inline]
 pub(super) fn span_count(plan: &Plan) -> usize {
     match &plan.generated {
-        Generated::ByteRanges(ranges) => range_span_count(ranges.parts().len()),
+        Generated::ByteRanges(ranges) => range_span_count(ranges.part_count()),
         _ => SPAN_COUNT,
     }
 }
@@ -102,6 +102,7 @@ fn emit_generated(
             return Ok(());
         }
         Generated::ByteRanges(ranges) => {
+            let ranges = ranges.select(cx.pool.bytes(request));
             push_ranges(cx, out, image, plan, persistence, &ranges);
             return Ok(());
         }

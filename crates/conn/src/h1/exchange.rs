@@ -95,12 +95,13 @@ impl Http1 {
             self.phase = Phase::Content(content);
         }
 
-        let emitted = emit::emit(cx, out, image, &plan, persistence, input);
-        let (image, plan) = match emitted {
-            Ok(()) => (image, plan),
-            Err(status) => self.respond_with_page(cx, out, site, status, with_content),
-        };
-        self.responded(cx, out, image, &plan, Some(version));
+        match emit::emit(cx, out, image, &plan, persistence, input) {
+            Ok(()) => self.responded(cx, out, &plan, Some(version)),
+            Err(status) => {
+                let plan = self.respond_with_page(cx, out, site, status, with_content);
+                self.responded(cx, out, &plan, Some(version));
+            }
+        }
         head_len
     }
 
@@ -205,8 +206,8 @@ impl Http1 {
         if cx.records.is_on() {
             cx.records.begin(self.begins(cx.now, out, site, status), head.as_ref(), bytes);
         }
-        let (image, plan) = self.respond_with_page(cx, out, site, status, with_content);
-        self.responded(cx, out, image, &plan, version);
+        let plan = self.respond_with_page(cx, out, site, status, with_content);
+        self.responded(cx, out, &plan, version);
         input.len as usize
     }
 
@@ -219,12 +220,12 @@ impl Http1 {
         site: SiteId,
         status: Status,
         with_content: bool,
-    ) -> (ImageId, Plan) {
+    ) -> Plan {
         let (image, current) = cx.sites.current(site);
         let plan = plan::page(current, status, with_content);
         self.phase = Phase::LastResponse { linger: true };
         emit::emit_planned(cx, out, image, &plan, Persistence::Close);
-        (image, plan)
+        plan
     }
 
     /// Returns whether no line of the head has ended since it was parsed before and found incomplete. This keeps the cost of a head that

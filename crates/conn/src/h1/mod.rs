@@ -27,7 +27,7 @@ use crate::{
     plan::Plan,
     pool::BUF_LEN,
     record::{Accepted, Begins, Sent},
-    sites::{ImageId, MissingPage, SiteId},
+    sites::{MissingPage, SiteId},
     span::{Outbox, Span},
 };
 use request_content::{InvalidContent, RequestContent};
@@ -235,8 +235,8 @@ impl Http1 {
                 if cx.records.is_on() {
                     cx.records.begin(self.begins(cx.now, out, site, status), None, &[]);
                 }
-                let (image, plan) = self.respond_with_page(cx, out, site, status, true);
-                self.responded(cx, out, image, &plan, None);
+                let plan = self.respond_with_page(cx, out, site, status, true);
+                self.responded(cx, out, &plan, None);
                 self.deadline = cx.now.after(self.limits(cx).send_ms);
             }
             // The response was sent, but a reset could still overtake it.
@@ -350,21 +350,14 @@ impl Http1 {
 
     /// Counts the last response in the outbox.
     #[inline]
-    fn responded(
-        &mut self,
-        cx: &mut ConnResources<'_>,
-        out: &Outbox,
-        image: ImageId,
-        plan: &Plan,
-        version: Option<Version>,
-    ) {
+    fn responded(&mut self, cx: &mut ConnResources<'_>, out: &Outbox, plan: &Plan, version: Option<Version>) {
         cx.counters.responded(plan.status, version);
         if self.queued_count == 0 {
             self.queued_since = cx.now;
         }
         self.queued_count += 1;
         if cx.records.is_open() {
-            self.record_response(cx, out, image, plan);
+            self.record_response(cx, out, plan);
         }
     }
 
@@ -410,9 +403,9 @@ impl Http1 {
         Begins { accepted: self.accepted, site, now, at: self.sent_len + out.len(), status }
     }
 
-    fn record_response(&mut self, cx: &mut ConnResources<'_>, out: &Outbox, image: ImageId, plan: &Plan) {
+    fn record_response(&mut self, cx: &mut ConnResources<'_>, out: &Outbox, plan: &Plan) {
         let end = self.sent_len + out.len();
-        let content_len = plan.content_len(cx.sites.image(image));
+        let content_len = plan.content_len();
         if let Some(at) = cx.records.wants_head() {
             record_head(cx, out, at - self.sent_len, end - self.sent_len - content_len);
         }
