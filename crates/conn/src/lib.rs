@@ -287,6 +287,12 @@ impl Connection {
         self.protocol.is_unused(&self.wire)
     }
 
+    /// Returns whether output is pending that lies in buffers of the pool.
+    #[inline]
+    pub fn holds_buffers(&self) -> bool {
+        self.wire.holds_buffers()
+    }
+
     /// Returns when the engine must call [`expired`](Connection::expired), unless another event comes first.
     #[inline]
     pub fn deadline(&self) -> Tick {

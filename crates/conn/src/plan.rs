@@ -279,7 +279,8 @@ fn send_file(
 ) -> Result<Plan, NotResident> {
     let chosen;
     let mut variant = &variants.identity;
-    if !variants.is_single() {
+    // Without the field the client gets no coding: choosing would copy the variant.
+    if !variants.is_single() && request.head.has(FieldName::AcceptEncoding) {
         chosen = choose(request, variants, image)?;
         variant = &chosen;
     }

@@ -44,6 +44,9 @@ pub struct Pool {
     free: Vec<u32>,
 }
 
+/// One in this many buffers is reserved for heads. Workers evict connections long before.
+const HEAD_RESERVE: usize = 64;
+
 impl Pool {
     /// `count` free buffers. Their memory is touched only when they are used.
     pub fn new(count: u32) -> Pool {
@@ -150,6 +153,16 @@ impl Pool {
     #[inline]
     pub fn is_plentiful(&self) -> bool {
         self.free.len() > self.holders.len() / 2
+    }
+
+    /// Takes a buffer for the generated part of a response. Returns `None` if only those are free that are reserved for heads that arrive
+    /// in pieces.
+    #[inline]
+    pub fn take_for_response(&mut self) -> Option<BufId> {
+        match self.free.len() > self.holders.len() / HEAD_RESERVE {
+            true => self.take(),
+            false => None,
+        }
     }
 
     /// Whether one in so many is free, or more.

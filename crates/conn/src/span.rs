@@ -114,6 +114,12 @@ impl Outbox {
         self.spans().iter().map(Span::len).sum()
     }
 
+    /// Returns whether a span lies in a buffer of the pool.
+    #[inline]
+    pub(crate) fn holds_buffers(&self) -> bool {
+        self.buf_count > 0
+    }
+
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.count as usize == SPAN_COUNT_MAX

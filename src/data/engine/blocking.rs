@@ -410,7 +410,7 @@ impl Blocking {
         if self.last_activity.deadline != deadline {
             self.last_activity = LastActivity { since: now, deadline };
         }
-        self.worker.update_deadline(ONLY_SLOT);
+        self.worker.end_drive(ONLY_SLOT);
     }
 
     fn read_mailbox(&mut self) -> io::Result<()> {

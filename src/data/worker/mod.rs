@@ -20,6 +20,7 @@
 //! | `loader` | threads that read missing pages |
 //! | `mailbox` | messages from the control plane and the loader |
 //! | `timer_wheel` | one timer for each connection |
+//! | `buffer_holders` | which connections hold buffers, and which holds them longest |
 //! | `accept_backoff` | stops accepting while descriptors or memory are short |
 //! | `idle_workers` | which workers are idle, for engines with one connection per worker |
 //! | `clock` | wall clock and waits |
@@ -27,6 +28,7 @@
 //! A worker waits only in its engine, and without a loader for the disk. Other threads reach it only through its mailbox.
 
 mod accept_backoff;
+mod buffer_holders;
 mod clock;
 mod config;
 mod context;
@@ -50,6 +52,7 @@ pub(crate) use sending::{COPY_LEN_MAX, MissingRange, SendLimits, Stage};
 pub(crate) use slots::{Slot, Slots};
 
 use crate::sys::{clock as clocks, socket};
+use buffer_holders::BufferHolders;
 use clock::unix_ms;
 use loader::{LoadJob, Loader};
 use mailbox::{Mailbox, ShutdownMode, WorkerMessage};
@@ -76,6 +79,7 @@ pub(crate) struct Worker<S> {
     pub(crate) slots: Slots<S>,
     pub(crate) context: WorkerContext,
     timers: TimerWheel,
+    holders: BufferHolders,
     /// Set when shutdown has begun.
     shutdown_mode: Option<ShutdownMode>,
     /// The worker ends at this time at the latest.
@@ -144,6 +148,7 @@ impl<S: Default> Worker<S> {
             slots,
             context,
             timers,
+            holders: BufferHolders::default(),
             shutdown_mode: None,
             shutdown_deadline: None,
             accept_backoff: None,
@@ -169,6 +174,7 @@ impl<S: Default> Worker<S> {
     /// them, and a client that never reads could hold megabytes.
     pub(crate) fn remove(&mut self, index: u32) -> OwnedFd {
         self.timers.disarm(index);
+        self.holders.set(index, false);
         let mut slot = self.slots.remove(index);
         if !slot.conn.outbox().is_empty() {
             // An error means that the client has disconnected already.
@@ -180,11 +186,12 @@ impl<S: Default> Worker<S> {
         slot.fd
     }
 
-    /// Updates the timer after a drive: it must fire no later than the connection's deadline.
+    /// Ends a drive: the timer must fire no later than the connection's deadline, and the worker must know who holds buffers.
     #[inline]
-    pub(crate) fn update_deadline(&mut self, index: u32) {
+    pub(crate) fn end_drive(&mut self, index: u32) {
         if let Some(slot) = self.slots.get_mut(index) {
             self.timers.move_earlier(index, slot.conn.deadline());
+            self.holders.set(index, slot.inbox.is_some() || slot.conn.holds_buffers());
         }
         self.context.flush_records_if_half_full();
     }
@@ -233,14 +240,15 @@ impl<S: Default> Worker<S> {
         None
     }
 
-    /// If buffers run low, evicts the connection with an inbox that has the earliest deadline, and returns it for the engine to
-    /// drive. So clients that send part of a head and then stall can take buffers only from each other.
+    /// If buffers run low, evicts the connection that has held some longest, and returns it for the engine to drive. So clients that send
+    /// part of a head and then stall, or do not receive their responses, can take buffers only from each other.
     #[inline]
     pub(crate) fn next_evicted(&mut self) -> Option<u32> {
         if self.context.pool.is_left(BUF_RESERVE) {
             return None;
         }
-        let index = self.slots.first_to_expire_with_inbox()?;
+        let index = self.holders.longest()?;
+        self.holders.set(index, false);
         let slot = self.slots.get_mut(index)?;
         slot.conn.evict(&mut self.context.conn_resources());
         self.context.release_inbox(slot);

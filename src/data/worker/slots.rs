@@ -100,15 +100,6 @@ impl<S> Slots<S> {
         (0..self.slots.len()).filter(|&index| self.slots[index].is_some()).map(|index| index as u32).collect()
     }
 
-    /// Returns the slot with the earliest deadline of those that hold an inbox buffer.
-    pub(super) fn first_to_expire_with_inbox(&self) -> Option<u32> {
-        let with_inbox = self.slots.iter().enumerate().filter_map(|(index, slot)| {
-            let slot = slot.as_ref().filter(|slot| slot.inbox.is_some())?;
-            Some((slot.conn.deadline(), index as u32))
-        });
-        with_inbox.min().map(|(_, index)| index)
-    }
-
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
     }

@@ -203,7 +203,7 @@ impl<S: Selector> EventLoop<S> {
         if let Some(slot) = self.worker.slots.get_mut(index) {
             self.selector.update_slot(index, &slot.state);
         }
-        self.worker.update_deadline(index);
+        self.worker.end_drive(index);
     }
 
     fn remove(&mut self, index: u32) {

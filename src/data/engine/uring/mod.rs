@@ -273,7 +273,7 @@ impl UringEngine {
         for _ in 0..STEP_COUNT_MAX {
             match self.step(index) {
                 Ok(true) => {}
-                Ok(false) => return self.worker.update_deadline(index),
+                Ok(false) => return self.worker.end_drive(index),
                 Err(UringClosed) => return self.close(index),
             }
         }
@@ -282,7 +282,7 @@ impl UringEngine {
         {
             self.again.push_back(index);
         }
-        self.worker.update_deadline(index);
+        self.worker.end_drive(index);
     }
 
     /// Does one step of a drive. Returns whether another step may follow now.
