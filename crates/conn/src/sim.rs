@@ -15,8 +15,8 @@
 //! That a connection keeps nothing the kernel would read is checked by moving it before every fact.
 
 use crate::{
-    Accepted, BUF_LEN, BufRange, Close, ConnResources, Connection, Counters, Input, Limits, Pool, Records,
-    ResponsePrefixes, SPAN_COUNT_MAX, Sites, Span, Tick,
+    AcceptedClient, BUF_LEN, BufRange, Close, ConnResources, Connection, Counters, Input, Limits, Pool,
+    Records, ResponsePrefixes, SPAN_COUNT_MAX, Sites, Span, Tick,
 };
 use std::sync::Arc;
 use tarpon_site::{Image, Region, ResidentPages};
@@ -97,7 +97,7 @@ impl Sim {
             counters: &counters,
             records: &mut records,
         };
-        let conn = Some(Connection::new(&mut cx, Accepted::default()));
+        let conn = Some(Connection::new(&mut cx, AcceptedClient::default()));
         Sim {
             conn,
             sites,

@@ -12,8 +12,8 @@ use std::error::Error;
 use std::{env, fs};
 
 use tarpon_conn::{
-    Accepted, BufRange, ConnResources, Connection, Counters, Limits, Pool, Records, ResponsePrefixes, Sites,
-    SlotState, Span, Step, Tick,
+    AcceptedClient, BufRange, ConnResources, Connection, Counters, Limits, Pool, Records, ResponsePrefixes,
+    Sites, SlotState, Span, Step, Tick,
 };
 use tarpon_site::{Image, packed};
 
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         counters: &counters,
         records: &mut records,
     };
-    let mut conn = Connection::new(&mut cx, Accepted::default());
+    let mut conn = Connection::new(&mut cx, AcceptedClient::default());
     let buf = cx.pool.take().ok_or("no buffer")?;
     cx.pool.buf_mut(buf)[..request.len()].copy_from_slice(&request);
     let input = BufRange { buf, at: 0, len: request.len() as u32 };

@@ -86,7 +86,11 @@ impl Http1 {
         }
 
         if cx.records.is_on() {
-            cx.records.begin(self.begins(cx.now, out, site, plan.status), Some(&head), &bytes[..head_len]);
+            cx.records.start_record(
+                self.exchange_start(cx.now, out, site, plan.status),
+                Some(&head),
+                &bytes[..head_len],
+            );
         }
         let (version, with_content) = (head.version, request.with_content());
         let persistence = self.admit(cx.sites, &head, site, content.is_some(), plan.status);
@@ -204,7 +208,7 @@ impl Http1 {
         let with_content = !bytes.starts_with(b"HEAD ");
         let version = head.map(|head| head.version);
         if cx.records.is_on() {
-            cx.records.begin(self.begins(cx.now, out, site, status), head.as_ref(), bytes);
+            cx.records.start_record(self.exchange_start(cx.now, out, site, status), head.as_ref(), bytes);
         }
         let plan = self.respond_with_page(cx, out, site, status, with_content);
         self.responded(cx, out, &plan, version);

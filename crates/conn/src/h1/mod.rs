@@ -26,7 +26,7 @@ use crate::{
     BufRange, Close, ConnResources, Input, Limits, Need, Tick,
     plan::Plan,
     pool::BUF_LEN,
-    record::{Accepted, Begins, Sent},
+    record::{AcceptedClient, ExchangeStart, ProgressRecord},
     sites::{MissingPage, SiteId},
     span::{Outbox, Span},
 };
@@ -37,7 +37,7 @@ use tarpon_site::Region;
 
 #[derive(Debug)]
 pub(crate) struct Http1 {
-    accepted: Accepted,
+    accepted: AcceptedClient,
     phase: Phase,
     /// Bytes at the front of the inbox in which no head was complete: they are not parsed again before another line ends. More than 0:
     /// a head has begun.
@@ -109,7 +109,7 @@ enum Blocked {
 const LINGER_MS: u64 = 2_000;
 
 impl Http1 {
-    pub(crate) fn new(cx: &ConnResources<'_>, accepted: Accepted) -> Http1 {
+    pub(crate) fn new(cx: &ConnResources<'_>, accepted: AcceptedClient) -> Http1 {
         let site = cx.sites.fallback();
         let by = cx.now.after(cx.sites.limits(site).head_ms);
         Http1 {
@@ -233,7 +233,7 @@ impl Http1 {
             Phase::Head if out.is_empty() && self.incomplete_len > 0 => {
                 let (site, status) = (cx.sites.fallback(), Status::RequestTimeout);
                 if cx.records.is_on() {
-                    cx.records.begin(self.begins(cx.now, out, site, status), None, &[]);
+                    cx.records.start_record(self.exchange_start(cx.now, out, site, status), None, &[]);
                 }
                 let plan = self.respond_with_page(cx, out, site, status, true);
                 self.responded(cx, out, &plan, None);
@@ -356,7 +356,7 @@ impl Http1 {
             self.queued_since = cx.now;
         }
         self.queued_count += 1;
-        if cx.records.is_open() {
+        if cx.records.is_pending() {
             self.record_response(cx, out, plan);
         }
     }
@@ -398,24 +398,24 @@ impl Http1 {
         };
     }
 
-    /// Returns what a record says of an exchange whose response is about to be queued.
-    fn begins(&self, now: Tick, out: &Outbox, site: SiteId, status: Status) -> Begins {
-        Begins { accepted: self.accepted, site, now, at: self.sent_len + out.len(), status }
+    /// Returns the start of an exchange, for its record: its response is about to be queued.
+    fn exchange_start(&self, now: Tick, out: &Outbox, site: SiteId, status: Status) -> ExchangeStart {
+        ExchangeStart { accepted: self.accepted, site, now, at: self.sent_len + out.len(), status }
     }
 
     fn record_response(&mut self, cx: &mut ConnResources<'_>, out: &Outbox, plan: &Plan) {
         let end = self.sent_len + out.len();
         let content_len = plan.content_len();
-        if let Some(at) = cx.records.wants_head() {
+        if let Some(at) = cx.records.response_head_at() {
             record_head(cx, out, at - self.sent_len, end - self.sent_len - content_len);
         }
-        cx.records.answer(plan.status, end, content_len);
+        cx.records.finish_record(plan.status, end, content_len);
         self.is_recorded = true;
     }
 
     fn record_sent(&mut self, cx: &mut ConnResources<'_>, last: bool) {
         let (number, tick, len) = (self.accepted.number, cx.now, self.sent_len);
-        cx.records.sent(Sent { number, tick, len, last });
+        cx.records.record_progress(ProgressRecord { number, tick, len, last });
     }
 }
 
@@ -431,7 +431,7 @@ fn record_head(cx: &mut ConnResources<'_>, out: &Outbox, begin: u64, end: u64) {
             Span::File { .. } | Span::Archive { .. } => &[],
         };
         if at >= begin && at < end {
-            cx.records.head(&bytes[..bytes.len().min((end - at) as usize)]);
+            cx.records.append_response_head(&bytes[..bytes.len().min((end - at) as usize)]);
         }
         at += span.len();
     }
