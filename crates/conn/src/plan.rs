@@ -156,7 +156,7 @@ fn plan_response(request: &Request<'_>, image: &Image, options: PlanOptions) -> 
 /// the request is for the server itself or invalid.
 #[cold]
 pub(crate) fn other_host(request: &Request<'_>, image: &Image, route: Route) -> Option<Plan> {
-    let Route::Alias(site) = route else {
+    let Route::RedirectHost(site) = route else {
         return Some(page(image, Status::MisdirectedRequest, request.with_content()));
     };
     let (status, redirect) = HostRedirect::new(request, site)?;

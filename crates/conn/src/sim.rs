@@ -281,7 +281,11 @@ impl Sim {
     fn closed(&mut self) {
         self.empty_inbox();
         self.fact(|conn, cx| conn.closed(cx));
-        assert_eq!((self.pool.held(), self.sites.holders()), (0, 0), "an abandoned connection holds nothing");
+        assert_eq!(
+            (self.pool.held(), self.sites.holder_count()),
+            (0, 0),
+            "an abandoned connection holds nothing"
+        );
     }
 
     fn empty_inbox(&mut self) {
@@ -338,7 +342,7 @@ impl Sim {
     fn check_idle(&self) {
         let waits = matches!(self.input(), Input::Bytes { .. }) && self.outbox().is_empty();
         if waits && self.inbox.is_none() {
-            assert_eq!((self.pool.held(), self.sites.holders()), (0, 0), "idle, and not empty");
+            assert_eq!((self.pool.held(), self.sites.holder_count()), (0, 0), "idle, and not empty");
         }
     }
 

@@ -38,7 +38,7 @@ fn sim(default: Option<SiteId>) -> Sim {
     for (name, site) in [("one.org", 0), ("two.org", 1), ("*.two.org", 2)] {
         hosts.add(name.parse().unwrap(), id(site)).unwrap();
     }
-    hosts.add_alias("www.two.org".parse().unwrap(), id(1)).unwrap();
+    hosts.add_redirect_host("www.two.org".parse().unwrap(), id(1)).unwrap();
     let images = [ONE, TWO, WILD].map(|name| (image(name), Limits::default()));
     Sim::by_host(Sites::by_host(images, hosts.into()))
 }
@@ -180,16 +180,16 @@ fn super_slow(site: SiteId) -> Sim {
 #[test]
 fn who_was_asked_is_known_to_who_wants_to_know() {
     let mut sim = sim(None);
-    assert_eq!(sim.sites.chosen().count(), 0);
+    assert_eq!(sim.sites.take_requested().count(), 0);
     ask(&mut sim, "GET / HTTP/1.1\r\nHost: two.org\r\n\r\n");
-    assert_eq!(sim.sites.chosen().collect::<Vec<_>>(), [id(1)]);
-    assert_eq!(sim.sites.chosen().count(), 0, "since it was asked before");
+    assert_eq!(sim.sites.take_requested().collect::<Vec<_>>(), [id(1)]);
+    assert_eq!(sim.sites.take_requested().count(), 0, "since it was asked before");
     ask(&mut sim, "GET / HTTP/1.1\r\nHost: x.two.org\r\n\r\nGET / HTTP/1.1\r\nHost: two.org\r\n\r\n");
-    assert_eq!(sim.sites.chosen().collect::<Vec<_>>(), [id(1), id(2)]);
+    assert_eq!(sim.sites.take_requested().collect::<Vec<_>>(), [id(1), id(2)]);
 
     let mut single = Sim::new(image(ONE));
     for _ in 0..2 {
-        assert_eq!(single.sites.chosen().collect::<Vec<_>>(), [SiteId::FIRST], "there is no other");
+        assert_eq!(single.sites.take_requested().collect::<Vec<_>>(), [SiteId::FIRST], "there is no other");
     }
     assert_eq!(ask(&mut single, "GET / HTTP/1.1\r\nHost: whoever\r\n\r\n"), ["200 one"]);
 }

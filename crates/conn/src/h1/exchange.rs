@@ -150,7 +150,7 @@ impl Http1 {
         if let Some(plan) = self.plan_health(sites, request) {
             return Ok(Some((sites.current(site).0, plan)));
         }
-        match sites.ask_earlier(site) {
+        match sites.use_earlier(site) {
             true => retained_assets::plan(request, sites, site, options),
             false => Ok(None),
         }

@@ -71,7 +71,7 @@ proptest! {
         sim.client_ends();
         sim.run(Cuts::NONE);
         prop_assert_eq!(sim.close(), Close::Both);
-        prop_assert_eq!((sim.bufs_held(), sim.sites.holders()), (0, 0));
+        prop_assert_eq!((sim.bufs_held(), sim.sites.holder_count()), (0, 0));
     }
 
     /// A head is answered once, with the largest response at most; what is no head, once and never again. And it costs
@@ -90,7 +90,7 @@ proptest! {
         prop_assert!(!sim.step(cuts), "after {steps} steps there is still something to do");
         prop_assert!(sim.wire.len() <= most, "{} bytes for {heads} heads", sim.wire.len());
         prop_assert_eq!(sim.close(), Close::Both);
-        prop_assert_eq!((sim.bufs_held(), sim.sites.holders()), (0, 0));
+        prop_assert_eq!((sim.bufs_held(), sim.sites.holder_count()), (0, 0));
     }
 
     /// Nobody waits for ever: time alone ends every connection.

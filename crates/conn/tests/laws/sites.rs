@@ -50,14 +50,14 @@ pub(crate) fn sim() -> Sim {
     sim
 }
 
-/// The same site under one name, another under the rest of them, and an alias.
+/// Returns a simulation of two sites: the first has one name, the second has two others and a redirect host.
 pub(crate) fn sim_of_several() -> Sim {
     let [first, second] = [0, 1].map(SiteId::new);
     let mut hosts = Hosts::new(None);
     for (name, site) in [("a", first), ("b", second), ("*.b", second)] {
         hosts.add(name.parse().unwrap(), site).unwrap();
     }
-    hosts.add_alias("www.b".parse().unwrap(), second).unwrap();
+    hosts.add_redirect_host("www.b".parse().unwrap(), second).unwrap();
     let images = [IMAGE.clone(), OTHER.clone()].map(|image| (image, Limits::default()));
     let mut sim = Sim::by_host(Sites::by_host(images, hosts.into()));
     sim.files = vec![distinct_bytes(LARGE_LEN)];
