@@ -230,7 +230,7 @@ impl Connection {
     pub fn sent(&mut self, cx: &mut ConnResources<'_>, len: u64) {
         match self.wire.sent(len, cx.sites, cx.pool, cx.prefixes) {
             Ok(()) => self.protocol.sent(cx, &self.wire, len),
-            Err(span::Stuck) => self.protocol.abort(),
+            Err(span::NoFreeBuffer) => self.protocol.abort(),
         }
     }
 

@@ -237,7 +237,7 @@ impl<S: Default> Worker<S> {
     /// drive. So clients that send part of a head and then stall can take buffers only from each other.
     #[inline]
     pub(crate) fn next_evicted(&mut self) -> Option<u32> {
-        if self.context.pool.is_left(BUF_RESERVE) {
+        if self.context.pool.has_reserve(BUF_RESERVE) {
             return None;
         }
         let index = self.slots.first_to_expire_with_inbox()?;
