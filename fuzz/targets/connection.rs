@@ -148,7 +148,7 @@ fn sim_with_sites() -> Sim {
     }
     hosts.add_redirect_host("www.b".parse().expect("a name"), second).expect("a site with the name b");
     let images = [IMAGE.clone(), IMAGE.clone()].map(|image| (image, Limits::default()));
-    let mut sim = Sim::by_host(Sites::by_host(images, hosts.into()));
+    let mut sim = Sim::with_sites(Sites::by_host(images, hosts.into()));
     sim.files = vec![vec![b'l'; LARGE_LEN]; 2];
     sim
 }

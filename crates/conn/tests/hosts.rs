@@ -40,7 +40,7 @@ fn sim(default: Option<SiteId>) -> Sim {
     }
     hosts.add_redirect_host("www.two.org".parse().unwrap(), id(1)).unwrap();
     let images = [ONE, TWO, WILD].map(|name| (image(name), Limits::default()));
-    Sim::by_host(Sites::by_host(images, hosts.into()))
+    Sim::with_sites(Sites::by_host(images, hosts.into()))
 }
 
 /// What the client has received since `from`: status, Location if there is one, and content, of each response.

@@ -1,18 +1,17 @@
-//! The laws of the seam: as properties, whatever a client sends, however it is cut, whenever time passes; and as cases that show
-//! what they come to.
+//! The invariants of a connection: as properties, for any input, cuts and times; and as cases that show what they mean.
 //!
 //! | file | what |
 //! |---|---|
-//! | `properties.rs` | what holds of any bytes, cuts and times |
-//! | `ranges.rs` | parts of contents, against an answer that is made in the most obvious way |
-//! | `spans.rs` | what is owed is named by its place, and what it lies in is kept for it |
-//! | `time.rs` | deadlines, and the least rate of a reader |
-//! | `ends.rs` | how a connection ends: a stop, a drain, the last request |
-//! | `sites.rs` | the sites that they ask for |
+//! | `properties.rs` | properties for any bytes, cuts and times |
+//! | `ranges.rs` | byte ranges, compared with a simple reference |
+//! | `spans.rs` | an outbox names bytes by place, and holds what they lie in |
+//! | `time.rs` | deadlines, and the minimum rate of a client |
+//! | `ends.rs` | the end of a connection: a stop, a drain, the last request |
+//! | `sites.rs` | the sites of these tests |
 //!
-//! `Sim` checks bounds, frozen front, quiet and idle after every fact, and moves the connection before it.
+//! `Sim` checks bounds, frozen front, quiet and idle after every event, and moves the connection before it.
 
-#![allow(clippy::disallowed_methods, reason = "the ban is for the core, not for those who test it")]
+#![allow(clippy::disallowed_methods, reason = "the ban is for the core, not for its tests")]
 
 mod ends;
 mod properties;
@@ -23,8 +22,8 @@ mod time;
 
 use proptest::test_runner::Config;
 
-/// Twice as many cases as other properties have. `PROPTEST_CASES` changes both.
+/// Returns a configuration with twice the usual number of cases. `PROPTEST_CASES` changes both numbers.
 fn twice_the_cases() -> Config {
-    let usual = Config::default();
-    Config { cases: 2 * usual.cases, ..usual }
+    let default = Config::default();
+    Config { cases: 2 * default.cases, ..default }
 }
