@@ -80,7 +80,7 @@ pub use record::{
 pub use response_prefix::{Persistence, ResponsePrefix, ResponsePrefixes};
 pub use sites::{ImageId, MissingPage, SiteId, Sites};
 pub use span::{SPAN_COUNT_MAX, Span};
-pub use step::{SlotState, Step};
+pub use step::{DriveState, DriveStep};
 
 use h1::Http1;
 use span::Outbox;

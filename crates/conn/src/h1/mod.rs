@@ -38,7 +38,7 @@ use tarpon_site::Region;
 #[derive(Debug)]
 pub(crate) struct Http1 {
     accepted: AcceptedClient,
-    phase: Phase,
+    phase: Http1Phase,
     /// Bytes at the front of the inbox in which no head was complete: they are not parsed again before another line ends. More than 0:
     /// a head has begun.
     incomplete_len: u32,
@@ -64,7 +64,7 @@ pub(crate) struct Http1 {
 }
 
 #[derive(Debug)]
-enum Phase {
+enum Http1Phase {
     /// Waits for a head, or for the rest of one.
     Head,
     /// Waits for the rest of a request's content, which is dropped.
@@ -114,7 +114,7 @@ impl Http1 {
         let by = cx.now.after(cx.sites.limits(site).head_ms);
         Http1 {
             accepted,
-            phase: Phase::Head,
+            phase: Http1Phase::Head,
             incomplete_len: 0,
             receive_by: Some(by),
             deadline: by,
@@ -142,8 +142,8 @@ impl Http1 {
         while used < input.len as usize {
             let rest = input.skip(used);
             let step = match &mut self.phase {
-                Phase::Head => self.begin(cx, out, rest),
-                Phase::Content(content) => match content.skip(cx.pool.bytes(rest)) {
+                Http1Phase::Head => self.begin(cx, out, rest),
+                Http1Phase::Content(content) => match content.skip(cx.pool.bytes(rest)) {
                     Ok(skipped) => {
                         if content.is_complete() {
                             self.content_complete();
@@ -151,16 +151,18 @@ impl Http1 {
                         skipped
                     }
                     Err(InvalidContent) => {
-                        self.phase = Phase::LastResponse { linger: true };
+                        self.phase = Http1Phase::LastResponse { linger: true };
                         continue;
                     }
                 },
-                Phase::LastResponse { linger } => {
+                Http1Phase::LastResponse { linger } => {
                     // More may follow.
                     *linger = true;
                     rest.len as usize
                 }
-                Phase::LastResponseAfterEnd | Phase::Lingering { .. } | Phase::Closed => rest.len as usize,
+                Http1Phase::LastResponseAfterEnd | Http1Phase::Lingering { .. } | Http1Phase::Closed => {
+                    rest.len as usize
+                }
             };
             used += step;
             if step == 0 {
@@ -184,10 +186,11 @@ impl Http1 {
     pub(crate) fn ended(&mut self, cx: &mut ConnResources<'_>, out: &Outbox) {
         self.phase = match self.phase {
             // A client that has closed only its sending side still gets its responses.
-            Phase::Head | Phase::Content(_) | Phase::LastResponse { .. } | Phase::LastResponseAfterEnd => {
-                Phase::LastResponseAfterEnd
-            }
-            Phase::Lingering { .. } | Phase::Closed => Phase::Closed,
+            Http1Phase::Head
+            | Http1Phase::Content(_)
+            | Http1Phase::LastResponse { .. }
+            | Http1Phase::LastResponseAfterEnd => Http1Phase::LastResponseAfterEnd,
+            Http1Phase::Lingering { .. } | Http1Phase::Closed => Http1Phase::Closed,
         };
         if out.is_empty() {
             self.output_empty(cx);
@@ -214,7 +217,7 @@ impl Http1 {
         let goes_on = match &mut self.phase {
             // Closing would reset what has not reached the client, if it sends more. The first window began when the response had been
             // sent, so it shows nothing yet.
-            Phase::Lingering { by } if unacknowledged > 0 => {
+            Http1Phase::Lingering { by } if unacknowledged > 0 => {
                 mem::replace(by, cx.now) > cx.now || is_fast_enough
             }
             _ => !out.is_empty() && is_fast_enough,
@@ -230,7 +233,7 @@ impl Http1 {
     #[cold]
     pub(crate) fn time_out(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) {
         match self.phase {
-            Phase::Head if out.is_empty() && self.incomplete_len > 0 => {
+            Http1Phase::Head if out.is_empty() && self.incomplete_len > 0 => {
                 let (site, status) = (cx.sites.fallback(), Status::RequestTimeout);
                 if cx.records.is_on() {
                     cx.records.start_record(self.exchange_start(cx.now, out, site, status), None, &[]);
@@ -240,8 +243,8 @@ impl Http1 {
                 self.deadline = cx.now.after(self.limits(cx).send_ms);
             }
             // The response was sent, but a reset could still overtake it.
-            Phase::Content(_) if out.is_empty() => {
-                self.phase = Phase::LastResponse { linger: true };
+            Http1Phase::Content(_) if out.is_empty() => {
+                self.phase = Http1Phase::LastResponse { linger: true };
                 self.output_empty(cx);
             }
             _ => self.abort(),
@@ -271,7 +274,7 @@ impl Http1 {
 
     /// Closes the connection. Output that is left cannot be sent.
     pub(crate) fn abort(&mut self) {
-        self.phase = Phase::Closed;
+        self.phase = Http1Phase::Closed;
         self.deadline = Tick::NEVER;
     }
 
@@ -279,24 +282,26 @@ impl Http1 {
     pub(crate) fn need(&self, out: &Outbox) -> Need {
         const READ: Input = Input::Bytes { max: BUF_LEN as u32 };
         let (input, close) = match self.phase {
-            Phase::Head if self.missing_page().is_some() || !out.has_room(self.span_count()) => {
+            Http1Phase::Head if self.missing_page().is_some() || !out.has_room(self.span_count()) => {
                 (Input::Pause, Close::No)
             }
             // Input that would be dropped waits too: the same bound in all phases.
-            Phase::Content(_) | Phase::LastResponse { .. } if out.is_full() => (Input::Pause, Close::No),
-            Phase::Head | Phase::Content(_) => (READ, Close::No),
-            Phase::LastResponseAfterEnd => (Input::Pause, Close::No),
+            Http1Phase::Content(_) | Http1Phase::LastResponse { .. } if out.is_full() => {
+                (Input::Pause, Close::No)
+            }
+            Http1Phase::Head | Http1Phase::Content(_) => (READ, Close::No),
+            Http1Phase::LastResponseAfterEnd => (Input::Pause, Close::No),
             // To be dropped: unread bytes would reset the connection when it closes.
-            Phase::LastResponse { .. } => (READ, Close::No),
-            Phase::Lingering { .. } => (READ, Close::Write),
-            Phase::Closed => (Input::Pause, Close::Both),
+            Http1Phase::LastResponse { .. } => (READ, Close::No),
+            Http1Phase::Lingering { .. } => (READ, Close::Write),
+            Http1Phase::Closed => (Input::Pause, Close::Both),
         };
         Need { input, close }
     }
 
     #[inline]
     pub(crate) fn is_unused(&self, out: &Outbox) -> bool {
-        matches!(self.phase, Phase::Head)
+        matches!(self.phase, Http1Phase::Head)
             && self.incomplete_len == 0
             && out.is_empty()
             && self.missing_page().is_none()
@@ -337,14 +342,14 @@ impl Http1 {
     /// Returns whether the connection waits for the next request, of which nothing has arrived.
     #[inline]
     fn is_idle(&self) -> bool {
-        matches!(self.phase, Phase::Head) && self.receive_by.is_none() && self.ending != Ending::Stopping
+        matches!(self.phase, Http1Phase::Head) && self.receive_by.is_none() && self.ending != Ending::Stopping
     }
 
     fn content_complete(&mut self) {
         self.receive_by = None;
         self.phase = match self.ending {
-            Ending::Stopping => Phase::LastResponse { linger: true },
-            Ending::No | Ending::Draining => Phase::Head,
+            Ending::Stopping => Http1Phase::LastResponse { linger: true },
+            Ending::No | Ending::Draining => Http1Phase::Head,
         };
     }
 
@@ -378,23 +383,25 @@ impl Http1 {
     fn output_empty(&mut self, cx: &mut ConnResources<'_>) {
         let is_stopping = self.ending == Ending::Stopping;
         self.deadline = match self.phase {
-            Phase::Head if is_stopping && self.incomplete_len == 0 && self.blocked == Blocked::No => {
-                self.phase = Phase::Closed;
+            Http1Phase::Head if is_stopping && self.incomplete_len == 0 && self.blocked == Blocked::No => {
+                self.phase = Http1Phase::Closed;
                 Tick::NEVER
             }
-            Phase::Head | Phase::Content(_) => {
+            Http1Phase::Head | Http1Phase::Content(_) => {
                 self.receive_by.unwrap_or(cx.now.after(self.limits(cx).idle_ms))
             }
-            Phase::LastResponse { linger: true } => {
+            Http1Phase::LastResponse { linger: true } => {
                 let by = cx.now.after(self.limits(cx).content_ms.max(LINGER_MS));
-                self.phase = Phase::Lingering { by };
+                self.phase = Http1Phase::Lingering { by };
                 by.min(cx.now.after(LINGER_MS))
             }
-            Phase::LastResponse { linger: false } | Phase::LastResponseAfterEnd | Phase::Closed => {
-                self.phase = Phase::Closed;
+            Http1Phase::LastResponse { linger: false }
+            | Http1Phase::LastResponseAfterEnd
+            | Http1Phase::Closed => {
+                self.phase = Http1Phase::Closed;
                 Tick::NEVER
             }
-            Phase::Lingering { by } => self.deadline.max(by.min(cx.now.after(LINGER_MS))),
+            Http1Phase::Lingering { by } => self.deadline.max(by.min(cx.now.after(LINGER_MS))),
         };
     }
 
