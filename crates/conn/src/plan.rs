@@ -414,9 +414,9 @@ fn plan_redirect(
     Ok(Plan { generated, ..Plan::new(status, fields, content) })
 }
 
-/// What a path leads to.
+/// The result of a lookup of a path.
 enum Found {
-    /// What the site has there.
+    /// The entry of the site at the path.
     Entry(Entry),
     /// A file of the site that lies elsewhere.
     Fallback(Variants),

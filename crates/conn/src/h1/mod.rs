@@ -272,7 +272,7 @@ impl Http1 {
         self.abort();
     }
 
-    /// Closes the connection. Output that is left cannot be sent.
+    /// Closes the connection. Pending output is not sent.
     pub(crate) fn abort(&mut self) {
         self.phase = Http1Phase::Closed;
         self.deadline = Tick::NEVER;
@@ -378,7 +378,7 @@ impl Http1 {
         }
     }
 
-    /// Goes on to the phase after the output, and sets its deadline.
+    /// Enters the phase after the output, and sets its deadline.
     #[inline]
     fn output_empty(&mut self, cx: &mut ConnResources<'_>) {
         let is_stopping = self.ending == Ending::Stopping;
