@@ -1,8 +1,8 @@
 //! The slow attacks of slowhttptest: clients that start a request or a response and do not finish it. The server stays available to
 //! slowhttptest and to another client, and the server closes the connections of the attack.
 //!
-//! These attacks need real time, so they belong to `tests/run --soak`. `crates/conn/tests/laws/time.rs` shows the deadlines with a simulated
-//! clock, and `tests/serve/timeouts.rs` that the engines keep them.
+//! These attacks need real time, so they belong to `tests/run --soak`. `crates/conn/tests/invariants/time.rs` shows the deadlines with a
+//! simulated clock, and `tests/serve/timeouts.rs` that the engines keep them.
 
 mod common;
 

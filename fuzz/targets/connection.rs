@@ -111,7 +111,7 @@ fn perform_and_close(mut sim: Sim, ops: &[FuzzOp<'_>]) {
     sim.client_ends();
     sim.run(Cuts::NONE);
     assert_eq!(sim.close(), Close::Both);
-    assert_eq!((sim.bufs_held(), sim.sites.holders()), (0, 0));
+    assert_eq!((sim.bufs_held(), sim.sites.holder_count()), (0, 0));
 }
 
 /// Reloads: serves the image that is not current.
@@ -139,16 +139,16 @@ fn sim() -> Sim {
     sim
 }
 
-/// Creates a server with several sites, without a default site, and with an alias that redirects.
+/// Creates a server with several sites, without a default site, and with a redirect host.
 fn sim_with_sites() -> Sim {
     let [first, second] = [0, 1].map(SiteId::new);
     let mut hosts = Hosts::new(None);
     for (name, site) in [("a", first), ("*.b", second), ("b", second)] {
         hosts.add(name.parse().expect("a name"), site).expect("a name of its own");
     }
-    hosts.add_alias("www.b".parse().expect("a name"), second).expect("a site with the name b");
+    hosts.add_redirect_host("www.b".parse().expect("a name"), second).expect("a site with the name b");
     let images = [IMAGE.clone(), IMAGE.clone()].map(|image| (image, Limits::default()));
-    let mut sim = Sim::by_host(Sites::by_host(images, hosts.into()));
+    let mut sim = Sim::with_sites(Sites::by_host(images, hosts.into()));
     sim.files = vec![vec![b'l'; LARGE_LEN]; 2];
     sim
 }

@@ -85,7 +85,9 @@ pub(crate) fn host_table<'n>(
     }
     for (number, (_, redirect_hosts)) in sites.iter().enumerate() {
         let add = |name: &HostName| {
-            hosts.add_alias(name.clone(), SiteId::new(number)).map_err(|error| host_error(name, error))
+            hosts
+                .add_redirect_host(name.clone(), SiteId::new(number))
+                .map_err(|error| host_error(name, error))
         };
         redirect_hosts.iter().try_for_each(add)?;
     }
@@ -100,7 +102,7 @@ fn host_error(name: &HostName, error: HostsError) -> UserError {
             format_args!("it is named twice, first for site number {}", site.index() + 1),
             "name each host once, as the host or the redirect host of one site",
         ),
-        HostsError::LeadsNowhere => UserError::new(
+        HostsError::NoCanonicalName => UserError::new(
             what,
             "it redirects to a site that has no host except wildcards",
             "give the site a host that is not a wildcard, such as www.example.org",

@@ -1,5 +1,5 @@
-//! Timeouts for clients. `crates/conn/tests/laws/time.rs` shows with a simulated clock which deadline each state has, and that a client
-//! that sends byte by byte puts none off; here the engines keep the deadlines.
+//! Timeouts for clients. `crates/conn/tests/invariants/time.rs` shows with a simulated clock which deadline each state has, and that a
+//! client that sends byte by byte puts none off; here the engines keep the deadlines.
 
 use super::serve;
 use crate::common::{

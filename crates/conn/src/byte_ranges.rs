@@ -3,15 +3,15 @@
 //!
 //! ```text
 //! one part    [ prefix ][ Content-Length Content-Range ][ fields of 200 from Content-Type on ][ part ]
-//! several     [ prefix ][ Content-Length Content-Type  ][ fields of 200 behind it            ]
+//! several     [ prefix ][ Content-Length Content-Type  ][ other fields of 200                ]
 //!                       [ delimiter ][ part ][ delimiter ][ part ] … [ close-delimiter ]
 //! none        [ prefix ][ Content-Range ][ fields and content of a status page ]
 //!                       └── written here ─┘
 //! ```
 //!
-//! The boundary is the entity tag, which is a hash of the content: no content contains its own hash by accident. An author who makes such
-//! a content on purpose, which this hash does not prevent, deceives readers of that file only, and only those that ignore both
-//! Content-Range and Content-Length.
+//! The boundary is the entity tag, which is a hash of the content: no content contains its own hash by accident. The author of a
+//! content can make it contain its hash on purpose. That deceives only clients that get this file and ignore both Content-Range and
+//! Content-Length.
 
 use crate::pool::BUF_LEN;
 use std::ops::Range;
@@ -24,7 +24,7 @@ use tarpon_site::{Image, NotResident, Region, Variant};
 /// The byte ranges of a request, which are the parts of a response.
 pub(crate) struct ByteRanges {
     parts: RangeSet,
-    representation: Representation,
+    representation: WholeRepresentation,
 }
 
 /// A plan of a response with byte ranges. Most plans have none, and a set of ranges is long: when the response is written, the ranges are
@@ -33,12 +33,12 @@ pub(crate) struct ByteRanges {
 pub(crate) struct PlannedRanges {
     part_count: u8,
     content_len: u64,
-    representation: Representation,
+    representation: WholeRepresentation,
 }
 
-/// What the fields of a response with byte ranges say about the whole representation.
+/// The properties of the whole representation that a response with byte ranges repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Representation {
+struct WholeRepresentation {
     /// Its length in bytes.
     len: u64,
     /// Its Content-Type line.
@@ -48,7 +48,7 @@ struct Representation {
 }
 
 /// The places of the written pieces in their buffer: the fields and, for several parts, the delimiter before each part and the one
-/// behind the last.
+/// after the last.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pieces {
     /// The end of each piece, where the next one begins.
@@ -71,22 +71,22 @@ impl ByteRanges {
 
     /// As [`plan`](ByteRanges::plan), for a variant whose fields and entity tag are in memory.
     fn plan_resident(parts: RangeSet, variant: &Variant, image: &Image) -> Option<(PlannedRanges, Region)> {
-        let (_, behind_len) = split_line(variant.fields, b"Content-Length: ", image)?;
-        let (media, behind_media) = split_line(behind_len, b"Content-Type: ", image)?;
+        let (_, after_len) = split_line(variant.fields, b"Content-Length: ", image)?;
+        let (media, after_media) = split_line(after_len, b"Content-Type: ", image)?;
         let boundary = Region { at: variant.etag.at + 1, len: variant.etag.len.checked_sub(2)? };
-        let representation = Representation { len: variant.content.len(), media, boundary };
+        let representation = WholeRepresentation { len: variant.content.len(), media, boundary };
         let ranges = ByteRanges { parts, representation };
         let content_len = ranges.content_len(image);
         let part_count = ranges.parts().len() as u8;
         let planned = PlannedRanges { part_count, content_len, representation };
         if !ranges.is_multipart() {
-            return Some((planned, behind_len));
+            return Some((planned, after_len));
         }
         let delimiters_len = ranges.delimiters_len(image);
         let better = content_len < representation.len
             && FIELDS_LEN_MAX + delimiters_len <= BUF_LEN
             && is_boundary(image.bytes(boundary));
-        better.then_some((planned, behind_media))
+        better.then_some((planned, after_media))
     }
 
     /// Returns the parts, in the order in which they are sent.
@@ -134,7 +134,7 @@ impl ByteRanges {
         writer.len
     }
 
-    /// Writes the delimiter before a part with the fields of the part, or the one behind the last part. RFC 2046, section 5.1.1.
+    /// Writes the delimiter before a part with the fields of the part, or the one after the last part. RFC 2046, section 5.1.1.
     fn write_delimiter(&self, number: usize, image: &Image, writer: &mut PieceWriter<'_>) {
         writer.put(if number == 0 { b"--" } else { b"\r\n--" });
         writer.put(image.bytes(self.representation.boundary));
@@ -245,8 +245,8 @@ impl<'t> PieceWriter<'t> {
 fn split_line(fields: Region, name: &[u8], image: &Image) -> Option<(Region, Region)> {
     let bytes = image.bytes(fields);
     let len = bytes.iter().position(|&byte| byte == b'\n')? as u64 + 1;
-    let behind = Region { at: fields.at + len, len: fields.len - len };
-    bytes.starts_with(name).then_some((Region { at: fields.at, len }, behind))
+    let rest = Region { at: fields.at + len, len: fields.len - len };
+    bytes.starts_with(name).then_some((Region { at: fields.at, len }, rest))
 }
 
 /// Returns whether bytes are a boundary that needs no quotes, of the letters and digits that a hash has. RFC 2046, section 5.1.1.

@@ -1,8 +1,7 @@
-//! What one worker has done, counted for whoever asks.
+//! The counters of a worker.
 //!
-//! Each number has one writer, the worker, so that counting is a load and a store without a lock; and any number of
-//! readers, who may see one number a moment earlier than another. The numbers of a worker share no line of a cache with
-//! those of another one.
+//! Each counter has one writer, the worker: counting is a load and a store, without a lock. Any number of readers may read the counters.
+//! A reader does not see all of them at the same instant. The counters of two workers share no cache line.
 
 use std::{
     fmt, iter,
@@ -10,31 +9,31 @@ use std::{
 };
 use tarpon_http::{head::Version, status::Status};
 
-/// The numbers of one worker. They only grow. They are atomics alone, so zero bytes are valid.
+/// The counters of one worker. They only grow. All fields are atomics, so zero bytes are valid.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Counters {
-    /// Connections that were accepted.
+    /// Accepted connections.
     pub accepted: Counter,
-    /// Connections that are over.
+    /// Closed connections.
     pub closed: Counter,
     /// Bytes received.
     pub received_len: Counter,
     /// Bytes sent.
     pub sent_len: Counter,
-    /// Responses whose end has not left: the client was gone, or too slow.
+    /// Responses that were not sent completely, because the client had closed the connection or was too slow.
     pub aborted: Counter,
-    /// Exchanges that a log has not learnt of, for want of room.
+    /// Exchanges that are missing in the log, because their records did not fit.
     pub log_dropped: Counter,
-    /// Responses by how long they took, each in the first class of [`LATENCY_MS`] that is not shorter, or in the last.
+    /// Responses by duration: each in the first class of [`LATENCY_MS`] whose end is not below its duration, or in the last class.
     pub latencies: [Counter; LATENCY_MS.len() + 1],
-    /// The sum of these times, in milliseconds.
+    /// The sum of these durations, in milliseconds.
     pub latency_ms: Counter,
     /// Responses by status and version.
     responses: [[Counter; VERSIONS.len()]; Status::ALL.len()],
 }
 
-/// A number with one writer.
+/// A counter with one writer.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
@@ -43,34 +42,34 @@ pub struct Counter(AtomicU64);
 pub enum CounterName {
     /// A counter that a worker has once.
     Plain(&'static str),
-    /// Responses that took at most this many milliseconds, and longer than the class before; `None`: the last class.
+    /// Responses that took at most this many milliseconds, and more than the previous class. `None`: the last class.
     Latency(Option<u64>),
-    /// Responses with this status to requests of this version.
+    /// Responses with this status to requests of this version. `None`: the head was invalid or incomplete.
     Responses(Status, Option<Version>),
 }
 
-/// Upper ends of the classes of times, in milliseconds: those that Prometheus takes where nobody says which.
+/// The upper ends of the classes of durations, in milliseconds: the default buckets of Prometheus.
 pub const LATENCY_MS: [u64; 11] = [5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000];
 
-/// Versions that are told apart; `None` is of a request whose head could not be read.
+/// The versions that are counted separately. `None`: the head was invalid or incomplete.
 pub const VERSIONS: [Option<Version>; 3] = [None, Some(Version::Http10), Some(Version::Http11)];
 
 impl Counter {
-    /// Adds to it. For its only writer.
+    /// Adds to the counter. Only its single writer may call this.
     #[inline]
     pub fn add(&self, count: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
     }
 
-    /// As of now.
+    /// Returns the current value.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 impl Counters {
-    /// All counters with their names. `closed` comes before `accepted`: otherwise a reader could see a connection that opens and closes in
-    /// between as closed only.
+    /// Returns all counters with their names. `closed` comes before `accepted`: otherwise a reader could count a connection that opens and
+    /// closes between the two reads as closed only.
     pub fn each(&self) -> impl Iterator<Item = (CounterName, &Counter)> {
         let plain = [
             ("closed", &self.closed),
@@ -91,18 +90,18 @@ impl Counters {
         plain.chain(latencies).chain(responses)
     }
 
-    /// Adds the numbers of another worker. For the only writer of these.
+    /// Adds the counters of another worker. Only the single writer of `self` may call this.
     pub fn add_all(&self, other: &Counters) {
-        // In order: see `each`.
+        // In the order of `each`.
         self.each().zip(other.each()).for_each(|((_, sum), (_, counter))| sum.add(counter.get()));
     }
 
-    /// Responses with this status to requests of this version.
+    /// Returns the number of responses with this status to requests of this version.
     pub fn responses(&self, status: Status, version: Option<Version>) -> u64 {
         self.responses[status.index()][index(version)].get()
     }
 
-    /// A client was refused before it had said anything: it was sent one response of this length, with this status.
+    /// Counts a client that was refused before it sent anything: it got one response, with this status and length.
     pub fn refused(&self, status: Status, len: u64) {
         self.accepted.add(1);
         self.responded(status, None);
@@ -110,17 +109,18 @@ impl Counters {
         self.closed.add(1);
     }
 
-    /// Its worker has ended without a word: what was open is so no more. For whoever takes the worker's place as the writer.
+    /// Counts the open connections as closed, because the worker ended without closing them. Only the next writer may call this.
     pub fn lose_open(&self) {
         self.closed.add(self.accepted.get().saturating_sub(self.closed.get()));
     }
 
+    /// Counts a queued response.
     #[inline]
     pub(crate) fn responded(&self, status: Status, version: Option<Version>) {
         self.responses[status.index()][index(version)].add(1);
     }
 
-    /// So many responses have left, after so long.
+    /// Counts responses that were sent completely, each after `ms` milliseconds.
     #[inline]
     pub(crate) fn completed(&self, count: u64, ms: u64) {
         let class = LATENCY_MS.iter().position(|&end| ms <= end).unwrap_or(LATENCY_MS.len());
@@ -146,6 +146,7 @@ impl fmt::Display for CounterName {
     }
 }
 
+/// Returns the place of a version in [`VERSIONS`].
 #[inline]
 fn index(version: Option<Version>) -> usize {
     version.map_or(0, |version| 1 + version as usize)
@@ -156,14 +157,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_is_counted_as_itself() {
+    fn versions_have_the_indices_of_their_table() {
         for (place, version) in VERSIONS.into_iter().enumerate() {
             assert_eq!(index(version), place);
         }
     }
 
     #[test]
-    fn all_counters_have_a_name_of_their_own_and_are_added() {
+    fn all_counters_have_distinct_names_and_are_added() {
         let (counters, sum) = (Counters::default(), Counters::default());
         let names: std::collections::BTreeSet<_> =
             counters.each().map(|(name, _)| name.to_string()).collect();
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_belongs_to_the_first_class_that_is_not_shorter() {
+    fn a_duration_belongs_to_the_first_class_that_is_not_below_it() {
         for (ms, class) in [(0, 0), (5, 0), (6, 1), (10_000, 10), (10_001, 11), (u64::MAX / 4, 11)] {
             let counters = Counters::default();
             counters.completed(2, ms);

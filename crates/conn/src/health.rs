@@ -61,13 +61,13 @@ mod tests {
     use super::*;
     use tarpon_http::head;
 
-    /// What the case shows, the request, whether the server stops, and the status and content of the response.
-    type Case = (&'static str, &'static str, bool, Option<(u16, &'static str)>);
+    /// The case, the request, whether the server stops, and the status and content of the response.
+    type HealthCase = (&'static str, &'static str, bool, Option<(u16, &'static str)>);
 
     #[test]
     fn only_requests_for_the_path_are_answered() {
         #[rustfmt::skip]
-        let cases: &[Case] = &[
+        let cases: &[HealthCase] = &[
             // what it shows        request                        stopping   status, and content
             ("serves",              "GET /healthz",                false,     Some((200, "ok\n"))),
             ("stopping",            "GET /healthz",                true,      Some((503, "stopping\n"))),

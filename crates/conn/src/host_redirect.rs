@@ -1,5 +1,5 @@
-//! The redirect from an alias to the canonical host of its site: the same target at the other host. RFC 9110, sections 15.4.2 and
-//! 15.4.9.
+//! The redirect from a redirect host to the canonical host of its site: the same target at the other host. RFC 9110, sections 15.4.2
+//! and 15.4.9.
 //!
 //! ```text
 //! GET /a?b HTTP/1.1          HTTP/1.1 301 Moved Permanently
@@ -71,7 +71,7 @@ impl HostRedirect {
     }
 }
 
-/// The fields behind Location. As for other redirects, caches revalidate: an alias may become a site of its own.
+/// The fields after Location. Caches revalidate, as for other redirects: a redirect host may become the host of another site.
 const FIELDS: &[u8] = b"\r\nContent-Length: 0\r\nCache-Control: no-cache\r\n\r\n";
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
-//! Which site the host of a request means.
+//! Finds the site of a host.
 //!
 //! ```text
-//! WWW.Example.org.:8080 ─ key ─▶ www.example.org ─┬─ such a name ──────────────▶ its site, or the site it is an alias of
-//!                                                 ├─ *.example.org, then *.org ─▶ the same
-//!                                                 └─ none ──────────────────────▶ the default, if there is one
+//! WWW.Example.org.:8080 ─ normalize ─▶ www.example.org ─┬─ this name ─────────────────▶ its site, or a redirect to its site
+//!                                                       ├─ *.example.org, then *.org ─▶ the same
+//!                                                       └─ no match ──────────────────▶ the default site, if there is one
 //! ```
 //!
-//! Names are compared without case, port and the dot of the root; addresses by what they mean. RFC 9110, sections 4.2.3 and
-//! 7.2; RFC 3986, section 3.2.2. Knows nothing of images.
+//! Names are compared without case, port and the dot of the root; IPv6 addresses by value. RFC 9110, sections 4.2.3 and 7.2;
+//! RFC 3986, section 3.2.2.
 
 use crate::sites::SiteId;
 use std::{
@@ -19,90 +19,90 @@ use std::{
 };
 use tarpon_http::host;
 
-/// A name that sites are told apart by: `example.org`, `*.example.org`, `192.0.2.7`, `[2001:db8::7]`.
+/// A name of a site: `example.org`, `*.example.org`, `192.0.2.7`, `[2001:db8::7]`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HostName(
-    /// As it is compared: in small letters, without the dot of the root; an IPv6 address in brackets and as RFC 5952 has it.
+    /// The normalized name: in lower case, without the dot of the root; an IPv6 address in brackets, in the form of RFC 5952.
     Box<str>,
 );
 
-/// Why something is no [`HostName`].
+/// The reason why a text is not a [`HostName`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostNameError {
-    /// It has a port, and hosts are compared without.
+    /// It has a port. Hosts are compared without ports.
     Port,
-    /// It has a `*` that is not all of the first label, or nothing behind it.
+    /// It has a `*` that is not the whole first label, or that no label follows.
     Wildcard,
-    /// It has a letter that is not ASCII. Such names travel as RFC 5891 has them, `xn--…`.
+    /// It has a character that is not ASCII. Clients send such names in the form of RFC 5891, `xn--…`.
     NotAscii,
-    /// A label is empty, longer than 63 bytes, begins or ends with a hyphen, or has something else than letters, digits, hyphens
-    /// and underscores; or the name is longer than 253 bytes: RFC 1035, section 2.3.4; RFC 1123, section 2.1.
+    /// A label is empty, is longer than 63 bytes, begins or ends with a hyphen, or has other characters than letters, digits, hyphens and
+    /// underscores; or the name is longer than 253 bytes. RFC 1035, section 2.3.4; RFC 1123, section 2.1.
     Syntax,
 }
 
-/// Which names mean which site. Sites are told by their numbers.
+/// A table from host to site.
 #[derive(Debug)]
 pub struct Hosts {
-    /// By the text of the name.
-    meanings: HashMap<Box<[u8]>, HostMatch>,
-    /// For each site that has any: the first of its names that is no wildcard. Aliases lead there.
+    /// The match of each name, by its normalized text.
+    matches: HashMap<Box<[u8]>, HostMatch>,
+    /// The first name of each site that is not a wildcard, if it has one. Its redirect hosts redirect there.
     canonical: HashMap<SiteId, HostName>,
-    /// Bytes of the longest wildcard.
+    /// The length of the longest wildcard in bytes.
     wildcard_len_max: usize,
     default: Option<SiteId>,
 }
 
-/// Why a name cannot be added.
+/// The reason why a name cannot be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostsError {
-    /// It means this site already.
+    /// The name was added before, for this site.
     Taken(SiteId),
-    /// It is to lead to the name of a site that has none but wildcards.
-    LeadsNowhere,
+    /// The redirect has no target: all names of the site are wildcards.
+    NoCanonicalName,
 }
 
-/// What a host means.
+/// The match of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HostMatch {
-    /// This site.
+    /// A name of this site.
     Site(SiteId),
-    /// The canonical name of this site.
-    Alias(SiteId),
+    /// A redirect host of this site.
+    RedirectHost(SiteId),
 }
 
 impl Hosts {
-    /// No names at all. A host that none of them fits, and a request without one, means the site `default`.
+    /// Returns a table without names. A request whose host matches no name, or that has no host, is for the site `default`.
     pub fn new(default: Option<SiteId>) -> Hosts {
-        Hosts { meanings: HashMap::new(), canonical: HashMap::new(), wildcard_len_max: 0, default }
+        Hosts { matches: HashMap::new(), canonical: HashMap::new(), wildcard_len_max: 0, default }
     }
 
-    /// This name means this site. The first that is no wildcard is its canonical one.
+    /// Adds a name of a site. The first one that is not a wildcard is the canonical host of the site.
     ///
     /// # Errors
-    /// The name has a meaning already.
+    /// The name was added before.
     pub fn add(&mut self, name: HostName, site: SiteId) -> Result<(), HostsError> {
-        self.mean(&name, HostMatch::Site(site))?;
+        self.insert(&name, HostMatch::Site(site))?;
         if !name.is_wildcard() {
             self.canonical.entry(site).or_insert(name);
         }
         Ok(())
     }
 
-    /// Who asks for this name is sent to the canonical name of this site, which must have one by now.
+    /// Adds a name that redirects to the canonical host of a site. Add that host first.
     ///
     /// # Errors
-    /// The name has a meaning already, or there is nowhere to send them.
-    pub fn add_alias(&mut self, name: HostName, site: SiteId) -> Result<(), HostsError> {
+    /// The name was added before, or the site has no canonical host.
+    pub fn add_redirect_host(&mut self, name: HostName, site: SiteId) -> Result<(), HostsError> {
         if !self.canonical.contains_key(&site) {
-            return Err(HostsError::LeadsNowhere);
+            return Err(HostsError::NoCanonicalName);
         }
-        self.mean(&name, HostMatch::Alias(site))
+        self.insert(&name, HostMatch::RedirectHost(site))
     }
 
-    fn mean(&mut self, name: &HostName, meaning: HostMatch) -> Result<(), HostsError> {
-        match self.meanings.entry(name.0.as_bytes().into()) {
+    fn insert(&mut self, name: &HostName, host_match: HostMatch) -> Result<(), HostsError> {
+        match self.matches.entry(name.0.as_bytes().into()) {
             Entry::Occupied(taken) => return Err(HostsError::Taken(taken.get().site())),
-            Entry::Vacant(free) => free.insert(meaning),
+            Entry::Vacant(free) => free.insert(host_match),
         };
         if name.is_wildcard() {
             self.wildcard_len_max = self.wildcard_len_max.max(name.0.len());
@@ -110,54 +110,54 @@ impl Hosts {
         Ok(())
     }
 
-    /// Whether any host, or none, means the first site, so that nobody need ask.
-    pub(crate) fn are_needless(&self) -> bool {
-        let is_first = |meaning: &HostMatch| *meaning == HostMatch::Site(SiteId::FIRST);
-        self.default == Some(SiteId::FIRST) && self.meanings.values().all(is_first)
+    /// Returns whether every request is for the first site, so that no lookup is needed.
+    pub(crate) fn always_match_first_site(&self) -> bool {
+        let is_first = |host_match: &HostMatch| *host_match == HostMatch::Site(SiteId::FIRST);
+        self.default == Some(SiteId::FIRST) && self.matches.values().all(is_first)
     }
 
-    /// The site of a host that has no name here.
+    /// Returns the site of a host that matches no name.
     pub(crate) fn default(&self) -> Option<SiteId> {
         self.default
     }
 
-    /// Where the redirect hosts of a site lead.
+    /// Returns the canonical host of a site, which its redirect hosts redirect to.
     pub fn canonical(&self, site: SiteId) -> Option<&[u8]> {
         self.canonical.get(&site).map(|name| name.0.as_bytes())
     }
 
-    /// What a valid host means, with or without a port.
+    /// Finds the match of a valid host, with or without a port.
     pub(crate) fn find(&self, host: &[u8]) -> Option<HostMatch> {
         let mut scratch = [0; KEY_LEN_MAX];
-        let key = key(host::split_port(host).0, &mut scratch)?;
-        self.meanings.get(&key[..]).copied().or_else(|| self.find_wildcard(key))
+        let key = normalize(host::split_port(host).0, &mut scratch)?;
+        self.matches.get(&key[..]).copied().or_else(|| self.find_wildcard(key))
     }
 
-    /// The longest wildcard that fits. Writes over what it has looked at.
+    /// Finds the longest wildcard that matches. Overwrites parts of `key`.
     fn find_wildcard(&self, key: &mut [u8]) -> Option<HostMatch> {
-        // However many dots there are, only so many wildcards can fit.
+        // A longer rest cannot match: this bounds the cost of a host with many dots.
         let from = (key.len() + 1).saturating_sub(self.wildcard_len_max).max(1);
         (from..key.len()).find_map(|dot| {
             let is_dot = key[dot] == b'.';
-            // The star stands for one label or more, so there is something before the dot.
+            // The star stands for one or more labels, so at least one byte precedes the dot.
             is_dot.then(|| key[dot - 1] = b'*')?;
-            self.meanings.get(&key[dot - 1..]).copied()
+            self.matches.get(&key[dot - 1..]).copied()
         })
     }
 }
 
 impl HostMatch {
     fn site(self) -> SiteId {
-        let (HostMatch::Site(site) | HostMatch::Alias(site)) = self;
+        let (HostMatch::Site(site) | HostMatch::RedirectHost(site)) = self;
         site
     }
 }
 
-/// Longer than any name there can be, and than any address as it is written.
+/// The length of a buffer that any valid name and any address fits in.
 const KEY_LEN_MAX: usize = 256;
 
-/// The form a host without port is compared in. None: it is longer than any name.
-fn key<'k>(host: &[u8], scratch: &'k mut [u8; KEY_LEN_MAX]) -> Option<&'k mut [u8]> {
+/// Normalizes a host without port for the lookup. `None`: it is longer than any name.
+fn normalize<'k>(host: &[u8], scratch: &'k mut [u8; KEY_LEN_MAX]) -> Option<&'k mut [u8]> {
     if let [b'[', address @ .., b']'] = host
         && let Some(address) = str::from_utf8(address).ok().and_then(|text| text.parse::<Ipv6Addr>().ok())
     {
@@ -174,7 +174,7 @@ fn key<'k>(host: &[u8], scratch: &'k mut [u8; KEY_LEN_MAX]) -> Option<&'k mut [u
 }
 
 impl HostName {
-    /// Whether it stands for all names that end so.
+    /// Returns whether the name is a wildcard, which stands for all names with the same end.
     pub fn is_wildcard(&self) -> bool {
         self.0.starts_with('*')
     }
@@ -221,10 +221,10 @@ impl fmt::Display for HostNameError {
         f.write_str(match self {
             HostNameError::Port => "expected a host without its port",
             HostNameError::Wildcard => {
-                "expected * for the whole of the first label alone, as in *.example.org"
+                "expected * as the whole first label and nowhere else, as in *.example.org"
             }
             HostNameError::NotAscii => {
-                "expected a name in the form of DNS, which for names beyond ASCII begins with xn--"
+                "expected the ASCII form of the name, with labels that begin with xn--"
             }
             HostNameError::Syntax => "expected a host, such as example.org, *.example.org or 192.0.2.7",
         })
@@ -233,9 +233,9 @@ impl fmt::Display for HostNameError {
 
 impl std::error::Error for HostNameError {}
 
-/// RFC 1035, section 2.3.4.
+/// The maximum length of a label: RFC 1035, section 2.3.4.
 const LABEL_LEN_MAX: usize = 63;
-/// What the 255 bytes of RFC 1035, section 2.3.4, leave for the text; and a star.
+/// The maximum length of a name, also of a wildcard: the text that fits in the 255 bytes of RFC 1035, section 2.3.4.
 const NAME_LEN_MAX: usize = 253;
 
 #[cfg(test)]
@@ -248,32 +248,32 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn a_name_is_one_that_a_host_can_have() {
+    fn names_are_validated_and_normalized() {
         use HostNameError::*;
         let label = "a".repeat(63);
         let long = [&*label; 4].join(".");
         let cases: &[(&str, &str, Result<&str, HostNameError>)] = &[
-            // what it shows       as it is given          as it is compared
+            // case                text                    normalized
             ("name",               "Example.ORG",          Ok("example.org")),
             ("one label",          "localhost",            Ok("localhost")),
             ("dot of the root",    "example.org.",         Ok("example.org")),
             ("underscore, hyphen", "a_b.x--y",             Ok("a_b.x--y")),
             ("wildcard",           "*.Example.org.",       Ok("*.example.org")),
-            ("of one label",       "*.localhost",          Ok("*.localhost")),
+            ("one label after it", "*.localhost",          Ok("*.localhost")),
             ("IPv4",               "192.0.2.7",            Ok("192.0.2.7")),
             ("IPv6",               "[2001:DB8:0::7]",      Ok("[2001:db8::7]")),
             ("IPv6, bare",         "::1",                  Ok("[::1]")),
             ("longest label",      &label,                 Ok(&label)),
             ("longest name",       &long[2..],             Ok(&long[2..])),
-            ("nothing",            "",                     Err(Syntax)),
+            ("empty",              "",                     Err(Syntax)),
             ("root",               ".",                    Err(Syntax)),
             ("port",               "example.org:80",       Err(Port)),
             ("port of an address", "[::1]:80",             Err(Port)),
-            ("all",                "*",                    Err(Wildcard)),
-            ("of nothing",         "*.",                   Err(Wildcard)),
-            ("part of a label",    "a*.example.org",       Err(Wildcard)),
-            ("not the first",      "a.*.org",              Err(Wildcard)),
-            ("twice",              "*.*.org",              Err(Wildcard)),
+            ("star alone",         "*",                    Err(Wildcard)),
+            ("star, no label",     "*.",                   Err(Wildcard)),
+            ("star in a label",    "a*.example.org",       Err(Wildcard)),
+            ("star not first",     "a.*.org",              Err(Wildcard)),
+            ("two stars",          "*.*.org",              Err(Wildcard)),
             ("not ASCII",          "bücher.example",       Err(NotAscii)),
             ("URI",                "http://example.org",   Err(Syntax)),
             ("path",               "example.org/",         Err(Syntax)),
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn a_host_means_the_site_of_its_name_or_of_the_longest_wildcard() {
+    fn a_host_matches_its_name_or_the_longest_wildcard() {
         let [first, second, third, fourth] = [0, 1, 2, 3].map(SiteId::new);
         let mut hosts = Hosts::new(Some(first));
         for (text, site) in [
@@ -305,36 +305,36 @@ mod tests {
         ] {
             hosts.add(name(text), site).unwrap();
         }
-        hosts.add_alias(name("www.example.org"), second).unwrap();
-        hosts.add_alias(name("*.example.net"), second).unwrap();
-        let (site, alias) = (|site| Some(HostMatch::Site(site)), |site| Some(HostMatch::Alias(site)));
+        hosts.add_redirect_host(name("www.example.org"), second).unwrap();
+        hosts.add_redirect_host(name("*.example.net"), second).unwrap();
+        let (site, redirect) = (|site| Some(HostMatch::Site(site)), |site| Some(HostMatch::RedirectHost(site)));
         let many = format!("{}.example.org", ["a"; 100].join("."));
         let cases: &[(&str, &str, Option<HostMatch>)] = &[
-            // what it shows         host                       meaning
+            // case                  host                       match
             ("name",                 "example.org",             site(second)),
             ("port",                 "example.org:8080",        site(second)),
             ("empty port",           "example.org:",            site(second)),
             ("any case",             "eXample.ORG",             site(second)),
             ("dot of the root",      "example.org.",            site(second)),
-            ("both",                 "EXAMPLE.org.:80",         site(second)),
+            ("case, dot and port",   "EXAMPLE.org.:80",         site(second)),
             ("one label",            "localhost",               site(fourth)),
             ("IPv4",                 "192.0.2.7:80",            site(second)),
             ("IPv6",                 "[::1]:80",                site(third)),
             ("IPv6, another form",   "[0:0:0::1]",              site(third)),
             ("wildcard",             "a.example.org",           site(third)),
             ("two labels",           "a.c.example.org",         site(third)),
-            ("a hundred",            &many,                     site(third)),
+            ("a hundred labels",     &many,                     site(third)),
             ("longer wildcard",      "a.b.example.org",         site(fourth)),
-            ("two labels of it",     "c.a.b.example.org",       site(fourth)),
-            ("its own name",         "b.example.org",           site(third)),
+            ("longer, two labels",   "c.a.b.example.org",       site(fourth)),
+            ("shorter wildcard",     "b.example.org",           site(third)),
             ("name before wildcard", "x.b.example.org",         site(first)),
-            ("alias",                "WWW.example.org",         alias(second)),
-            ("alias by wildcard",    "a.b.example.net",         alias(second)),
-            ("not the wildcard's",   "example.net",             None),
-            ("no label before",      ".example.org",            None),
+            ("redirect host",        "WWW.example.org",         redirect(second)),
+            ("redirect by wildcard", "a.b.example.net",         redirect(second)),
+            ("label missing",        "example.net",             None),
+            ("empty label",          ".example.org",            None),
             ("another name",         "example.com",             None),
-            ("ends so, but no label", "anexample.org",          None),
-            ("star itself",          "*.example.org",           site(third)),
+            ("no dot before",        "anexample.org",           None),
+            ("the star itself",      "*.example.org",           site(third)),
             ("two dots at the end",  "example.org..",           None),
             ("escaped",              "%65xample.org",           None),
             ("another address",      "[::2]",                   None),
@@ -346,34 +346,34 @@ mod tests {
         }
         assert_eq!(hosts.find("a".repeat(KEY_LEN_MAX + 1).as_bytes()), None, "longer than any name");
         assert_eq!(hosts.canonical(second), Some(&b"example.org"[..]));
-        assert_eq!(hosts.canonical(third), Some(&b"[::1]"[..]), "the first that is no wildcard");
+        assert_eq!(hosts.canonical(third), Some(&b"[::1]"[..]), "the first that is not a wildcard");
     }
 
     #[test]
-    fn a_name_has_one_meaning() {
+    fn a_name_is_added_once() {
         let [first, second] = [0, 1].map(SiteId::new);
         let mut hosts = Hosts::new(None);
         hosts.add(name("a.org"), first).unwrap();
         assert_eq!(hosts.add(name("A.org."), second), Err(HostsError::Taken(first)));
-        assert_eq!(hosts.add_alias(name("a.org"), first), Err(HostsError::Taken(first)));
+        assert_eq!(hosts.add_redirect_host(name("a.org"), first), Err(HostsError::Taken(first)));
         hosts.add(name("*.b.org"), second).unwrap();
-        assert_eq!(hosts.add_alias(name("b.org"), second), Err(HostsError::LeadsNowhere));
+        assert_eq!(hosts.add_redirect_host(name("b.org"), second), Err(HostsError::NoCanonicalName));
     }
 
     #[test]
-    fn one_site_for_all_hosts_needs_no_names() {
+    fn a_single_site_for_all_hosts_needs_no_lookup() {
         let [first, second] = [0, 1].map(SiteId::new);
         let named = |default, names: &[(&str, SiteId)]| {
             let mut hosts = Hosts::new(default);
             names.iter().for_each(|&(text, site)| hosts.add(name(text), site).unwrap());
             hosts
         };
-        assert!(named(Some(first), &[]).are_needless());
-        assert!(named(Some(first), &[("a", first), ("*.a", first)]).are_needless());
-        assert!(!named(Some(first), &[("a", second)]).are_needless());
-        assert!(!named(None, &[("a", first)]).are_needless());
-        let mut with_alias = named(Some(first), &[("a", first)]);
-        with_alias.add_alias(name("b"), first).unwrap();
-        assert!(!with_alias.are_needless());
+        assert!(named(Some(first), &[]).always_match_first_site());
+        assert!(named(Some(first), &[("a", first), ("*.a", first)]).always_match_first_site());
+        assert!(!named(Some(first), &[("a", second)]).always_match_first_site());
+        assert!(!named(None, &[("a", first)]).always_match_first_site());
+        let mut with_redirect = named(Some(first), &[("a", first)]);
+        with_redirect.add_redirect_host(name("b"), first).unwrap();
+        assert!(!with_redirect.always_match_first_site());
     }
 }

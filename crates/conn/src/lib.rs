@@ -21,7 +21,7 @@
 //! # Example
 //!
 //! ```
-//! use tarpon_conn::{Accepted, ConnResources, Connection, Counters, Limits, Pool, Records, ResponsePrefixes, Sites, Tick};
+//! use tarpon_conn::{AcceptedClient, ConnResources, Connection, Counters, Limits, Pool, Records, ResponsePrefixes, Sites, Tick};
 //! # use std::io::Cursor;
 //! # let dir = tempfile::tempdir().unwrap();
 //! # std::fs::write(dir.path().join("index.html"), "hello").unwrap();
@@ -38,7 +38,7 @@
 //!     counters: &counters,
 //!     records: &mut records,
 //! };
-//! let mut conn = Connection::new(&mut cx, Accepted::default());
+//! let mut conn = Connection::new(&mut cx, AcceptedClient::default());
 //!
 //! let buf = cx.pool.take().unwrap();
 //! let request = b"GET / HTTP/1.1\r\nHost: example.net\r\n\r\n";
@@ -74,13 +74,13 @@ pub use h1::CONTENT_LEN_MAX;
 pub use hosts::{HostName, HostNameError, Hosts, HostsError};
 pub use pool::{BUF_LEN, BufId, BufRange, Pool};
 pub use record::{
-    AGENT_LEN_MAX, Accepted, Begun, HEADS_LEN_MAX, HOST_LEN_MAX, LINE_LEN_MAX, RECORDS_LEN, REFERER_LEN_MAX,
-    Record, Recording, Records, Sent, Text,
+    AGENT_LEN_MAX, AcceptedClient, HEADS_LEN_MAX, HOST_LEN_MAX, LINE_LEN_MAX, ProgressRecord, RECORDS_LEN,
+    REFERER_LEN_MAX, Record, RecordedText, Recording, Records, RequestRecord,
 };
 pub use response_prefix::{Persistence, ResponsePrefix, ResponsePrefixes};
 pub use sites::{ImageId, MissingPage, SiteId, Sites};
 pub use span::{SPAN_COUNT_MAX, Span};
-pub use step::{SlotState, Step};
+pub use step::{DriveState, DriveStep};
 
 use h1::Http1;
 use span::Outbox;
@@ -201,7 +201,7 @@ pub struct Connection {
 
 impl Connection {
     /// Creates the state of an accepted connection.
-    pub fn new(cx: &mut ConnResources<'_>, accepted: Accepted) -> Connection {
+    pub fn new(cx: &mut ConnResources<'_>, accepted: AcceptedClient) -> Connection {
         cx.counters.accepted.add(1);
         Connection { protocol: Http1::new(cx, accepted), wire: Outbox::new() }
     }
@@ -230,7 +230,7 @@ impl Connection {
     pub fn sent(&mut self, cx: &mut ConnResources<'_>, len: u64) {
         match self.wire.sent(len, cx.sites, cx.pool, cx.prefixes) {
             Ok(()) => self.protocol.sent(cx, &self.wire, len),
-            Err(span::Stuck) => self.protocol.abort(),
+            Err(span::NoFreeBuffer) => self.protocol.abort(),
         }
     }
 

@@ -156,7 +156,7 @@ fn plan_response(request: &Request<'_>, image: &Image, options: PlanOptions) -> 
 /// the request is for the server itself or invalid.
 #[cold]
 pub(crate) fn other_host(request: &Request<'_>, image: &Image, route: Route) -> Option<Plan> {
-    let Route::Alias(site) = route else {
+    let Route::RedirectHost(site) = route else {
         return Some(page(image, Status::MisdirectedRequest, request.with_content()));
     };
     let (status, redirect) = HostRedirect::new(request, site)?;
@@ -415,9 +415,9 @@ fn plan_redirect(
     Ok(Plan { generated, ..Plan::new(status, fields, content) })
 }
 
-/// What a path leads to.
+/// The result of a lookup of a path.
 enum Found {
-    /// What the site has there.
+    /// The entry of the site at the path.
     Entry(Entry),
     /// A file of the site that lies elsewhere.
     Fallback(Variants),

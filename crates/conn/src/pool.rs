@@ -1,32 +1,32 @@
-//! The buffers of one worker: every byte the kernel may write and every byte the server generates lies here.
+//! The buffers of one worker. They hold every byte that the kernel may write, and every byte that the server generates.
 //!
 //! ```text
 //! take ──▶ 1 holder ──hold──▶ 2, 3 … ──release──▶ … 1 ──release──▶ free
 //! ```
 //!
-//! A buffer has holders: the engine while the kernel fills it or while it waits in the inbox, an outbox while
-//! a span names it. When the last one lets go it is free again. Nothing is allocated after [`Pool::new`].
+//! A buffer has holders: the engine while the kernel fills it or while it is an inbox, and an outbox while a span names it. It is free
+//! again when the last holder releases it. The pool allocates no memory after [`Pool::new`].
 
-/// Length of a buffer in bytes: the longest head fits in one, and so will a whole TLS record's content.
+/// The length of a buffer in bytes. The longest head fits in one, and so does the content of a TLS record.
 pub const BUF_LEN: usize = tarpon_http::head::HEAD_LEN_MAX;
 
-/// Names a buffer of the pool.
+/// The name of a buffer of the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufId(u32);
 
-/// A stretch of one buffer.
+/// A range of bytes in one buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufRange {
     /// The buffer.
     pub buf: BufId,
-    /// Offset in the buffer, in bytes.
+    /// The offset in the buffer, in bytes.
     pub at: u32,
-    /// Length in bytes.
+    /// The length in bytes.
     pub len: u32,
 }
 
 impl BufRange {
-    /// What is left behind the first `len` bytes.
+    /// Returns the range without its first `len` bytes.
     #[inline]
     pub fn skip(self, len: usize) -> BufRange {
         debug_assert!(len <= self.len as usize);
@@ -34,13 +34,13 @@ impl BufRange {
     }
 }
 
-/// The buffers of one worker. See the module.
+/// The buffers of one worker.
 pub struct Pool {
-    /// All buffers, one behind the other.
+    /// The bytes of all buffers, in order.
     bytes: Box<[u8]>,
-    /// Per buffer. Invariant: 0 exactly for those in `free`.
+    /// The number of holders of each buffer. Invariant: it is 0 exactly for the buffers in `free`.
     holders: Box<[u16]>,
-    /// Last in, first out: the next buffer is the one most likely to be in the cache.
+    /// The free buffers, as a stack: the buffer released last is most likely to be in the cache, and is taken next.
     free: Vec<u32>,
 }
 
@@ -48,7 +48,7 @@ pub struct Pool {
 const HEAD_RESERVE: usize = 64;
 
 impl Pool {
-    /// `count` free buffers. Their memory is touched only when they are used.
+    /// Returns a pool of `count` free buffers. The kernel provides their memory when they are first used.
     pub fn new(count: u32) -> Pool {
         Pool {
             bytes: vec![0; count as usize * BUF_LEN].into(),
@@ -57,7 +57,7 @@ impl Pool {
         }
     }
 
-    /// A free buffer, now with one holder. `None`: all are held.
+    /// Takes a free buffer, which then has one holder. `None`: all are held.
     #[inline]
     pub fn take(&mut self) -> Option<BufId> {
         let index = self.free.pop()?;
@@ -66,7 +66,7 @@ impl Pool {
         Some(BufId(index))
     }
 
-    /// One holder more.
+    /// Adds a holder to a buffer that has one.
     #[inline]
     pub fn hold(&mut self, buf: BufId) {
         let holders = &mut self.holders[buf.0 as usize];
@@ -74,82 +74,84 @@ impl Pool {
         *holders += 1;
     }
 
-    /// One holder less; with the last one the buffer is free.
+    /// Removes a holder. Without holders the buffer is free.
     #[inline]
     pub fn release(&mut self, buf: BufId) {
         let holders = &mut self.holders[buf.0 as usize];
-        assert!(*holders > 0, "released once too often");
+        assert!(*holders > 0, "a buffer is released once for each holder");
         *holders -= 1;
         if *holders == 0 {
             self.free.push(buf.0);
         }
     }
 
-    /// The bytes of a run.
+    /// Returns the bytes of a range.
     #[inline]
-    pub fn bytes(&self, run: BufRange) -> &[u8] {
-        let from = run.buf.0 as usize * BUF_LEN + run.at as usize;
-        &self.bytes[from..from + run.len as usize]
+    pub fn bytes(&self, range: BufRange) -> &[u8] {
+        let from = range.buf.0 as usize * BUF_LEN + range.at as usize;
+        &self.bytes[from..from + range.len as usize]
     }
 
-    /// A whole buffer, to be written.
+    /// Returns a whole buffer, to write it.
     #[inline]
     pub fn buf_mut(&mut self, buf: BufId) -> &mut [u8] {
         let from = buf.0 as usize * BUF_LEN;
         &mut self.bytes[from..from + BUF_LEN]
     }
 
-    /// The bytes of a run, and another whole buffer, to be written.
+    /// Returns the bytes of a range, and another whole buffer, to write it.
     ///
     /// # Panics
-    /// If the run lies in that buffer.
-    pub fn pair(&mut self, from: BufRange, to: BufId) -> (&[u8], &mut [u8]) {
-        assert_ne!(from.buf, to, "another buffer");
+    /// Panics if the range lies in that buffer.
+    pub fn split_mut(&mut self, from: BufRange, to: BufId) -> (&[u8], &mut [u8]) {
+        assert_ne!(from.buf, to, "the buffers differ");
         let (low, high) = self.bytes.split_at_mut(from.buf.0.max(to.0) as usize * BUF_LEN);
-        let run = from.at as usize..(from.at + from.len) as usize;
+        let range = from.at as usize..(from.at + from.len) as usize;
         if from.buf.0 < to.0 {
-            (&low[from.buf.0 as usize * BUF_LEN..][run], &mut high[..BUF_LEN])
+            (&low[from.buf.0 as usize * BUF_LEN..][range], &mut high[..BUF_LEN])
         } else {
-            (&high[run], &mut low[to.0 as usize * BUF_LEN..][..BUF_LEN])
+            (&high[range], &mut low[to.0 as usize * BUF_LEN..][..BUF_LEN])
         }
     }
 
-    /// Copies a run to another place of the pool. Both may lie in the same buffer.
+    /// Copies a range to offset `at` of a buffer. Both may lie in the same buffer.
     pub fn copy(&mut self, from: BufRange, to: BufId, at: u32) -> BufRange {
-        assert!((at + from.len) as usize <= BUF_LEN, "the copy must fit behind `at`");
+        assert!((at + from.len) as usize <= BUF_LEN, "the copy fits in the buffer");
         let start = from.buf.0 as usize * BUF_LEN + from.at as usize;
         self.bytes.copy_within(start..start + from.len as usize, to.0 as usize * BUF_LEN + at as usize);
         BufRange { buf: to, at, len: from.len }
     }
 
-    /// Adds bytes behind a run, which moves to the front of its buffer if it must. Both must fit in it.
-    pub fn append(&mut self, run: BufRange, bytes: &[u8]) -> BufRange {
-        let run = self.with_room(run, bytes.len());
-        let end = (run.at + run.len) as usize;
-        self.buf_mut(run.buf)[end..][..bytes.len()].copy_from_slice(bytes);
-        BufRange { len: run.len + bytes.len() as u32, ..run }
+    /// Appends bytes to a range. Moves the range to the front of its buffer if they do not fit after it; together they must fit in the
+    /// buffer.
+    pub fn append(&mut self, range: BufRange, bytes: &[u8]) -> BufRange {
+        let range = self.with_room(range, bytes.len());
+        let end = (range.at + range.len) as usize;
+        self.buf_mut(range.buf)[end..][..bytes.len()].copy_from_slice(bytes);
+        BufRange { len: range.len + bytes.len() as u32, ..range }
     }
 
-    /// Adds a run of another buffer behind a run, as [`append`](Pool::append) does.
-    pub fn join(&mut self, run: BufRange, behind: BufRange) -> BufRange {
-        let run = self.with_room(run, behind.len as usize);
-        self.copy(behind, run.buf, run.at + run.len);
-        BufRange { len: run.len + behind.len, ..run }
+    /// Appends a range of another buffer to a range, as [`append`](Pool::append) does.
+    pub fn join(&mut self, range: BufRange, next: BufRange) -> BufRange {
+        let range = self.with_room(range, next.len as usize);
+        self.copy(next, range.buf, range.at + range.len);
+        BufRange { len: range.len + next.len, ..range }
     }
 
-    fn with_room(&mut self, run: BufRange, len: usize) -> BufRange {
-        let fits = (run.at + run.len) as usize + len <= BUF_LEN;
-        if fits { run } else { self.copy(run, run.buf, 0) }
+    /// Returns the range at a place where `len` more bytes fit after it.
+    fn with_room(&mut self, range: BufRange, len: usize) -> BufRange {
+        let fits = (range.at + range.len) as usize + len <= BUF_LEN;
+        if fits { range } else { self.copy(range, range.buf, 0) }
     }
 
-    /// Buffers that have no holder.
+    /// Returns the number of free buffers.
     #[inline]
     pub fn free(&self) -> usize {
         self.free.len()
     }
 
-    /// Whether more than half of the buffers are free: then some may be used for what can as well be left. Others
-    /// cannot take their half from those who need one.
+    /// Returns whether more than half of the buffers are free. Only then may a connection take one for an optional feature: such uses leave
+    /// half of the buffers to connections that need one.
     #[inline]
     pub fn is_plentiful(&self) -> bool {
         self.free.len() > self.holders.len() / 2
@@ -165,13 +167,13 @@ impl Pool {
         }
     }
 
-    /// Whether one in so many is free, or more.
+    /// Returns whether at least one in `one_in` buffers is free.
     #[inline]
-    pub fn is_left(&self, one_in: usize) -> bool {
+    pub fn has_reserve(&self, one_in: usize) -> bool {
         self.free.len() >= self.holders.len() / one_in
     }
 
-    /// Buffers that have a holder.
+    /// Returns the number of buffers that have a holder.
     pub fn held(&self) -> usize {
         self.holders.len() - self.free.len()
     }
@@ -182,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_is_free_when_its_last_holder_lets_go() {
+    fn a_buffer_is_free_when_its_last_holder_releases_it() {
         let mut pool = Pool::new(1);
         let buf = pool.take().unwrap();
         pool.hold(buf);
@@ -213,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_buffer_returned_is_the_next_one_taken() {
+    fn the_buffer_released_last_is_taken_next() {
         let mut pool = Pool::new(3);
         let (a, b) = (pool.take().unwrap(), pool.take().unwrap());
         pool.release(b);
@@ -222,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_lies_where_it_was_asked_for() {
+    fn a_copy_lies_at_the_given_offset() {
         let mut pool = Pool::new(2);
         let (a, b) = (pool.take().unwrap(), pool.take().unwrap());
         pool.buf_mut(a)[..5].copy_from_slice(b"tarpo");
@@ -233,32 +235,32 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_read_while_another_buffer_is_written() {
+    fn a_range_is_read_while_another_buffer_is_written() {
         let mut pool = Pool::new(2);
         let (a, b) = (pool.take().unwrap(), pool.take().unwrap());
         for (from, to) in [(a, b), (b, a)] {
             pool.buf_mut(from)[1..4].copy_from_slice(b"abc");
-            let (bytes, other) = pool.pair(BufRange { buf: from, at: 1, len: 3 }, to);
+            let (bytes, other) = pool.split_mut(BufRange { buf: from, at: 1, len: 3 }, to);
             other[..3].copy_from_slice(bytes);
             assert_eq!((other.len(), &pool.buf_mut(to)[..3]), (BUF_LEN, &b"abc"[..]));
         }
     }
 
     #[test]
-    fn a_run_grows_behind_itself_and_moves_to_the_front_when_it_must() {
+    fn an_append_moves_the_range_to_the_front_if_needed() {
         let mut pool = Pool::new(2);
         let (a, b) = (pool.take().unwrap(), pool.take().unwrap());
         let at = BUF_LEN as u32 - 3;
         pool.buf_mut(a)[at as usize..].copy_from_slice(b"abc");
-        let run = pool.append(BufRange { buf: a, at, len: 3 }, b"de");
-        assert_eq!((pool.bytes(run), run.at), (&b"abcde"[..], 0));
+        let range = pool.append(BufRange { buf: a, at, len: 3 }, b"de");
+        assert_eq!((pool.bytes(range), range.at), (&b"abcde"[..], 0));
         pool.buf_mut(b)[..2].copy_from_slice(b"fg");
-        let run = pool.join(run, BufRange { buf: b, at: 0, len: 2 });
-        assert_eq!(pool.bytes(run), b"abcdefg");
+        let range = pool.join(range, BufRange { buf: b, at: 0, len: 2 });
+        assert_eq!(pool.bytes(range), b"abcdefg");
     }
 
     #[test]
-    #[should_panic(expected = "released once too often")]
+    #[should_panic(expected = "a buffer is released once for each holder")]
     fn a_free_buffer_cannot_be_released() {
         let mut pool = Pool::new(1);
         let buf = pool.take().unwrap();

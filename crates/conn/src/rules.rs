@@ -82,7 +82,7 @@ pub(crate) fn apply(
 }
 
 impl RuleRedirect {
-    /// Returns the fields behind Location, and the content.
+    /// Returns the fields after Location, and the content.
     pub(crate) fn rest(&self, rules: Rules<'_>, image: &Image) -> Result<(Region, Region), NotResident> {
         if let Some(Entry::Redirect(redirect)) = entry_of(image, self.rule)?
             // A forged one could have a Location of its own.

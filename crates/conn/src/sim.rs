@@ -1,91 +1,94 @@
-//! The engine in memory: a client, a kernel and a clock that do exactly what a test says, and a check of the
-//! laws after every fact.
+//! An engine in memory: a test controls the client, the kernel and the clock, and the simulation checks the invariants of the connection
+//! after every event.
 //!
 //! ```text
 //! client ──bytes──▶ socket ──at most `read` at once──▶ inbox ──▶ Connection ──at most `send` at once──▶ wire
 //! ```
 //!
-//! The laws it checks whatever the test is about:
+//! The invariants that it checks in every test:
 //!
-//! - *Bounds*: at most [`SPAN_COUNT_MAX`] spans owed and four buffers held; at a bound, the answer is `Pause`.
-//! - *Frozen front*: a span once shown leaves only through `sent`; new ones go behind.
-//! - *Quiet*: questions asked twice have the same answer.
-//! - *Idle is empty*: between requests no buffer is held and no image is named.
+//! - *Bounds*: a connection has at most [`SPAN_COUNT_MAX`] spans in its outbox and holds at most four buffers. With a full outbox it pauses
+//!   input.
+//! - *Frozen front*: a span that the engine has seen leaves the outbox only through `sent`; new spans go after it.
+//! - *Quiet*: queries have no side effects, so a repeated query has the same result.
+//! - *Idle is empty*: between requests the connection holds no buffer and no image.
 //!
-//! That a connection keeps nothing the kernel would read is checked by moving it before every fact.
+//! Before every event the simulation moves the connection: it must contain nothing that the kernel reads.
 
 use crate::{
-    Accepted, BUF_LEN, BufRange, Close, ConnResources, Connection, Counters, Input, Limits, Pool, Records,
-    ResponsePrefixes, SPAN_COUNT_MAX, Sites, Span, Tick,
+    AcceptedClient, BUF_LEN, BufRange, Close, ConnResources, Connection, Counters, Input, Limits, Pool,
+    Records, ResponsePrefixes, SPAN_COUNT_MAX, Sites, Span, Tick,
 };
 use std::sync::Arc;
 use tarpon_site::{Image, Region, ResidentPages};
 
-/// One connection, and all that is around it.
+/// A simulation of one connection and its surroundings.
 pub struct Sim {
-    /// `None` only while it is told a fact.
+    /// `None` only while it handles an event.
     conn: Option<Connection>,
-    /// The sites, for a test that swaps their images, or has them grant something else.
+    /// The sites. A test may replace their images and limits.
     pub sites: Sites,
     pool: Pool,
     prefixes: ResponsePrefixes,
     now: Tick,
-    /// What was counted.
+    /// The counters of the worker.
     pub counters: Counters,
-    /// What was recorded, for a test that wants it to be.
+    /// The records for the log, which are off unless a test replaces them.
     pub records: Records,
-    /// What the client has sent and nobody has read yet.
+    /// The bytes that the client has sent and the engine has not read.
     socket: Vec<u8>,
-    /// The client has closed its sending side.
+    /// Whether the client has closed its sending side.
     client_ended: bool,
-    /// The end of the client's bytes has been told.
-    told_end: bool,
+    /// Whether the connection has handled the end of the input.
+    end_passed: bool,
     inbox: Option<BufRange>,
-    fresh: bool,
-    /// All that the client has received, or will receive.
+    /// Whether to offer the inbox to the connection again.
+    inbox_changed: bool,
+    /// The bytes sent to the client.
     pub wire: Vec<u8>,
-    /// Bytes at the end of `wire` that have not reached the client yet.
+    /// The number of bytes at the end of `wire` that the client has not acknowledged.
     pub unacked: u64,
-    /// Contents of files beside the image, by number.
+    /// The contents of the files beside the image, by number.
     pub files: Vec<Vec<u8>>,
     /// The archive beside the image.
     pub archive: Vec<u8>,
-    /// What is in memory of the file that the images lie in, if they are watched there: what is wanted comes at once.
-    pub disk: Option<Arc<ResidentPages>>,
+    /// The resident pages of the file that the images lie in, if a test limits residency. A missing page is loaded at once.
+    pub resident_pages: Option<Arc<ResidentPages>>,
     close: Close,
 }
 
-/// How much moves at once.
+/// The maximum lengths of a read and a send.
 #[derive(Clone, Copy, Debug)]
 pub struct Cuts {
-    /// Bytes per read.
+    /// The maximum number of bytes per read.
     pub read: usize,
-    /// Bytes per send. 0: the client takes nothing.
+    /// The maximum number of bytes per send. 0: the client reads nothing.
     pub send: usize,
 }
 
 impl Cuts {
-    /// Everything at once.
+    /// No cuts: everything at once.
     pub const NONE: Cuts = Cuts { read: BUF_LEN, send: usize::MAX };
 }
 
-/// The date in every response of a simulation: Mon, 07 Nov 1994 08:49:37 GMT.
+/// The time at which a simulation starts: Mon, 07 Nov 1994 08:49:37 GMT.
 pub const UNIX_S: u64 = 784_198_177;
 
-/// Buffers that one connection may hold: its inbox, two with a query or what is said of parts, and a cut start.
+/// The maximum number of buffers that a connection holds: its inbox, two with generated fields, and the rest of a prefix that was sent in
+/// part.
 const BUFS_HELD_MAX: usize = 4;
 
-/// Buffers there are: so many that they are plentiful whenever an exchange begins.
+/// The number of buffers: enough that they are plentiful whenever an exchange begins.
 const POOL_COUNT: usize = 2 * BUFS_HELD_MAX;
 
 impl Sim {
-    /// A client has just been accepted, by a worker with one site.
+    /// Accepts a client, for a worker with one site.
     pub fn new(image: Image) -> Sim {
-        Sim::by_host(Sites::new(image, Limits::default()))
+        Sim::with_sites(Sites::new(image, Limits::default()))
     }
 
-    /// The same with whatever sites.
-    pub fn by_host(mut sites: Sites) -> Sim {
+    /// Accepts a client, for a worker with these sites.
+    pub fn with_sites(mut sites: Sites) -> Sim {
         let mut pool = Pool::new(POOL_COUNT as u32);
         let (prefixes, now) = (ResponsePrefixes::new(UNIX_S), Tick(0));
         let (counters, mut records) = (Counters::default(), Records::off());
@@ -97,7 +100,7 @@ impl Sim {
             counters: &counters,
             records: &mut records,
         };
-        let conn = Some(Connection::new(&mut cx, Accepted::default()));
+        let conn = Some(Connection::new(&mut cx, AcceptedClient::default()));
         Sim {
             conn,
             sites,
@@ -108,36 +111,36 @@ impl Sim {
             records,
             socket: Vec::new(),
             client_ended: false,
-            told_end: false,
+            end_passed: false,
             inbox: None,
-            fresh: false,
+            inbox_changed: false,
             wire: Vec::new(),
             unacked: 0,
             files: Vec::new(),
             archive: Vec::new(),
-            disk: None,
+            resident_pages: None,
             close: Close::No,
         }
     }
 
-    /// The client sends bytes, unless it has closed its sending side. Nothing of the server runs.
+    /// Sends bytes as the client, unless it has closed its sending side. The server does not run.
     pub fn client_sends(&mut self, bytes: &[u8]) {
         if !self.client_ended {
             self.socket.extend_from_slice(bytes);
         }
     }
 
-    /// The client closes its sending side.
+    /// Closes the client's sending side.
     pub fn client_ends(&mut self) {
         self.client_ended = true;
     }
 
-    /// Turns until nothing more happens.
+    /// Runs the engine until it makes no progress.
     pub fn run(&mut self, cuts: Cuts) {
         while self.step(cuts) {}
     }
 
-    /// One step of a turn, in the order engines take them. Returns whether anything happened.
+    /// Takes one step of the engine, in the order of engines. Returns whether it made progress.
     pub fn step(&mut self, cuts: Cuts) -> bool {
         if self.close == Close::Both {
             return false;
@@ -152,9 +155,10 @@ impl Sim {
         if let Some(missing) = self.conn().missing_page()
             && self.outbox().is_empty()
         {
-            let disk = self.disk.as_ref().expect("only a page on a disk is wanted");
-            ResidentPages::pages_of(missing.page).for_each(|page| disk.insert(page));
-            self.fact(|conn, _| conn.loaded());
+            let resident =
+                self.resident_pages.as_ref().expect("a page is missing only if residency is limited");
+            ResidentPages::pages_of(missing.page).for_each(|page| resident.insert(page));
+            self.pass_event(|conn, _| conn.loaded());
             return true;
         }
         match need.input {
@@ -164,13 +168,13 @@ impl Sim {
             }
             Input::Pause => false,
             Input::Bytes { max } => match self.inbox {
-                Some(run) if self.fresh => self.offer(run),
+                Some(range) if self.inbox_changed => self.offer(range),
                 _ => self.read(cuts.read, max as usize),
             },
         }
     }
 
-    /// Time passes; the connection is told if that is past its deadline.
+    /// Advances the clock. If the deadline has passed, passes that event to the connection.
     pub fn pass(&mut self, ms: u64) {
         if self.close == Close::Both {
             return;
@@ -179,52 +183,52 @@ impl Sim {
         self.prefixes.set_time(UNIX_S + self.now.0 / 1_000);
         if self.conn().deadline() <= self.now {
             let unacked = self.unacked;
-            self.fact(|conn, cx| conn.expired(cx, unacked));
+            self.pass_event(|conn, cx| conn.expired(cx, unacked));
         }
     }
 
-    /// Another server takes over.
+    /// Tells the connection to drain, because another server takes over.
     pub fn drain(&mut self) {
-        self.fact(|conn, _| conn.drain());
+        self.pass_event(|conn, _| conn.drain());
     }
 
-    /// The server stops.
+    /// Tells the connection that the server stops.
     pub fn stop(&mut self) {
-        self.fact(|conn, cx| conn.stop(cx));
+        self.pass_event(|conn, cx| conn.stop(cx));
     }
 
-    /// What the connection has asked to close.
+    /// Returns what the connection asked the engine to close.
     pub fn close(&self) -> Close {
         self.close
     }
 
-    /// Milliseconds until the connection's deadline.
+    /// Returns the time until the deadline of the connection, in milliseconds.
     pub fn deadline_ms(&self) -> u64 {
         self.conn().deadline().0.saturating_sub(self.now.0)
     }
 
-    /// What is owed.
+    /// Returns the spans to send.
     pub fn outbox(&self) -> &[Span] {
         self.conn().outbox()
     }
 
-    /// What the connection would read.
+    /// Returns how much the connection lets the engine read.
     pub fn input(&self) -> Input {
         self.conn().need().input
     }
 
-    /// Buffers held, the inbox included.
+    /// Returns the number of held buffers, including the inbox.
     pub fn bufs_held(&self) -> usize {
         self.pool.held()
     }
 
     fn send(&mut self, max: usize) {
         let mut left = max;
-        for &span in self.conn.as_ref().expect("one fact at a time").outbox() {
+        for &span in self.conn.as_ref().expect("one event at a time").outbox() {
             let bytes = match span {
                 Span::Prefix(prefix) => self.prefixes.bytes(prefix),
                 Span::Site { image, at, len } => self.sites.image(image).bytes(Region { at, len }),
-                Span::Buf(run) => self.pool.bytes(run),
+                Span::Buf(range) => self.pool.bytes(range),
                 Span::File { number, at, len, .. } => {
                     &self.files[number as usize][at as usize..][..len as usize]
                 }
@@ -235,65 +239,69 @@ impl Sim {
             left -= sent;
         }
         let sent = (max - left) as u64;
-        self.fact(|conn, cx| conn.sent(cx, sent));
+        self.pass_event(|conn, cx| conn.sent(cx, sent));
     }
 
     fn read(&mut self, cut: usize, max: usize) -> bool {
         if self.socket.is_empty() {
-            return self.end();
+            return self.pass_end();
         }
-        let run = match self.inbox.take() {
-            Some(run) => self.pool.copy(run, run.buf, 0),
+        let range = match self.inbox.take() {
+            Some(range) => self.pool.copy(range, range.buf, 0),
             None => BufRange { buf: self.pool.take().expect("a buffer for the inbox"), at: 0, len: 0 },
         };
-        let len = self.socket.len().min(cut).min(max - run.len as usize);
-        assert!(len > 0, "a full inbox asks for more");
-        self.pool.buf_mut(run.buf)[run.len as usize..][..len].copy_from_slice(&self.socket[..len]);
+        let len = self.socket.len().min(cut).min(max - range.len as usize);
+        assert!(len > 0, "a connection with a full inbox does not read");
+        self.pool.buf_mut(range.buf)[range.len as usize..][..len].copy_from_slice(&self.socket[..len]);
         self.socket.drain(..len);
-        let run = BufRange { len: run.len + len as u32, ..run };
-        self.inbox = Some(run);
-        self.offer(run)
+        let range = BufRange { len: range.len + len as u32, ..range };
+        self.inbox = Some(range);
+        self.offer(range)
     }
 
-    fn offer(&mut self, run: BufRange) -> bool {
-        let used = self.fact(|conn, cx| conn.received(cx, run));
-        // What waits for room and not for more bytes is offered again as it is.
-        self.fresh = used > 0 || self.input() == Input::Pause;
-        if used == run.len as usize {
+    fn offer(&mut self, range: BufRange) -> bool {
+        let used = self.pass_event(|conn, cx| conn.received(cx, range));
+        // A connection that waits for room and not for more bytes gets the same input again.
+        self.inbox_changed = used > 0 || self.input() == Input::Pause;
+        if used == range.len as usize {
             self.empty_inbox();
             self.check_idle();
         } else {
-            self.inbox = Some(run.skip(used));
+            self.inbox = Some(range.skip(used));
         }
         true
     }
 
-    fn end(&mut self) -> bool {
-        let end = self.client_ended && !self.told_end;
+    fn pass_end(&mut self) -> bool {
+        let end = self.client_ended && !self.end_passed;
         if end {
-            self.told_end = true;
+            self.end_passed = true;
             self.empty_inbox();
-            self.fact(|conn, cx| conn.ended(cx));
+            self.pass_event(|conn, cx| conn.ended(cx));
         }
         end
     }
 
     fn closed(&mut self) {
         self.empty_inbox();
-        self.fact(|conn, cx| conn.closed(cx));
-        assert_eq!((self.pool.held(), self.sites.holders()), (0, 0), "an abandoned connection holds nothing");
+        self.pass_event(|conn, cx| conn.closed(cx));
+        assert_eq!(
+            (self.pool.held(), self.sites.holder_count()),
+            (0, 0),
+            "a closed connection holds nothing"
+        );
     }
 
     fn empty_inbox(&mut self) {
-        if let Some(run) = self.inbox.take() {
-            self.pool.release(run.buf);
+        if let Some(range) = self.inbox.take() {
+            self.pool.release(range.buf);
         }
     }
 
-    /// Tells the connection a fact, and checks the laws. The connection is moved on the way.
-    fn fact<T>(&mut self, tell: impl FnOnce(&mut Connection, &mut ConnResources<'_>) -> T) -> T {
-        let mut conn = self.conn.take().expect("one fact at a time");
-        let shown = conn.outbox().to_vec();
+    /// Passes an event to the connection, after moving it, and checks the invariants.
+    fn pass_event<T>(&mut self, event: impl FnOnce(&mut Connection, &mut ConnResources<'_>) -> T) -> T {
+        let mut conn = self.conn.take().expect("one event at a time");
+        let before = conn.outbox().to_vec();
         let mut cx = ConnResources {
             sites: &mut self.sites,
             pool: &mut self.pool,
@@ -302,47 +310,53 @@ impl Sim {
             counters: &self.counters,
             records: &mut self.records,
         };
-        let told = tell(&mut conn, &mut cx);
+        let result = event(&mut conn, &mut cx);
         self.conn = Some(conn);
         self.check_bounds();
-        self.check_quiet();
-        self.check_front(&shown);
-        told
+        self.check_queries();
+        self.check_front(&before);
+        result
     }
 
     fn check_bounds(&self) {
-        let owed = self.outbox().len();
-        assert!(owed <= SPAN_COUNT_MAX, "{owed} spans owed");
+        let count = self.outbox().len();
+        assert!(count <= SPAN_COUNT_MAX, "{count} spans");
         assert!(self.pool.held() <= BUFS_HELD_MAX, "{} buffers held", self.pool.held());
-        if owed == SPAN_COUNT_MAX {
-            assert_eq!(self.input(), Input::Pause, "full, and still asks for more");
+        if count == SPAN_COUNT_MAX {
+            assert_eq!(self.input(), Input::Pause, "the outbox is full, so input pauses");
         }
     }
 
-    fn check_quiet(&self) {
-        let answers = || (self.conn().need(), self.outbox().to_vec(), self.conn().deadline());
-        assert_eq!(answers(), answers());
+    /// Checks that repeated queries have the same results.
+    fn check_queries(&self) {
+        let query = || (self.conn().need(), self.outbox().to_vec(), self.conn().deadline());
+        assert_eq!(query(), query());
     }
 
-    /// What was shown before is still there, but for what has left at the front; its first span may be shorter.
-    fn check_front(&self, shown: &[Span]) {
+    /// Checks that the outbox still has the spans from before the event, in order, except those that were sent. The first of them may be
+    /// shorter now.
+    fn check_front(&self, before: &[Span]) {
         let now = self.outbox();
-        let survives = (0..=shown.len()).any(|gone| {
-            let rest = &shown[gone..];
+        let is_kept = (0..=before.len()).any(|sent_count| {
+            let rest = &before[sent_count..];
             rest.len() <= now.len() && rest.iter().zip(now).skip(1).all(|(before, after)| before == after)
         });
-        assert!(survives, "{shown:?} became {now:?}");
+        assert!(is_kept, "{before:?} became {now:?}");
     }
 
-    /// Between requests nothing is held: neither a buffer nor an image.
+    /// Checks that the connection holds neither a buffer nor an image between requests.
     fn check_idle(&self) {
-        let waits = matches!(self.input(), Input::Bytes { .. }) && self.outbox().is_empty();
-        if waits && self.inbox.is_none() {
-            assert_eq!((self.pool.held(), self.sites.holders()), (0, 0), "idle, and not empty");
+        let is_waiting = matches!(self.input(), Input::Bytes { .. }) && self.outbox().is_empty();
+        if is_waiting && self.inbox.is_none() {
+            assert_eq!(
+                (self.pool.held(), self.sites.holder_count()),
+                (0, 0),
+                "an idle connection holds nothing"
+            );
         }
     }
 
     fn conn(&self) -> &Connection {
-        self.conn.as_ref().expect("one fact at a time")
+        self.conn.as_ref().expect("one event at a time")
     }
 }

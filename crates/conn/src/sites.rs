@@ -1,14 +1,14 @@
-//! The sites of a worker: the images they are served from, and who still needs these.
+//! The sites of a worker, and the images that it serves them from.
 //!
 //! ```text
-//! head ─ choose ─▶ site ─┬─ limits
-//!                        ├─ current image ◀─ serve ─ add ◀── an image
-//!                        └─ earlier ones, if kept       └─ held by exchanges ─ last release ─▶ retired
+//! request ─ route ─▶ site ─┬─ limits
+//!                          ├─ current image ◀─ serve ─ add ◀── an image
+//!                          └─ earlier images, if retained └─ held by spans ─ last release ─▶ retired
 //! ```
 //!
-//! A new exchange is planned from the current image of its site, and where that has nothing perhaps from an earlier one that
-//! is kept (`kept.rs`); one under way keeps the image it began with. Who has retired, the worker unmaps.
-//! Knows nothing of descriptors or maps.
+//! A new exchange is planned from the current image of its site. If that image has nothing at the path, an earlier image may
+//! (`retained_assets.rs`). An exchange in progress keeps the image that it began with. The worker unmaps retired images; this module
+//! handles neither descriptors nor maps.
 
 use crate::{
     Limits,
@@ -18,39 +18,39 @@ use crate::{
 use std::{iter, mem, ops::Range, sync::Arc};
 use tarpon_site::{Image, NotResident, Region};
 
-/// Names an image of this worker.
+/// The name of an image in one worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ImageId(u16);
 
 impl ImageId {
-    /// A small number, used again once its image has retired.
+    /// Returns the number of the image. It is small: a new image reuses the number of a retired one.
     #[inline]
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// Names a site, by its number.
+/// The name of a site: its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SiteId(u16);
 
 impl SiteId {
-    /// Sites there can be: the limits on open files and mapped archives come first.
+    /// The maximum number of sites. The limits on open files and mapped archives are reached earlier.
     pub const COUNT_MAX: usize = 1 << 15;
 
-    /// Of a worker with one site, that.
+    /// The first site, which is the only one of a worker with one site.
     pub const FIRST: SiteId = SiteId(0);
 
-    /// The site of this number, counted from 0.
+    /// Returns the site with this number, counted from 0.
     ///
     /// # Panics
-    /// If there cannot be so many.
+    /// Panics if `number` is not below [`COUNT_MAX`](SiteId::COUNT_MAX).
     pub fn new(number: usize) -> SiteId {
-        assert!(number < SiteId::COUNT_MAX, "more sites than there can be");
+        assert!(number < SiteId::COUNT_MAX, "a site number is below COUNT_MAX");
         SiteId(number as u16)
     }
 
-    /// Its number.
+    /// Returns the number of the site.
     #[inline]
     pub fn index(self) -> usize {
         self.0 as usize
@@ -59,35 +59,37 @@ impl SiteId {
 
 /// The sites of one worker.
 pub struct Sites {
-    /// By number. Never empty.
-    rows: Vec<Row>,
-    /// `None`: whatever the host, the first site is meant.
+    /// The sites by number. Invariant: never empty.
+    rows: Vec<SiteRow>,
+    /// The names of the sites. `None`: every request is for the first site.
     hosts: Option<Arc<Hosts>>,
-    /// What answers where no site is known: the default one, or the first.
+    /// The site that responds if a request has no site: the default site, or the first.
     fallback: SiteId,
-    /// Where load balancers ask.
+    /// The path of health checks.
     health_path: Option<Arc<[u8]>>,
-    /// Images.
-    slots: Vec<Slot>,
-    /// Images that no site is served from any more. Spans may still name them.
-    leaving: Vec<ImageId>,
-    /// Those among which are all that were chosen since somebody asked for them.
-    chosen: Range<u16>,
-    /// Earlier images may have been looked at since somebody asked.
-    asked_earlier: bool,
+    /// The images by number.
+    slots: Vec<ImageSlot>,
+    /// The images that no site is served from any more. Spans may still name them.
+    retiring: Vec<ImageId>,
+    /// A range of site numbers that includes each site requested since the last [`take_requested`](Sites::take_requested).
+    requested: Range<u16>,
+    /// Whether a plan may have used an earlier image since the last [`take_earlier_used`](Sites::take_earlier_used).
+    earlier_used: bool,
 }
 
 /// A site.
-struct Row {
+struct SiteRow {
     current: ImageId,
-    /// Earlier ones, the latest first.
+    /// Images of earlier releases, the latest first.
     earlier: Vec<ImageId>,
     limits: Limits,
 }
 
-struct Slot {
+/// The place of an image.
+struct ImageSlot {
+    /// `None`: the image has retired, and the place is free.
     image: Option<Image>,
-    /// Spans that name the image.
+    /// The number of spans that name the image.
     holders: u32,
 }
 
@@ -100,14 +102,14 @@ pub struct MissingPage {
     pub page: Region,
 }
 
-/// Where a request goes.
+/// The destination of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// To this site.
+    /// This site.
     Site(SiteId),
-    /// To the canonical host of this site: the request is for one of its other hosts.
-    Alias(SiteId),
-    /// To no site. This one sends the status page.
+    /// A redirect to the canonical host of this site: the request is for one of its redirect hosts.
+    RedirectHost(SiteId),
+    /// No site. This one sends the status page.
     NoSite(SiteId),
 }
 
@@ -119,75 +121,76 @@ impl MissingPage {
 }
 
 impl Sites {
-    /// Serves one image, whatever the host.
+    /// Returns one site with one image, for all hosts.
     pub fn new(image: Image, limits: Limits) -> Sites {
         Sites::by_host([(image, limits)], Arc::new(Hosts::new(Some(SiteId::FIRST))))
     }
 
-    /// Serves several images, by host. Each is the image of that index.
+    /// Returns several sites, each with one image. A site has the number of its place in `images`, which `hosts` refers to.
     ///
     /// # Panics
-    /// If there is none.
+    /// Panics if `images` is empty.
     pub fn by_host(images: impl IntoIterator<Item = (Image, Limits)>, hosts: Arc<Hosts>) -> Sites {
         let (mut rows, mut slots) = (Vec::new(), Vec::new());
         for (image, limits) in images {
             let current = ImageId(SiteId::new(slots.len()).0);
-            slots.push(Slot { image: Some(image), holders: 0 });
-            rows.push(Row { current, earlier: Vec::new(), limits });
+            slots.push(ImageSlot { image: Some(image), holders: 0 });
+            rows.push(SiteRow { current, earlier: Vec::new(), limits });
         }
         assert!(!rows.is_empty(), "at least one site");
         let fallback = hosts.default().unwrap_or(SiteId::FIRST);
-        let hosts = (!hosts.are_needless()).then_some(hosts);
-        // Where there is no choice, nobody notes one.
-        let chosen = if hosts.is_none() { 0..1 } else { 0..0 };
-        let (health_path, leaving) = (None, Vec::new());
-        Sites { rows, hosts, fallback, health_path, slots, leaving, chosen, asked_earlier: false }
+        let hosts = (!hosts.always_match_first_site()).then_some(hosts);
+        // With a single choice, no request records its site.
+        let requested = if hosts.is_none() { 0..1 } else { 0..0 };
+        let (health_path, retiring) = (None, Vec::new());
+        Sites { rows, hosts, fallback, health_path, slots, retiring, requested, earlier_used: false }
     }
 
-    /// Load balancers may ask at this path whether clients are to be sent here, whatever the host: where a site has nothing.
+    /// Sets the path of health checks, with which load balancers ask whether to send clients here. It applies to all hosts. A file or rule
+    /// that a site has at this path takes precedence.
     pub fn set_health_path(&mut self, path: Arc<[u8]>) {
         self.health_path = Some(path);
     }
 
-    /// From now on exchanges of a site are planned from `image` alone. Returns its name.
+    /// Replaces the images of a site with `image`, for new exchanges. Returns its name.
     pub fn swap(&mut self, site: SiteId, image: Image) -> ImageId {
         let id = self.add(image);
         self.serve(site, id, Vec::new());
         id
     }
 
-    /// Gives an image a name, to be [served](Sites::serve).
+    /// Adds an image, which no site is served from until [`serve`](Sites::serve). Returns its name.
     pub fn add(&mut self, image: Image) -> ImageId {
         let free = self.slots.iter().position(|slot| slot.image.is_none());
         let index = free.unwrap_or_else(|| {
-            self.slots.push(Slot { image: None, holders: 0 });
+            self.slots.push(ImageSlot { image: None, holders: 0 });
             self.slots.len() - 1
         });
         self.slots[index].image = Some(image);
-        // Each image beyond two for each site is kept on purpose, or by a response under way; those are far fewer than 2^16.
-        ImageId(u16::try_from(index).expect("fewer images than responses under way"))
+        // A site has two images during a reload. All others are retained assets, or held by a response: far fewer than 2^16.
+        ImageId(u16::try_from(index).expect("fewer than 2^16 images"))
     }
 
-    /// From now on exchanges of a site are planned from `current`; and where that has nothing, from what of the `earlier`
-    /// ones is kept for pages that were loaded before, the latest first. Its other images [retire] when no span names them
-    /// any more.
-    ///
-    /// [retire]: Sites::retire
+    /// Sets the images of a site for new exchanges. They are planned from `current`. If it has nothing at a path, assets are served from
+    /// the `earlier` images, the latest first, for pages that were loaded before the change. The other images of the site
+    /// [retire](Sites::retire) when no span names them.
     pub fn serve(&mut self, site: SiteId, current: ImageId, earlier: Vec<ImageId>) {
         let row = &mut self.rows[site.index()];
         let before = mem::replace(&mut row.current, current);
         let earlier_before = mem::replace(&mut row.earlier, earlier);
-        let served = |id: &ImageId| *id == row.current || row.earlier.contains(id);
-        self.leaving.extend([before].into_iter().chain(earlier_before));
-        self.leaving.retain(|id| !served(id));
+        let is_served = |id: &ImageId| *id == row.current || row.earlier.contains(id);
+        self.retiring.extend([before].into_iter().chain(earlier_before));
+        self.retiring.retain(|id| !is_served(id));
     }
 
-    /// Forgets the images that are neither served nor named by a span, and tells which.
+    /// Drops the images that are neither served nor named by a span. Returns their names; each image is dropped when the iterator returns
+    /// its name.
     #[inline]
     pub fn retire(&mut self) -> impl Iterator<Item = ImageId> + '_ {
         iter::from_fn(|| {
-            let is_over = |id: &ImageId| self.slots[id.index()].holders == 0;
-            let id = self.leaving.iter().position(is_over).map(|place| self.leaving.swap_remove(place))?;
+            let is_unused = |id: &ImageId| self.slots[id.index()].holders == 0;
+            let id =
+                self.retiring.iter().position(is_unused).map(|place| self.retiring.swap_remove(place))?;
             self.slots[id.index()].image = None;
             Some(id)
         })
@@ -207,111 +210,116 @@ impl Sites {
         let hosts = self.hosts.as_ref().expect("several hosts");
         let route = match (request.authority().and_then(|host| hosts.find(host)), hosts.default()) {
             (Some(HostMatch::Site(site)), _) | (None, Some(site)) => Route::Site(site),
-            (Some(HostMatch::Alias(site)), _) => Route::Alias(site),
+            (Some(HostMatch::RedirectHost(site)), _) => Route::RedirectHost(site),
             (None, None) => Route::NoSite(self.fallback),
         };
         let SiteId(number) = route.site();
-        self.chosen = match self.chosen.is_empty() {
+        self.requested = match self.requested.is_empty() {
             true => number..number + 1,
-            false => self.chosen.start.min(number)..self.chosen.end.max(number + 1),
+            false => self.requested.start.min(number)..self.requested.end.max(number + 1),
         };
         route
     }
 
-    /// The sites that requests were for since this was asked before, and perhaps some more. Of a worker with one site, that.
+    /// Returns the sites that requests were for since the last call, and perhaps others. With a single site, always returns that.
     #[inline]
-    pub fn chosen(&mut self) -> impl Iterator<Item = SiteId> + use<> {
-        let chosen = self.chosen.clone();
+    pub fn take_requested(&mut self) -> impl Iterator<Item = SiteId> + use<> {
+        let requested = self.requested.clone();
         if self.hosts.is_some() {
-            self.chosen = 0..0;
+            self.requested = 0..0;
         }
-        chosen.map(SiteId)
+        requested.map(SiteId)
     }
 
-    /// Where load balancers ask, if they may.
+    /// Returns the path of health checks, if they are on.
     #[inline]
     pub(crate) fn health_path(&self) -> Option<&[u8]> {
         self.health_path.as_deref()
     }
 
-    /// What answers where no site is known yet.
+    /// Returns the site that responds while the site of a request is unknown.
     #[inline]
     pub(crate) fn fallback(&self) -> SiteId {
         self.fallback
     }
 
-    /// Where the redirect hosts of a site lead.
+    /// Returns the canonical host of a site that has redirect hosts.
     pub(crate) fn canonical(&self, site: SiteId) -> &[u8] {
-        self.hosts.as_ref().and_then(|hosts| hosts.canonical(site)).expect("an alias redirect to a name")
+        self.hosts
+            .as_ref()
+            .and_then(|hosts| hosts.canonical(site))
+            .expect("a site with redirect hosts has a canonical host")
     }
 
-    /// The image that new exchanges of a site are planned from.
+    /// Returns the image that new exchanges of a site are planned from.
     #[inline]
     pub fn current(&self, site: SiteId) -> (ImageId, &Image) {
         let current = self.rows[site.index()].current;
         (current, self.image(current))
     }
 
-    /// What a site grants its clients.
+    /// Returns the limits of a site.
     #[inline]
     pub fn limits(&self, site: SiteId) -> &Limits {
         &self.rows[site.index()].limits
     }
 
-    /// The same, to be changed.
+    /// Returns the limits of a site, to change them.
     pub fn limits_mut(&mut self, site: SiteId) -> &mut Limits {
         &mut self.rows[site.index()].limits
     }
 
-    /// Images of earlier releases of a site, the latest first.
+    /// Returns the images of earlier releases of a site, the latest first.
     #[inline]
     pub fn earlier(&self, site: SiteId) -> &[ImageId] {
         &self.rows[site.index()].earlier
     }
 
-    /// Whether an answer may have come from an earlier image, since this was asked before.
+    /// Returns whether a response may come from an earlier image, since the last call.
     #[inline]
-    pub fn were_earlier_asked(&mut self) -> bool {
-        mem::take(&mut self.asked_earlier)
+    pub fn take_earlier_used(&mut self) -> bool {
+        mem::take(&mut self.earlier_used)
     }
 
-    /// Somebody is about to ask those of a site. Returns whether there are any.
+    /// Records that a plan is about to use the earlier images of a site. Returns whether there are any.
     #[inline]
-    pub(crate) fn ask_earlier(&mut self, site: SiteId) -> bool {
+    pub(crate) fn use_earlier(&mut self, site: SiteId) -> bool {
         let any = !self.earlier(site).is_empty();
-        self.asked_earlier |= any;
+        self.earlier_used |= any;
         any
     }
 
-    /// An image that is served or named by a span.
+    /// Returns an image that is served or named by a span.
     #[inline]
     pub fn image(&self, id: ImageId) -> &Image {
         self.slots[id.index()].image.as_ref().expect("an image outlives the spans that name it")
     }
 
-    /// How many spans name an image of this worker.
-    pub fn holders(&self) -> u64 {
+    /// Returns the number of spans that name an image.
+    pub fn holder_count(&self) -> u64 {
         self.slots.iter().map(|slot| slot.holders as u64).sum()
     }
 
+    /// Adds a holder to an image.
     #[inline]
     pub(crate) fn hold(&mut self, id: ImageId) {
         self.slots[id.index()].holders += 1;
     }
 
+    /// Removes a holder of an image.
     #[inline]
     pub(crate) fn release(&mut self, id: ImageId) {
         let holders = &mut self.slots[id.index()].holders;
-        assert!(*holders > 0, "released once too often");
+        assert!(*holders > 0, "an image is released once for each hold");
         *holders -= 1;
     }
 }
 
 impl Route {
-    /// The site it is about.
+    /// Returns the site of the route.
     #[inline]
     pub(crate) fn site(self) -> SiteId {
-        let (Route::Site(site) | Route::Alias(site) | Route::NoSite(site)) = self;
+        let (Route::Site(site) | Route::RedirectHost(site) | Route::NoSite(site)) = self;
         site
     }
 }

@@ -1,12 +1,12 @@
-//! What is to be sent, named by where it lies: plain data, comparable in tests, without a pointer.
+//! The bytes to send, named by place. A span has no pointer, so tests compare spans.
 //!
 //! ```text
-//!            shown, oldest first               room
+//!            spans, oldest first                free places
 //! Outbox  [ ResponsePrefix | Site ][ ResponsePrefix | Site | File ]…
-//!           └ sent() takes from here         └ push() adds here
+//!           └ sent() removes here             └ push() adds here
 //! ```
 //!
-//! Knows nothing of HTTP, and not how an engine sends: by copy, gathered, or from a descriptor.
+//! This module does not depend on HTTP, nor on the way in which an engine sends: copied, gathered, or from a descriptor.
 
 use crate::{
     pool::{BufRange, Pool},
@@ -14,29 +14,30 @@ use crate::{
     sites::{ImageId, Sites},
 };
 
-/// Something to send, in one of five homes: the worker's start table, an image, the pool, a file beside its image, or an archive.
+/// A range of bytes to send, in one of five places: the response prefixes of the worker, an image, the pool, a file beside its image, or
+/// an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Span {
-    /// A whole start of a response, resolved when it is sent. What a short send leaves of it becomes a `Buf`.
+    /// A whole response prefix, whose bytes the engine looks up when it sends them. After a short send, the rest becomes a `Buf`.
     Prefix(ResponsePrefix),
-    /// In an image, which its site keeps for as long as a span names it.
+    /// In an image, which stays in memory while a span names it.
     Site {
         /// The image.
         image: ImageId,
-        /// Offset in the image, in bytes.
+        /// The offset in the image, in bytes.
         at: u64,
         /// Length in bytes.
         len: u64,
     },
-    /// In a pool buffer, held until sent.
+    /// In a buffer of the pool, which the span holds until it is sent.
     Buf(BufRange),
-    /// In a file that stayed beside its image.
+    /// In a file beside its image.
     File {
         /// The image that lists the file.
         image: ImageId,
-        /// Its number in that list.
+        /// The number of the file in the image.
         number: u32,
-        /// Offset in the file, in bytes.
+        /// The offset in the file, in bytes.
         at: u64,
         /// Length in bytes.
         len: u64,
@@ -45,7 +46,7 @@ pub enum Span {
     Archive {
         /// The image that goes with the archive.
         image: ImageId,
-        /// Offset in the archive, in bytes.
+        /// The offset in the archive, in bytes.
         at: u64,
         /// Length in bytes.
         len: u64,
@@ -53,42 +54,43 @@ pub enum Span {
 }
 
 impl Span {
-    /// Length in bytes.
+    /// Returns the length in bytes.
     #[inline]
     pub fn len(&self) -> u64 {
         match *self {
             Span::Prefix(prefix) => prefix.len() as u64,
             Span::Site { len, .. } | Span::File { len, .. } | Span::Archive { len, .. } => len,
-            Span::Buf(run) => run.len as u64,
+            Span::Buf(range) => range.len as u64,
         }
     }
 
-    /// Whether there is nothing to send.
+    /// Returns whether the span has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Spans a connection may owe on one leg: six small pipelined responses of two each, as the next exchange needs five free ones. A
-/// longer burst waits in the kernel.
+/// The maximum number of spans in an outbox: six small pipelined responses of two spans each. A seventh exchange does not begin, as it
+/// needs five free places. A longer burst waits in the kernel.
 pub const SPAN_COUNT_MAX: usize = 16;
 
-/// Spans in sending order. Full means: begin no further exchange.
+/// The spans of a connection, in sending order. While it has no room, no exchange begins.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     spans: [Span; SPAN_COUNT_MAX],
+    /// The number of spans. Those after it are stale.
     count: u8,
-    /// Spans in a buffer.
+    /// The number of spans in a buffer.
     buf_count: u8,
 }
 
-/// With fewer spans in a buffer owed, an exchange may begin, which fills one buffer at most. So the spans lie in two
-/// buffers, a third may come of a start that is cut; with the inbox, a connection holds four at most.
+/// The number of spans in a buffer with which no exchange begins. An exchange fills at most one buffer, so spans lie in at most two. A
+/// prefix that was sent in part takes a third, and the inbox is a fourth: a connection holds at most four buffers.
 const BUF_COUNT_MAX: u8 = 2;
 
-/// No buffer was free to keep the rest of a start: the response cannot go on.
+/// The error that no buffer was free for the rest of a response prefix. The response cannot continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stuck;
+pub(crate) struct NoFreeBuffer;
 
 impl Outbox {
     pub(crate) fn new() -> Outbox {
@@ -109,7 +111,7 @@ impl Outbox {
         self.count == 0
     }
 
-    /// Bytes that are owed.
+    /// Returns the number of bytes to send.
     pub(crate) fn len(&self) -> u64 {
         self.spans().iter().map(Span::len).sum()
     }
@@ -125,14 +127,14 @@ impl Outbox {
         self.count as usize == SPAN_COUNT_MAX
     }
 
-    /// Whether it takes the spans of another exchange: `count` at most, and those in a buffer in one.
+    /// Returns whether the spans of another exchange fit: at most `count`, with all spans in a buffer in the same one.
     #[inline]
     pub(crate) fn has_room(&self, count: usize) -> bool {
         self.count as usize + count <= SPAN_COUNT_MAX && self.buf_count < BUF_COUNT_MAX
     }
 
-    /// Adds a span behind the others and holds its home. A `Buf` comes with the hold of its maker. An empty
-    /// span, which a damaged image may ask for, is nothing to send.
+    /// Adds a span at the end, and holds its image. A `Buf` takes over the hold of the caller. Ignores an empty span, which a damaged image
+    /// may cause.
     #[inline]
     pub(crate) fn push(&mut self, sites: &mut Sites, span: Span) {
         if span.is_empty() {
@@ -149,7 +151,10 @@ impl Outbox {
         self.count += 1;
     }
 
-    /// The first `len` bytes have left: forgets them and lets go of their homes.
+    /// Removes the first `len` bytes, which the engine has sent, and releases the images and buffers of their spans.
+    ///
+    /// # Errors
+    /// A prefix was sent in part, and no buffer was free for its rest.
     #[inline]
     pub(crate) fn sent(
         &mut self,
@@ -157,35 +162,35 @@ impl Outbox {
         sites: &mut Sites,
         pool: &mut Pool,
         prefixes: &ResponsePrefixes,
-    ) -> Result<(), Stuck> {
-        let mut gone = 0;
-        let mut cut = Ok(());
+    ) -> Result<(), NoFreeBuffer> {
+        let mut sent_count = 0;
+        let mut advanced = Ok(());
         while len > 0 {
-            let span = self.spans[..self.count as usize][gone];
+            let span = self.spans[..self.count as usize][sent_count];
             if len < span.len() {
-                cut = self.advance(gone, len, pool, prefixes);
+                advanced = self.advance(sent_count, len, pool, prefixes);
                 break;
             }
             len -= span.len();
-            self.let_go(span, sites, pool);
-            gone += 1;
+            self.release(span, sites, pool);
+            sent_count += 1;
         }
-        if gone < self.count as usize {
-            self.spans.copy_within(gone..self.count as usize, 0);
+        if sent_count < self.count as usize {
+            self.spans.copy_within(sent_count..self.count as usize, 0);
         }
-        self.count -= gone as u8;
-        cut
+        self.count -= sent_count as u8;
+        advanced
     }
 
-    /// Lets go of everything: nobody will send it.
+    /// Releases all spans without sending them.
     pub(crate) fn clear(&mut self, sites: &mut Sites, pool: &mut Pool) {
         for index in 0..self.count as usize {
-            self.let_go(self.spans[index], sites, pool);
+            self.release(self.spans[index], sites, pool);
         }
         self.count = 0;
     }
 
-    /// The first `by` bytes of the span at `index` have left.
+    /// Removes the first `by` bytes of the span at `index`.
     #[cold]
     fn advance(
         &mut self,
@@ -193,16 +198,16 @@ impl Outbox {
         by: u64,
         pool: &mut Pool,
         prefixes: &ResponsePrefixes,
-    ) -> Result<(), Stuck> {
+    ) -> Result<(), NoFreeBuffer> {
         self.spans[index] = match self.spans[index] {
             Span::Site { image, at, len } => Span::Site { image, at: at + by, len: len - by },
             Span::File { image, number, at, len } => Span::File { image, number, at: at + by, len: len - by },
             Span::Archive { image, at, len } => Span::Archive { image, at: at + by, len: len - by },
-            Span::Buf(run) => Span::Buf(run.skip(by as usize)),
-            // The date may change before the rest leaves, so the rest is kept as it was begun.
+            Span::Buf(range) => Span::Buf(range.skip(by as usize)),
+            // The date may change before the rest is sent, so the rest of the old one is copied.
             Span::Prefix(prefix) => {
                 let rest = &prefixes.bytes(prefix)[by as usize..];
-                let buf = pool.take().ok_or(Stuck)?;
+                let buf = pool.take().ok_or(NoFreeBuffer)?;
                 pool.buf_mut(buf)[..rest.len()].copy_from_slice(rest);
                 self.buf_count += 1;
                 Span::Buf(BufRange { buf, at: 0, len: rest.len() as u32 })
@@ -211,16 +216,17 @@ impl Outbox {
         Ok(())
     }
 
+    /// Releases the image or the buffer of a span.
     #[inline]
-    fn let_go(&mut self, span: Span, sites: &mut Sites, pool: &mut Pool) {
+    fn release(&mut self, span: Span, sites: &mut Sites, pool: &mut Pool) {
         match span {
             Span::Prefix(_) => {}
             Span::Site { image, .. } | Span::File { image, .. } | Span::Archive { image, .. } => {
                 sites.release(image)
             }
-            Span::Buf(run) => {
+            Span::Buf(range) => {
                 self.buf_count -= 1;
-                pool.release(run.buf);
+                pool.release(range.buf);
             }
         }
     }

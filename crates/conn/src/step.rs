@@ -1,23 +1,23 @@
-//! Decides the next step of a drive. Engines carry it out, each in its own way, and ask again until there is nothing left to do.
+//! Decides the next step of a drive. Each engine takes the step in its own way, and queries the next one until it must wait for an event.
 
 use crate::{Close, Connection, Input, Need, sites::MissingPage};
 
-/// What an engine knows of a slot that the connection does not.
+/// The state of a slot that only the engine knows.
 #[derive(Clone, Copy, Debug)]
-pub struct SlotState {
-    /// A send may find room: the socket is not known to be full, and no send is in flight.
+pub struct DriveState {
+    /// Whether a send may find room: the socket is not known to be full, and no send is in flight.
     pub can_send: bool,
-    /// The loader reads missing pages for this slot.
+    /// Whether the loader reads missing pages for this slot.
     pub is_loading: bool,
-    /// The inbox has bytes that the connection has not seen, or has seen before a pause that is over.
+    /// Whether the inbox has bytes that the connection has not seen, or has seen before a pause that has ended.
     pub has_new_input: bool,
-    /// The sending side of the socket is shut down.
+    /// Whether the sending side of the socket is shut down.
     pub is_write_shut_down: bool,
 }
 
 /// The next step of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum DriveStep {
     /// Close the socket.
     Close,
     /// Send the front of the outbox; load it first if it is not in memory.
@@ -41,28 +41,28 @@ impl Connection {
     /// Returns the next step. Its order matters: after a time-out the rest of the outbox must not be sent, and while output is pending
     /// the connection waits for no page.
     #[inline]
-    pub fn next_step(&self, slot: SlotState) -> Step {
+    pub fn next_step(&self, slot: DriveState) -> DriveStep {
         let Need { input, close } = self.need();
         let has_output = !self.outbox().is_empty();
         if close == Close::Both {
-            return Step::Close;
+            return DriveStep::Close;
         }
         if has_output && slot.can_send && !slot.is_loading {
-            return Step::Send;
+            return DriveStep::Send;
         }
         if !has_output
             && !slot.is_loading
             && let Some(page) = self.missing_page()
         {
-            return Step::Load(page);
+            return DriveStep::Load(page);
         }
         if close == Close::Write && !slot.is_write_shut_down {
-            return Step::ShutDown;
+            return DriveStep::ShutDown;
         }
         match input {
-            Input::Bytes { .. } if slot.has_new_input => Step::Offer,
-            Input::Bytes { max } => Step::Read { max },
-            Input::Pause => Step::Pause,
+            Input::Bytes { .. } if slot.has_new_input => DriveStep::Offer,
+            Input::Bytes { max } => DriveStep::Read { max },
+            Input::Pause => DriveStep::Pause,
         }
     }
 }

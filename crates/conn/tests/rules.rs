@@ -1,5 +1,5 @@
-//! Rules are tried as one who reads them would: whatever rules, files and requests, the answer is that of a reference that
-//! splits strings and knows neither records nor tables.
+//! Rules of a site, compared with a simple reference: for any rules, files and requests, the response is that of the reference, which
+//! splits strings and uses neither records nor tables.
 
 #![allow(clippy::disallowed_methods, reason = "a test writes the site that is packed")]
 
@@ -14,16 +14,16 @@ use tarpon_site::{
 };
 
 #[derive(Clone, Debug)]
-struct Rule {
+struct ReferenceRule {
     source: String,
-    /// Name, and value if not any will do.
+    /// The name of a query parameter, and its value. `None`: any value but the empty one.
     parameter: Option<(&'static str, Option<&'static str>)>,
     forced: bool,
 }
 
 proptest! {
     #[test]
-    fn the_answer_is_that_of_the_reference(
+    fn the_response_is_that_of_the_reference(
         rules in prop::collection::vec(rule(), 0..7),
         files in prop::sample::subsequence(vec!["a/b", "b", "c/index.html"], 0..=3),
         requests in prop::collection::vec(request(), 1..12),
@@ -42,20 +42,20 @@ proptest! {
                 (true, Some(rest)) => format!("http://a{rest}"),
                 (true, None) => format!("http://a{target}"),
             };
-            let got = answer(&image, &target);
+            let got = respond(&image, &target);
             let want = expected(&rules, &files, &path, query, netlify);
             prop_assert_eq!(got, want, "{}\n{:?} {}", text, files, target);
         }
     }
 
     #[test]
-    fn a_target_that_is_a_path_never_names_a_host(
+    fn a_target_with_a_path_never_redirects_to_another_host(
         rules in prop::collection::vec(path_rule(), 1..4),
         files in prop::sample::subsequence(vec!["evil.com/index.html", "\\evil.com/index.html", "a/evil.com.html"], 0..=3),
         clean_urls: bool,
         requests in prop::collection::vec(request_of_pieces(), 1..8),
     ) {
-        // A rule that the packer refuses leads nowhere.
+        // Keep the rules that the packer accepts.
         let mut accepted = String::new();
         for rule in &rules {
             let more = format!("{accepted}{rule}\n");
@@ -66,9 +66,9 @@ proptest! {
         let policy = Policy { clean_urls, ..Policy::default() };
         let image = packed(&files, &accepted, PackOptions { policy, ..PackOptions::new(UNIX_S) })?;
         for target in requests {
-            let (_, location) = answer(&image, &target);
+            let (_, location) = respond(&image, &target);
             let location = location.unwrap_or("/".to_owned());
-            prop_assert!(names_no_host(&location), "{accepted}{files:?} {target:?} leads to {location:?}");
+            prop_assert!(names_no_host(&location), "{accepted}{files:?} {target:?} redirects to {location:?}");
         }
     }
 
@@ -77,10 +77,10 @@ proptest! {
         bytes in prop::collection::vec(prop_oneof![0..8u8, any::<u8>(), Just(b'/')], 0..80),
         path in "/[a/]{0,6}",
     ) {
-        let mut held = Captures::default();
-        match_pattern(&bytes, true, path.as_bytes(), &mut held);
-        let asked = RuleRequest { path: path.as_bytes(), query: Some(b"a=b"), exists: false };
-        if let Some(found) = RuleRow::match_request(&bytes, asked) {
+        let mut captures = Captures::default();
+        match_pattern(&bytes, true, path.as_bytes(), &mut captures);
+        let request = RuleRequest { path: path.as_bytes(), query: Some(b"a=b"), exists: false };
+        if let Some(found) = RuleRow::match_request(&bytes, request) {
             let mut to = [0; 64];
             prop_assert!(found.location(&mut to).is_none_or(|len| len <= to.len()));
             prop_assert!(found.rewrite_path(&mut to).is_none_or(|len| len <= to.len()));
@@ -90,14 +90,14 @@ proptest! {
 
 #[test]
 #[rustfmt::skip]
-fn a_target_that_is_a_path_leads_to_this_host() {
+fn redirects_to_a_path_stay_on_this_host() {
     let cases: &[(&str, &str, &str, &str)] = &[
-        // what it shows            rule                            request              status and Location
+        // case                     rule                            request              status and Location
         ("an empty splat",          "/docs/* /:splat/x",            "/docs/",            "301 /x"),
-        ("and without the slash",   "/docs/* /:splat/x",            "/docs",             "301 /x"),
-        ("a host behind it",        "/a/:id/* /:splat/:id 301",     "/a/evil.com/",      "301 /evil.com"),
+        ("without the slash",       "/docs/* /:splat/x",            "/docs",             "301 /x"),
+        ("a host after it",         "/a/:id/* /:splat/:id 301",     "/a/evil.com/",      "301 /evil.com"),
         ("many slashes",            "/a/:id/* /:splat/:id 301",     "/a/evil.com////",   "301 /evil.com"),
-        ("slashes held",            "/a/* /:splat",                 "/a///evil.com",     "301 /evil.com"),
+        ("slashes in the splat",    "/a/* /:splat",                 "/a///evil.com",     "301 /evil.com"),
         ("slashes elsewhere stay",  "/a/* /b:splat",                "/a///c",            "301 /b//c"),
         ("a backslash",             "/a/* /:splat",                 "/a/\\evil.com",     "301 /%5Cevil.com"),
         ("an escaped backslash",    "/a/* /:splat",                 "/a/%5Cevil.com",    "301 /%5Cevil.com"),
@@ -105,7 +105,7 @@ fn a_target_that_is_a_path_leads_to_this_host() {
         ("a tab",                   "/a/* /:splat",                 "/a/%09/evil.com",   "301 /%09/evil.com"),
         ("a line end",              "/a/* /:splat",                 "/a/%0D%0A/evil.com", "301 /%0D%0A/evil.com"),
         ("a slash in a parameter",  "/a p=:p /:p",                  "/a?p=/evil.com",    "301 /%2Fevil.com"),
-        ("and escaped",             "/a p=:p /:p",                  "/a?p=%2Fevil.com",  "301 /%2Fevil.com"),
+        ("the same, escaped",       "/a p=:p /:p",                  "/a?p=%2Fevil.com",  "301 /%2Fevil.com"),
         ("a query",                 "/docs/* /:splat/x",            "/docs/?//evil.com", "301 /x?//evil.com"),
         ("a directory of this name", "/a /b",                       "/evil.com",         "301 /evil.com/"),
         ("by two slashes",          "/a /b",                        "//evil.com",        "404"),
@@ -115,13 +115,13 @@ fn a_target_that_is_a_path_leads_to_this_host() {
     ];
     for (name, rule, request, want) in cases {
         let image = packed(&["evil.com/index.html"], rule, PackOptions::new(UNIX_S)).expect("a site");
-        let (status, location) = answer(&image, request);
+        let (status, location) = respond(&image, request);
         let got = location.map_or(status.clone(), |location| format!("{status} {location}"));
         assert_eq!(got, *want, "{name}: {rule}, {request}");
     }
 }
 
-/// A site of these files and rules.
+/// Returns the image of a site with these files and rules.
 fn packed(files: &[&str], rules: &str, options: PackOptions) -> Result<Image, TestCaseError> {
     let dir = tempfile::tempdir().expect("a directory");
     for name in files {
@@ -137,8 +137,8 @@ fn packed(files: &[&str], rules: &str, options: PackOptions) -> Result<Image, Te
     }
 }
 
-/// The status and the Location that a request for `target` gets.
-fn answer(image: &Image, target: &str) -> (String, Option<String>) {
+/// Returns status and Location of the response to a request for `target`.
+fn respond(image: &Image, target: &str) -> (String, Option<String>) {
     let mut sim = Sim::new(image.clone());
     sim.client_sends(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
     sim.run(Cuts::NONE);
@@ -147,13 +147,13 @@ fn answer(image: &Image, target: &str) -> (String, Option<String>) {
     (status, got.lines().find_map(|line| line.strip_prefix("Location: ")).map(str::to_owned))
 }
 
-/// Whether a reference is a path, also for a browser: it takes `\` for a slash and drops control bytes.
+/// Returns whether a reference is a path, also for a browser, which treats `\` as a slash and drops control bytes.
 fn names_no_host(location: &str) -> bool {
     let is_graphic = location.bytes().all(|byte| byte.is_ascii_graphic());
     is_graphic && location.starts_with('/') && !location[1..].starts_with(['/', '\\'])
 }
 
-/// A rule whose target is a path, in which what it holds and slashes stand anywhere.
+/// A rule whose target is a path with placeholders and slashes anywhere.
 fn path_rule() -> impl Strategy<Value = String> {
     let sources: Vec<(&str, &[&str])> = vec![
         ("/a/*", &[":splat"]),
@@ -170,7 +170,7 @@ fn path_rule() -> impl Strategy<Value = String> {
     })
 }
 
-/// A target of a request; most are what one of the rules is about.
+/// A target of a request. Most match one of the rules.
 fn request_of_pieces() -> impl Strategy<Value = String> {
     let front = prop::sample::select(vec!["/a/", "/a/", "/a/evil.com/", "/x/b/", "/a?p=", "//", "/%5C", "/"]);
     let piece = prop::sample::select(vec![
@@ -180,7 +180,8 @@ fn request_of_pieces() -> impl Strategy<Value = String> {
         .prop_map(|(front, pieces)| format!("{front}{}", pieces.concat()))
 }
 
-impl Rule {
+impl ReferenceRule {
+    /// Returns the line of the rule in `_redirects`.
     fn line(&self, number: usize, netlify: bool) -> String {
         let parameter = match self.parameter {
             None => String::new(),
@@ -191,7 +192,7 @@ impl Rule {
         format!("{} {parameter}https://t/{number}{} 302{force}\n", self.source, self.names())
     }
 
-    /// All that is held, as it stands in the target.
+    /// Returns the placeholders of the target, one segment each.
     fn names(&self) -> String {
         let names = [":x", ":y", ":held"].into_iter().filter(|name| {
             self.source.contains(name) || *name == ":held" && matches!(self.parameter, Some((_, None)))
@@ -200,9 +201,9 @@ impl Rule {
         names.chain(splat).map(|name| format!("/{name}")).collect()
     }
 
-    /// Where it leads, if it applies.
-    fn leads(&self, number: usize, path: &str, query: Option<&str>, netlify: bool) -> Option<String> {
-        let mut held = Vec::new();
+    /// Returns the Location of the redirect, if the rule matches.
+    fn location(&self, number: usize, path: &str, query: Option<&str>, netlify: bool) -> Option<String> {
+        let mut captured = Vec::new();
         let bare = |text: &str| match text.strip_suffix('/') {
             Some(bare) if netlify && !bare.is_empty() => bare.to_owned(),
             _ => text.to_owned(),
@@ -223,12 +224,12 @@ impl Rule {
         for (pattern, segment) in source.into_iter().zip(path) {
             match pattern.starts_with(':') {
                 true if segment.is_empty() => return None,
-                true => held.push((pattern, segment)),
+                true => captured.push((pattern, segment)),
                 false if pattern != segment => return None,
                 false => {}
             }
         }
-        held.sort_unstable();
+        captured.sort_unstable();
         if let Some((name, wanted)) = self.parameter {
             let pairs = query?.split('&').filter_map(|pair| pair.split_once('='));
             let (_, value) = pairs.into_iter().find(|(key, _)| *key == name)?;
@@ -236,18 +237,19 @@ impl Rule {
                 Some(wanted) if wanted != value => return None,
                 Some(_) => {}
                 None if value.is_empty() => return None,
-                None => held.push((":held", value)),
+                None => captured.push((":held", value)),
             }
         }
-        held.extend(splat.map(|splat| (":splat", splat)));
-        let held: String = held.into_iter().map(|(_, value)| format!("/{value}")).collect();
+        captured.extend(splat.map(|splat| (":splat", splat)));
+        let captured: String = captured.into_iter().map(|(_, value)| format!("/{value}")).collect();
         let query = query.filter(|_| self.parameter.is_none()).map(|query| format!("?{query}"));
-        Some(format!("https://t/{number}{held}{}", query.unwrap_or_default()))
+        Some(format!("https://t/{number}{captured}{}", query.unwrap_or_default()))
     }
 }
 
+/// Returns the expected status and Location.
 fn expected(
-    rules: &[Rule],
+    rules: &[ReferenceRule],
     files: &[&str],
     path: &str,
     query: Option<&str>,
@@ -260,7 +262,7 @@ fn expected(
         if (is_file || is_dir) && netlify && !rule.forced {
             continue;
         }
-        if let Some(location) = rule.leads(number, path, query, netlify) {
+        if let Some(location) = rule.location(number, path, query, netlify) {
             return ("302".to_owned(), Some(location));
         }
     }
@@ -274,14 +276,14 @@ fn expected(
     }
 }
 
-fn rule() -> impl Strategy<Value = Rule> {
+fn rule() -> impl Strategy<Value = ReferenceRule> {
     let segment = |name| prop::sample::select(vec!["a", "b", "c", name]);
     let source =
         (segment(":x"), prop::option::of(segment(":y")), prop_oneof![Just(""), Just("/"), Just("/*")]);
     let parameter = prop::option::of(prop::sample::select(vec![("q", None), ("q", Some("1")), ("r", None)]));
     (source, parameter, any::<bool>()).prop_map(|((one, other, end), parameter, forced)| {
         let other = other.map(|other| format!("/{other}")).unwrap_or_default();
-        Rule { source: format!("/{one}{other}{end}"), parameter, forced }
+        ReferenceRule { source: format!("/{one}{other}{end}"), parameter, forced }
     })
 }
 

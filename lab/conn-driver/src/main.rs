@@ -12,8 +12,8 @@ use std::error::Error;
 use std::{env, fs};
 
 use tarpon_conn::{
-    Accepted, BufRange, ConnResources, Connection, Counters, Limits, Pool, Records, ResponsePrefixes, Sites,
-    SlotState, Span, Step, Tick,
+    AcceptedClient, BufRange, ConnResources, Connection, Counters, DriveState, DriveStep, Limits, Pool,
+    Records, ResponsePrefixes, Sites, Span, Tick,
 };
 use tarpon_site::{Image, packed};
 
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         counters: &counters,
         records: &mut records,
     };
-    let mut conn = Connection::new(&mut cx, Accepted::default());
+    let mut conn = Connection::new(&mut cx, AcceptedClient::default());
     let buf = cx.pool.take().ok_or("no buffer")?;
     cx.pool.buf_mut(buf)[..request.len()].copy_from_slice(&request);
     let input = BufRange { buf, at: 0, len: request.len() as u32 };
@@ -49,20 +49,20 @@ fn exchange(conn: &mut Connection, cx: &mut ConnResources<'_>, input: BufRange) 
     if conn.received(cx, input) != input.len as usize {
         return Err("the file is not one complete request");
     }
-    if conn.next_step(IDLE) != Step::Send {
+    if conn.next_step(IDLE) != DriveStep::Send {
         return Err("the connection sends no response");
     }
     let response_len = conn.outbox().iter().map(Span::len).sum();
     conn.sent(cx, response_len);
-    if !matches!(conn.next_step(IDLE), Step::Read { .. }) || conn.deadline() == Tick::NEVER {
+    if !matches!(conn.next_step(IDLE), DriveStep::Read { .. }) || conn.deadline() == Tick::NEVER {
         return Err("the connection does not persist");
     }
     Ok(())
 }
 
 /// A socket that takes what is sent, and an inbox without new bytes.
-const IDLE: SlotState =
-    SlotState { can_send: true, is_loading: false, has_new_input: false, is_write_shut_down: false };
+const IDLE: DriveState =
+    DriveState { can_send: true, is_loading: false, has_new_input: false, is_write_shut_down: false };
 
 fn image(archive: Vec<u8>) -> Result<Image, Box<dyn Error>> {
     let region = packed::image_in(&archive, archive.len() as u64)?.ok_or("not a packed site")?;

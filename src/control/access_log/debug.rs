@@ -12,7 +12,7 @@ use super::{
     exchange::{Exchange, ExchangeStep},
 };
 use jiff::Timestamp;
-use tarpon_conn::{Begun, Text};
+use tarpon_conn::{RecordedText, RequestRecord};
 use tracing::debug;
 
 /// Logs exchanges, if debugging is on.
@@ -36,7 +36,7 @@ impl DebugTracer {
         }
     }
 
-    fn begun(&self, worker: usize, begun: &Begun<'_>) {
+    fn begun(&self, worker: usize, begun: &RequestRecord<'_>) {
         let name = || self.names.get(begun.site as usize).cloned().flatten();
         // With a single site, its name adds nothing.
         let site =
@@ -68,11 +68,11 @@ fn trace_end(worker: usize, exchange: &Exchange<'_>) {
 }
 
 /// Returns a name for the connection, unique while it is open.
-fn connection(worker: usize, begun: &Begun<'_>) -> String {
+fn connection(worker: usize, begun: &RequestRecord<'_>) -> String {
     format!("{worker}.{}", begun.accepted.number)
 }
 
-fn lines(text: Text<'_>) -> String {
+fn lines(text: RecordedText<'_>) -> String {
     let mut lines = escape::lines(text.bytes);
     if text.cut {
         lines += "...";

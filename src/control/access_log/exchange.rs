@@ -1,12 +1,12 @@
 //! Joins the records of a connection into exchanges.
 //!
 //! ```text
-//! begun 0..137 ─▶ begun 137..280 ─▶ sent 137                  ─▶ sent 200, last
-//!                                   └ the first exchange ends     └ the second ends, 80 bytes short
+//! request 0..137 ─▶ request 137..280 ─▶ progress 137              ─▶ progress 200, last
+//!                                       └ the first exchange ends     └ the second ends, 80 bytes short
 //! ```
 
 use std::{collections::VecDeque, mem};
-use tarpon_conn::{Begun, Record, Sent};
+use tarpon_conn::{ProgressRecord, Record, RequestRecord};
 
 /// The largest connection number of a worker: above the usual fs.nr_open, so above the number of descriptors.
 const NUMBER_MAX: usize = 1 << 22;
@@ -15,7 +15,7 @@ const NUMBER_MAX: usize = 1 << 22;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ExchangeStep<'a> {
     /// Its response is queued.
-    Started(Begun<'a>),
+    Started(RequestRecord<'a>),
     /// The exchange has ended.
     Ended(Exchange<'a>),
 }
@@ -23,7 +23,7 @@ pub(super) enum ExchangeStep<'a> {
 /// An exchange that has ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Exchange<'a> {
-    pub(super) begun: Begun<'a>,
+    pub(super) begun: RequestRecord<'a>,
     /// From the request's head to the end of the response, in milliseconds.
     pub(super) took_ms: u64,
     /// Bytes of content that were sent.
@@ -50,11 +50,11 @@ impl Exchanges {
         while let Some((record, len)) = Record::read(bytes) {
             let (front, rest) = bytes.split_at(len);
             match record {
-                Record::Begun(begun) => {
+                Record::Request(begun) => {
                     self.start(&begun, front, &mut on_step);
                     on_step(ExchangeStep::Started(begun));
                 }
-                Record::Sent(sent) => self.sent(sent, &mut on_step),
+                Record::Progress(sent) => self.sent(sent, &mut on_step),
             }
             bytes = rest;
         }
@@ -68,7 +68,12 @@ impl Exchanges {
         }
     }
 
-    fn start(&mut self, begun: &Begun<'_>, record: &[u8], on_step: &mut impl FnMut(ExchangeStep<'_>)) {
+    fn start(
+        &mut self,
+        begun: &RequestRecord<'_>,
+        record: &[u8],
+        on_step: &mut impl FnMut(ExchangeStep<'_>),
+    ) {
         let number = begun.accepted.number as usize;
         // No process has so many connections: the worker that wrote this is compromised.
         if number >= NUMBER_MAX {
@@ -88,7 +93,7 @@ impl Exchanges {
         queue.push_back(copy);
     }
 
-    fn sent(&mut self, sent: Sent, on_step: &mut impl FnMut(ExchangeStep<'_>)) {
+    fn sent(&mut self, sent: ProgressRecord, on_step: &mut impl FnMut(ExchangeStep<'_>)) {
         let Some(queue) = self.started.get_mut(sent.number as usize) else { return };
         let has_ended =
             |record: &Vec<u8>| sent.last || read(record).is_none_or(|begun| begun.end <= sent.len);
@@ -103,15 +108,15 @@ impl Exchanges {
     }
 }
 
-fn read(record: &[u8]) -> Option<Begun<'_>> {
+fn read(record: &[u8]) -> Option<RequestRecord<'_>> {
     match Record::read(record) {
-        Some((Record::Begun(begun), _)) => Some(begun),
+        Some((Record::Request(begun), _)) => Some(begun),
         _ => None,
     }
 }
 
 /// Emits the end of an exchange. `sent` is `None` if its end is unknown.
-fn emit_end(record: &[u8], sent: Option<Sent>, on_step: &mut impl FnMut(ExchangeStep<'_>)) {
+fn emit_end(record: &[u8], sent: Option<ProgressRecord>, on_step: &mut impl FnMut(ExchangeStep<'_>)) {
     let Some(begun) = read(record) else { return };
     let (len, tick) = sent.map_or((begun.at, begun.tick), |sent| (sent.len, sent.tick));
     let missing = begun.end.saturating_sub(len);

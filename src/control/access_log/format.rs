@@ -17,7 +17,7 @@ use std::{
     io::Write,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
-use tarpon_conn::Text;
+use tarpon_conn::RecordedText;
 
 /// Formats lines.
 pub(super) struct Formatter {
@@ -77,7 +77,7 @@ impl Formatter {
         }
         let parts = split(begun.line).filter(|_| begun.version.is_some());
         let [method, target, version] = parts.unwrap_or_default();
-        let request = if parts.is_some() { Text::default() } else { begun.line };
+        let request = if parts.is_some() { RecordedText::default() } else { begun.line };
         let values = [
             ("method", method),
             ("target", target),
@@ -135,8 +135,8 @@ impl FormattedSecond {
 }
 
 /// Splits a parsed request-line into method, target and version, none of which contains a space.
-fn split(line: Text<'_>) -> Option<[Text<'_>; 3]> {
-    let part = |bytes, cut| Text { bytes, cut };
+fn split(line: RecordedText<'_>) -> Option<[RecordedText<'_>; 3]> {
+    let part = |bytes, cut| RecordedText { bytes, cut };
     let mut parts = line.bytes.splitn(3, |&byte| byte == b' ');
     let (method, target) = (parts.next()?, parts.next()?);
     let version = parts.next().unwrap_or_default();
@@ -151,7 +151,7 @@ fn address(shown: Option<IpAddr>, to: &mut Vec<u8>) {
     }
 }
 
-fn text(value: Text<'_>, to: &mut Vec<u8>) {
+fn text(value: RecordedText<'_>, to: &mut Vec<u8>) {
     if value.bytes.is_empty() {
         to.push(b'-');
     }
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
     use proptest::{array, prelude::*};
     use std::array::from_fn as array_of;
-    use tarpon_conn::{Accepted, Begun, Tick};
+    use tarpon_conn::{AcceptedClient, RequestRecord, Tick};
     use tarpon_http::head::Version;
 
     #[test]
@@ -229,10 +229,10 @@ mod tests {
             bytes in array::uniform4(any_text()),
             (cuts, is_request, status, len, unix_s) in (any::<[bool; 4]>(), any::<bool>(), 100..600u16, any::<u64>(), 0..4_000_000_000u64),
         ) {
-            let texts: [Text<'_>; 4] = array_of(|at| Text { bytes: &bytes[at], cut: cuts[at] });
+            let texts: [RecordedText<'_>; 4] = array_of(|at| RecordedText { bytes: &bytes[at], cut: cuts[at] });
             let [line, host, referer, agent] = texts;
             let version = is_request.then_some(Version::Http11);
-            let begun = Begun { line, host, referer, agent, version, status, unix_ms: unix_s * 1_000, ..nothing() };
+            let begun = RequestRecord { line, host, referer, agent, version, status, unix_ms: unix_s * 1_000, ..nothing() };
             let exchange = Exchange { begun, took_ms: 0, content_len: len, cut: false };
             let written = |format| {
                 let mut to = Vec::new();
@@ -297,22 +297,22 @@ mod tests {
     }
 
     fn exchange() -> Exchange<'static> {
-        let begun = Begun {
-            accepted: Accepted { number: 0, peer: Some(Ipv4Addr::new(192, 0, 2, 7).into()) },
+        let begun = RequestRecord {
+            accepted: AcceptedClient { number: 0, peer: Some(Ipv4Addr::new(192, 0, 2, 7).into()) },
             unix_ms: 1_768_364_481_042,
             version: Some(Version::Http11),
             status: 200,
-            line: Text { bytes: b"GET /?q=\" HTTP/1.1", cut: false },
-            host: Text { bytes: b"example.net", cut: false },
-            agent: Text { bytes: "M\u{f6}zilla".as_bytes(), cut: true },
+            line: RecordedText { bytes: b"GET /?q=\" HTTP/1.1", cut: false },
+            host: RecordedText { bytes: b"example.net", cut: false },
+            agent: RecordedText { bytes: "M\u{f6}zilla".as_bytes(), cut: true },
             ..nothing()
         };
         Exchange { begun, took_ms: 3, content_len: 137, cut: false }
     }
 
-    fn nothing() -> Begun<'static> {
-        Begun {
-            accepted: Accepted::default(),
+    fn nothing() -> RequestRecord<'static> {
+        RequestRecord {
+            accepted: AcceptedClient::default(),
             site: 0,
             is_sampled: true,
             unix_ms: 0,
@@ -322,12 +322,12 @@ mod tests {
             at: 0,
             end: 0,
             content_len: 0,
-            line: Text { bytes: b"\x16\x03", cut: false },
-            host: Text::default(),
-            referer: Text::default(),
-            agent: Text::default(),
-            request: Text::default(),
-            response: Text::default(),
+            line: RecordedText { bytes: b"\x16\x03", cut: false },
+            host: RecordedText::default(),
+            referer: RecordedText::default(),
+            agent: RecordedText::default(),
+            request: RecordedText::default(),
+            response: RecordedText::default(),
         }
     }
 }

@@ -68,7 +68,7 @@ use std::{
     thread,
     time::Duration,
 };
-use tarpon_conn::{Accepted, Connection, Pool, Records, ResponsePrefixes, SiteId, Sites, Tick};
+use tarpon_conn::{AcceptedClient, Connection, Pool, Records, ResponsePrefixes, SiteId, Sites, Tick};
 use timer_wheel::TimerWheel;
 
 /// One worker. An engine runs it.
@@ -160,7 +160,7 @@ impl<S: Default> Worker<S> {
     /// Adds an accepted connection. Returns its slot.
     pub(crate) fn insert(&mut self, fd: OwnedFd) -> u32 {
         let peer = if self.context.records.is_on() { peer(&fd) } else { None };
-        let accepted = Accepted { number: self.slots.next_index(), peer };
+        let accepted = AcceptedClient { number: self.slots.next_index(), peer };
         let conn = Connection::new(&mut self.context.conn_resources(), accepted);
         let deadline = conn.deadline();
         let index = self.slots.insert(Slot::new(fd, conn));
@@ -244,7 +244,7 @@ impl<S: Default> Worker<S> {
     /// part of a head and then stall, or do not receive their responses, can take buffers only from each other.
     #[inline]
     pub(crate) fn next_evicted(&mut self) -> Option<u32> {
-        if self.context.pool.is_left(BUF_RESERVE) {
+        if self.context.pool.has_reserve(BUF_RESERVE) {
             return None;
         }
         let index = self.holders.longest()?;

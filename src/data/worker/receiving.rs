@@ -62,10 +62,10 @@ impl WorkerContext {
         if !self.any_on_disk {
             return false;
         }
-        let asked_earlier = self.sites.were_earlier_asked();
-        self.sites.chosen().any(|site| {
+        let earlier_used = self.sites.take_earlier_used();
+        self.sites.take_requested().any(|site| {
             let (current, _) = self.sites.current(site);
-            self.site(current).is_damaged() || asked_earlier && self.drop_damaged(site)
+            self.site(current).is_damaged() || earlier_used && self.drop_damaged(site)
         })
     }
 

@@ -1,7 +1,7 @@
 //! Slots: the connections of one worker, each with the state that its engine keeps for it.
 
 use std::{os::fd::OwnedFd, sync::Arc};
-use tarpon_conn::{BufRange, Connection, SlotState, Step};
+use tarpon_conn::{BufRange, Connection, DriveState, DriveStep};
 
 /// One connection with its socket. `S` is the engine's own state.
 pub(crate) struct Slot<S> {
@@ -36,8 +36,8 @@ impl<S: Default> Slot<S> {
 impl<S> Slot<S> {
     /// Returns the next step of a drive. `can_send`: the socket is not known to be full, and no send is in flight.
     #[inline]
-    pub(crate) fn next_step(&self, can_send: bool) -> Step {
-        self.conn.next_step(SlotState {
+    pub(crate) fn next_step(&self, can_send: bool) -> DriveStep {
+        self.conn.next_step(DriveState {
             can_send,
             is_loading: self.loading.is_some(),
             has_new_input: self.inbox_changed && self.inbox.is_some(),

@@ -205,7 +205,7 @@ fn write_to_buf(
     write: impl FnOnce(&[u8], &mut [u8]) -> Option<usize>,
 ) -> Result<BufRange, Status> {
     let buf = pool.take_for_response().ok_or(Status::ServiceUnavailable)?;
-    let (bytes, to) = pool.pair(request, buf);
+    let (bytes, to) = pool.split_mut(request, buf);
     match write(bytes, to) {
         Some(len) => Ok(BufRange { buf, at: 0, len: len as u32 }),
         None => {

@@ -8,7 +8,7 @@
 //!
 //! Until a request is admitted nothing has changed: the engine offers the same input again.
 
-use super::{Blocked, Ending, Http1, Phase, RequestContent, emit};
+use super::{Blocked, Ending, Http1, Http1Phase, RequestContent, emit};
 use crate::{
     BufRange, ConnResources,
     plan::{self, Plan, PlanOptions},
@@ -86,13 +86,17 @@ impl Http1 {
         }
 
         if cx.records.is_on() {
-            cx.records.begin(self.begins(cx.now, out, site, plan.status), Some(&head), &bytes[..head_len]);
+            cx.records.start_record(
+                self.exchange_start(cx.now, out, site, plan.status),
+                Some(&head),
+                &bytes[..head_len],
+            );
         }
         let (version, with_content) = (head.version, request.with_content());
         let persistence = self.admit(cx.sites, &head, site, content.is_some(), plan.status);
-        if let (Phase::Head, Some(content)) = (&self.phase, content) {
+        if let (Http1Phase::Head, Some(content)) = (&self.phase, content) {
             self.receive_by = Some(cx.now.after(self.limits(cx).content_ms));
-            self.phase = Phase::Content(content);
+            self.phase = Http1Phase::Content(content);
         }
 
         match emit::emit(cx, out, image, &plan, persistence, input) {
@@ -146,7 +150,7 @@ impl Http1 {
         if let Some(plan) = self.plan_health(sites, request) {
             return Ok(Some((sites.current(site).0, plan)));
         }
-        match sites.ask_earlier(site) {
+        match sites.use_earlier(site) {
             true => retained_assets::plan(request, sites, site, options),
             false => Ok(None),
         }
@@ -178,7 +182,7 @@ impl Http1 {
         // uncertain: RFC 9110, section 10.1.1. So it is after CONNECT: what follows may be meant for the tunnel (RFC 9931).
         let is_uncertain = has_content && plan::expects_continue(head) || head.method == Method::Connect;
         if !client_persists || is_last || is_uncertain || status == Status::BadRequest {
-            self.phase = Phase::LastResponse { linger: client_persists || has_content };
+            self.phase = Http1Phase::LastResponse { linger: client_persists || has_content };
             return Persistence::Close;
         }
         match head.version {
@@ -204,7 +208,7 @@ impl Http1 {
         let with_content = !bytes.starts_with(b"HEAD ");
         let version = head.map(|head| head.version);
         if cx.records.is_on() {
-            cx.records.begin(self.begins(cx.now, out, site, status), head.as_ref(), bytes);
+            cx.records.start_record(self.exchange_start(cx.now, out, site, status), head.as_ref(), bytes);
         }
         let plan = self.respond_with_page(cx, out, site, status, with_content);
         self.responded(cx, out, &plan, version);
@@ -223,7 +227,7 @@ impl Http1 {
     ) -> Plan {
         let (image, current) = cx.sites.current(site);
         let plan = plan::page(current, status, with_content);
-        self.phase = Phase::LastResponse { linger: true };
+        self.phase = Http1Phase::LastResponse { linger: true };
         emit::emit_planned(cx, out, image, &plan, Persistence::Close);
         plan
     }

@@ -26,7 +26,7 @@ use crate::{
     BufRange, Close, ConnResources, Input, Limits, Need, Tick,
     plan::Plan,
     pool::BUF_LEN,
-    record::{Accepted, Begins, Sent},
+    record::{AcceptedClient, ExchangeStart, ProgressRecord},
     sites::{MissingPage, SiteId},
     span::{Outbox, Span},
 };
@@ -37,8 +37,8 @@ use tarpon_site::Region;
 
 #[derive(Debug)]
 pub(crate) struct Http1 {
-    accepted: Accepted,
-    phase: Phase,
+    accepted: AcceptedClient,
+    phase: Http1Phase,
     /// Bytes at the front of the inbox in which no head was complete: they are not parsed again before another line ends. More than 0:
     /// a head has begun.
     incomplete_len: u32,
@@ -64,7 +64,7 @@ pub(crate) struct Http1 {
 }
 
 #[derive(Debug)]
-enum Phase {
+enum Http1Phase {
     /// Waits for a head, or for the rest of one.
     Head,
     /// Waits for the rest of a request's content, which is dropped.
@@ -109,12 +109,12 @@ enum Blocked {
 const LINGER_MS: u64 = 2_000;
 
 impl Http1 {
-    pub(crate) fn new(cx: &ConnResources<'_>, accepted: Accepted) -> Http1 {
+    pub(crate) fn new(cx: &ConnResources<'_>, accepted: AcceptedClient) -> Http1 {
         let site = cx.sites.fallback();
         let by = cx.now.after(cx.sites.limits(site).head_ms);
         Http1 {
             accepted,
-            phase: Phase::Head,
+            phase: Http1Phase::Head,
             incomplete_len: 0,
             receive_by: Some(by),
             deadline: by,
@@ -142,8 +142,8 @@ impl Http1 {
         while used < input.len as usize {
             let rest = input.skip(used);
             let step = match &mut self.phase {
-                Phase::Head => self.begin(cx, out, rest),
-                Phase::Content(content) => match content.skip(cx.pool.bytes(rest)) {
+                Http1Phase::Head => self.begin(cx, out, rest),
+                Http1Phase::Content(content) => match content.skip(cx.pool.bytes(rest)) {
                     Ok(skipped) => {
                         if content.is_complete() {
                             self.content_complete();
@@ -151,16 +151,18 @@ impl Http1 {
                         skipped
                     }
                     Err(InvalidContent) => {
-                        self.phase = Phase::LastResponse { linger: true };
+                        self.phase = Http1Phase::LastResponse { linger: true };
                         continue;
                     }
                 },
-                Phase::LastResponse { linger } => {
+                Http1Phase::LastResponse { linger } => {
                     // More may follow.
                     *linger = true;
                     rest.len as usize
                 }
-                Phase::LastResponseAfterEnd | Phase::Lingering { .. } | Phase::Closed => rest.len as usize,
+                Http1Phase::LastResponseAfterEnd | Http1Phase::Lingering { .. } | Http1Phase::Closed => {
+                    rest.len as usize
+                }
             };
             used += step;
             if step == 0 {
@@ -184,10 +186,11 @@ impl Http1 {
     pub(crate) fn ended(&mut self, cx: &mut ConnResources<'_>, out: &Outbox) {
         self.phase = match self.phase {
             // A client that has closed only its sending side still gets its responses.
-            Phase::Head | Phase::Content(_) | Phase::LastResponse { .. } | Phase::LastResponseAfterEnd => {
-                Phase::LastResponseAfterEnd
-            }
-            Phase::Lingering { .. } | Phase::Closed => Phase::Closed,
+            Http1Phase::Head
+            | Http1Phase::Content(_)
+            | Http1Phase::LastResponse { .. }
+            | Http1Phase::LastResponseAfterEnd => Http1Phase::LastResponseAfterEnd,
+            Http1Phase::Lingering { .. } | Http1Phase::Closed => Http1Phase::Closed,
         };
         if out.is_empty() {
             self.output_empty(cx);
@@ -214,7 +217,7 @@ impl Http1 {
         let goes_on = match &mut self.phase {
             // Closing would reset what has not reached the client, if it sends more. The first window began when the response had been
             // sent, so it shows nothing yet.
-            Phase::Lingering { by } if unacknowledged > 0 => {
+            Http1Phase::Lingering { by } if unacknowledged > 0 => {
                 mem::replace(by, cx.now) > cx.now || is_fast_enough
             }
             _ => !out.is_empty() && is_fast_enough,
@@ -230,18 +233,18 @@ impl Http1 {
     #[cold]
     pub(crate) fn time_out(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) {
         match self.phase {
-            Phase::Head if out.is_empty() && self.incomplete_len > 0 => {
+            Http1Phase::Head if out.is_empty() && self.incomplete_len > 0 => {
                 let (site, status) = (cx.sites.fallback(), Status::RequestTimeout);
                 if cx.records.is_on() {
-                    cx.records.begin(self.begins(cx.now, out, site, status), None, &[]);
+                    cx.records.start_record(self.exchange_start(cx.now, out, site, status), None, &[]);
                 }
                 let plan = self.respond_with_page(cx, out, site, status, true);
                 self.responded(cx, out, &plan, None);
                 self.deadline = cx.now.after(self.limits(cx).send_ms);
             }
             // The response was sent, but a reset could still overtake it.
-            Phase::Content(_) if out.is_empty() => {
-                self.phase = Phase::LastResponse { linger: true };
+            Http1Phase::Content(_) if out.is_empty() => {
+                self.phase = Http1Phase::LastResponse { linger: true };
                 self.output_empty(cx);
             }
             _ => self.abort(),
@@ -269,9 +272,9 @@ impl Http1 {
         self.abort();
     }
 
-    /// Closes the connection. Output that is left cannot be sent.
+    /// Closes the connection. Pending output is not sent.
     pub(crate) fn abort(&mut self) {
-        self.phase = Phase::Closed;
+        self.phase = Http1Phase::Closed;
         self.deadline = Tick::NEVER;
     }
 
@@ -279,24 +282,26 @@ impl Http1 {
     pub(crate) fn need(&self, out: &Outbox) -> Need {
         const READ: Input = Input::Bytes { max: BUF_LEN as u32 };
         let (input, close) = match self.phase {
-            Phase::Head if self.missing_page().is_some() || !out.has_room(self.span_count()) => {
+            Http1Phase::Head if self.missing_page().is_some() || !out.has_room(self.span_count()) => {
                 (Input::Pause, Close::No)
             }
             // Input that would be dropped waits too: the same bound in all phases.
-            Phase::Content(_) | Phase::LastResponse { .. } if out.is_full() => (Input::Pause, Close::No),
-            Phase::Head | Phase::Content(_) => (READ, Close::No),
-            Phase::LastResponseAfterEnd => (Input::Pause, Close::No),
+            Http1Phase::Content(_) | Http1Phase::LastResponse { .. } if out.is_full() => {
+                (Input::Pause, Close::No)
+            }
+            Http1Phase::Head | Http1Phase::Content(_) => (READ, Close::No),
+            Http1Phase::LastResponseAfterEnd => (Input::Pause, Close::No),
             // To be dropped: unread bytes would reset the connection when it closes.
-            Phase::LastResponse { .. } => (READ, Close::No),
-            Phase::Lingering { .. } => (READ, Close::Write),
-            Phase::Closed => (Input::Pause, Close::Both),
+            Http1Phase::LastResponse { .. } => (READ, Close::No),
+            Http1Phase::Lingering { .. } => (READ, Close::Write),
+            Http1Phase::Closed => (Input::Pause, Close::Both),
         };
         Need { input, close }
     }
 
     #[inline]
     pub(crate) fn is_unused(&self, out: &Outbox) -> bool {
-        matches!(self.phase, Phase::Head)
+        matches!(self.phase, Http1Phase::Head)
             && self.incomplete_len == 0
             && out.is_empty()
             && self.missing_page().is_none()
@@ -337,14 +342,14 @@ impl Http1 {
     /// Returns whether the connection waits for the next request, of which nothing has arrived.
     #[inline]
     fn is_idle(&self) -> bool {
-        matches!(self.phase, Phase::Head) && self.receive_by.is_none() && self.ending != Ending::Stopping
+        matches!(self.phase, Http1Phase::Head) && self.receive_by.is_none() && self.ending != Ending::Stopping
     }
 
     fn content_complete(&mut self) {
         self.receive_by = None;
         self.phase = match self.ending {
-            Ending::Stopping => Phase::LastResponse { linger: true },
-            Ending::No | Ending::Draining => Phase::Head,
+            Ending::Stopping => Http1Phase::LastResponse { linger: true },
+            Ending::No | Ending::Draining => Http1Phase::Head,
         };
     }
 
@@ -356,7 +361,7 @@ impl Http1 {
             self.queued_since = cx.now;
         }
         self.queued_count += 1;
-        if cx.records.is_open() {
+        if cx.records.is_pending() {
             self.record_response(cx, out, plan);
         }
     }
@@ -373,49 +378,51 @@ impl Http1 {
         }
     }
 
-    /// Goes on to the phase after the output, and sets its deadline.
+    /// Enters the phase after the output, and sets its deadline.
     #[inline]
     fn output_empty(&mut self, cx: &mut ConnResources<'_>) {
         let is_stopping = self.ending == Ending::Stopping;
         self.deadline = match self.phase {
-            Phase::Head if is_stopping && self.incomplete_len == 0 && self.blocked == Blocked::No => {
-                self.phase = Phase::Closed;
+            Http1Phase::Head if is_stopping && self.incomplete_len == 0 && self.blocked == Blocked::No => {
+                self.phase = Http1Phase::Closed;
                 Tick::NEVER
             }
-            Phase::Head | Phase::Content(_) => {
+            Http1Phase::Head | Http1Phase::Content(_) => {
                 self.receive_by.unwrap_or(cx.now.after(self.limits(cx).idle_ms))
             }
-            Phase::LastResponse { linger: true } => {
+            Http1Phase::LastResponse { linger: true } => {
                 let by = cx.now.after(self.limits(cx).content_ms.max(LINGER_MS));
-                self.phase = Phase::Lingering { by };
+                self.phase = Http1Phase::Lingering { by };
                 by.min(cx.now.after(LINGER_MS))
             }
-            Phase::LastResponse { linger: false } | Phase::LastResponseAfterEnd | Phase::Closed => {
-                self.phase = Phase::Closed;
+            Http1Phase::LastResponse { linger: false }
+            | Http1Phase::LastResponseAfterEnd
+            | Http1Phase::Closed => {
+                self.phase = Http1Phase::Closed;
                 Tick::NEVER
             }
-            Phase::Lingering { by } => self.deadline.max(by.min(cx.now.after(LINGER_MS))),
+            Http1Phase::Lingering { by } => self.deadline.max(by.min(cx.now.after(LINGER_MS))),
         };
     }
 
-    /// Returns what a record says of an exchange whose response is about to be queued.
-    fn begins(&self, now: Tick, out: &Outbox, site: SiteId, status: Status) -> Begins {
-        Begins { accepted: self.accepted, site, now, at: self.sent_len + out.len(), status }
+    /// Returns the start of an exchange, for its record: its response is about to be queued.
+    fn exchange_start(&self, now: Tick, out: &Outbox, site: SiteId, status: Status) -> ExchangeStart {
+        ExchangeStart { accepted: self.accepted, site, now, at: self.sent_len + out.len(), status }
     }
 
     fn record_response(&mut self, cx: &mut ConnResources<'_>, out: &Outbox, plan: &Plan) {
         let end = self.sent_len + out.len();
         let content_len = plan.content_len();
-        if let Some(at) = cx.records.wants_head() {
+        if let Some(at) = cx.records.response_head_at() {
             record_head(cx, out, at - self.sent_len, end - self.sent_len - content_len);
         }
-        cx.records.answer(plan.status, end, content_len);
+        cx.records.finish_record(plan.status, end, content_len);
         self.is_recorded = true;
     }
 
     fn record_sent(&mut self, cx: &mut ConnResources<'_>, last: bool) {
         let (number, tick, len) = (self.accepted.number, cx.now, self.sent_len);
-        cx.records.sent(Sent { number, tick, len, last });
+        cx.records.record_progress(ProgressRecord { number, tick, len, last });
     }
 }
 
@@ -431,7 +438,7 @@ fn record_head(cx: &mut ConnResources<'_>, out: &Outbox, begin: u64, end: u64) {
             Span::File { .. } | Span::Archive { .. } => &[],
         };
         if at >= begin && at < end {
-            cx.records.head(&bytes[..bytes.len().min((end - at) as usize)]);
+            cx.records.append_response_head(&bytes[..bytes.len().min((end - at) as usize)]);
         }
         at += span.len();
     }

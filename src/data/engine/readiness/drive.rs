@@ -20,7 +20,7 @@ use rustix::{
     net::{SendFlags, Shutdown, shutdown},
 };
 use std::{io::IoSlice, mem};
-use tarpon_conn::{BufRange, SPAN_COUNT_MAX, Step};
+use tarpon_conn::{BufRange, DriveStep, SPAN_COUNT_MAX};
 
 /// Known readiness of a socket: events set it, calls that return EAGAIN clear it.
 pub(crate) struct Readiness {
@@ -79,28 +79,28 @@ const _: () = assert!(LIMITS.copied_len_max as usize <= COPY_LEN_MAX);
 pub(crate) fn drive(context: &mut WorkerContext, slot: &mut Slot<Readiness>) -> Result<NextDrive, Closed> {
     for _ in 0..STEP_COUNT_MAX {
         match slot.next_step(slot.state.writable) {
-            Step::Close => return Err(Closed),
-            Step::Send => {
+            DriveStep::Close => return Err(Closed),
+            DriveStep::Send => {
                 if let Some(missing) = context.first_not_resident(slot.conn.outbox(), LIMITS) {
                     return Ok(NextDrive::Load(missing));
                 }
                 send_front(context, slot)?;
             }
-            Step::Load(page) => match context.missing_for_page(page) {
+            DriveStep::Load(page) => match context.missing_for_page(page) {
                 Some(missing) => return Ok(NextDrive::Load(missing)),
                 None => slot.conn.loaded(),
             },
-            Step::ShutDown => {
+            DriveStep::ShutDown => {
                 slot.write_closed = true;
                 shutdown(&slot.fd, Shutdown::Write).map_err(|_| Closed)?;
             }
-            Step::Offer => context.offer_inbox(slot).map_err(|_| Closed)?,
-            Step::Read { max } => {
+            DriveStep::Offer => context.offer_inbox(slot).map_err(|_| Closed)?,
+            DriveStep::Read { max } => {
                 if !slot.state.readable || !read(context, slot, max as usize)? {
                     return Ok(NextDrive::Wait);
                 }
             }
-            Step::Pause => return Ok(NextDrive::Wait),
+            DriveStep::Pause => return Ok(NextDrive::Wait),
         }
     }
     Ok(NextDrive::Again)

@@ -48,7 +48,7 @@ use std::{
     thread,
     time::Duration,
 };
-use tarpon_conn::{BUF_LEN, BufRange, Input, Span, Step};
+use tarpon_conn::{BUF_LEN, BufRange, DriveStep, Input, Span};
 
 /// Operations in flight for one connection.
 #[derive(Default)]
@@ -294,37 +294,37 @@ impl UringEngine {
             return Err(UringClosed);
         }
         match slot.next_step(slot.state.send.is_none()) {
-            Step::Close => return Err(UringClosed),
-            Step::Send => match context.first_not_resident(slot.conn.outbox(), LIMITS) {
+            DriveStep::Close => return Err(UringClosed),
+            DriveStep::Send => match context.first_not_resident(slot.conn.outbox(), LIMITS) {
                 Some(missing) => self.worker.load(index, missing),
                 None => send_front(context, slot, ring, send_buffers, index)?,
             },
-            Step::Load(page) => match context.missing_for_page(page) {
+            DriveStep::Load(page) => match context.missing_for_page(page) {
                 Some(missing) => self.worker.load(index, missing),
                 None => slot.conn.loaded(),
             },
-            Step::ShutDown => {
+            DriveStep::ShutDown => {
                 slot.write_closed = true;
                 shutdown(&slot.fd, Shutdown::Write).map_err(|_| UringClosed)?;
             }
-            Step::Offer => {
+            DriveStep::Offer => {
                 context.offer_inbox(slot).map_err(|_| UringClosed)?;
                 if !slot.inbox_changed || slot.inbox.is_none() {
                     refill(context, slot);
                 }
             }
-            Step::Read { .. } if mem::take(&mut slot.state.ended) => {
+            DriveStep::Read { .. } if mem::take(&mut slot.state.ended) => {
                 context.release_inbox(slot);
                 slot.conn.ended(&mut context.conn_resources());
             }
-            Step::Read { .. } => {
+            DriveStep::Read { .. } => {
                 if slot.state.receive == Receive::Idle {
                     slot.state.receive = Receive::Armed;
                     ring.receive(index, &slot.fd);
                 }
                 return Ok(false);
             }
-            Step::Pause => {
+            DriveStep::Pause => {
                 if slot.state.receive == Receive::Armed {
                     slot.state.receive = Receive::Cancelling;
                     ring.cancel_receive(index);

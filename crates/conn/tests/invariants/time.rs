@@ -1,31 +1,31 @@
-//! Deadlines, and the least rate of a reader.
+//! Deadlines, and the minimum rate of a client.
 
 use super::sites::sim;
 use tarpon_conn::{Close, SiteId, sim::Cuts};
 
 #[test]
-fn an_empty_line_behind_a_request_begins_no_head() {
+fn an_empty_line_after_a_request_begins_no_head() {
     let mut sim = sim();
     sim.client_sends(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n\r\n");
     sim.run(Cuts::NONE);
     assert_eq!((sim.bufs_held(), sim.deadline_ms()), (0, 75_000));
 }
 
-/// What each state waits for, and what happens when it waited in vain.
+/// Each state has a deadline; the last column is the response when it passes.
 #[test]
 fn deadlines_follow_the_state() {
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     #[rustfmt::skip]
     let cases: &[(&str, &[u8], usize, u64, &str)] = &[
-        // what it shows              bytes                                             send        deadline  then
+        // case                       bytes                                             send        deadline  response
         ("the first head",            b"",                                              usize::MAX, 20_000,   ""),
         ("a head that has begun",     b"GET / HT",                                      usize::MAX, 20_000,   "HTTP/1.1 408 "),
         ("the next request",          REQUEST,                                          usize::MAX, 75_000,   ""),
-        ("a reader who takes nothing", REQUEST,                                         0,          30_000,   ""),
+        ("a client that reads nothing", REQUEST,                                        0,          30_000,   ""),
         ("content",                   b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n", usize::MAX, 30_000, ""),
         ("the client's close",        b"GET\r\n\r\n",                                   usize::MAX, 2_000,    ""),
     ];
-    for &(name, bytes, send, deadline_ms, then) in cases {
+    for &(name, bytes, send, deadline_ms, want) in cases {
         let mut sim = sim();
         sim.client_sends(bytes);
         sim.run(Cuts { read: usize::MAX, send });
@@ -34,7 +34,7 @@ fn deadlines_follow_the_state() {
         sim.pass(deadline_ms);
         sim.run(Cuts { read: usize::MAX, send });
         let text = String::from_utf8_lossy(&sim.wire[before..]).into_owned();
-        assert!(text.starts_with(then) && (then.is_empty() == text.is_empty()), "{name}: {text}");
+        assert!(text.starts_with(want) && (want.is_empty() == text.is_empty()), "{name}: {text}");
         sim.client_ends();
         sim.run(Cuts { read: usize::MAX, send });
         assert_eq!(sim.close(), Close::Both, "{name}");
@@ -42,7 +42,7 @@ fn deadlines_follow_the_state() {
 }
 
 #[test]
-fn a_head_in_drops_does_not_put_its_deadline_off() {
+fn a_head_byte_by_byte_does_not_extend_its_deadline() {
     let mut sim = sim();
     for byte in b"GET / HTTP/1.1\r\nHost: a" {
         sim.client_sends(&[*byte]);
@@ -53,7 +53,7 @@ fn a_head_in_drops_does_not_put_its_deadline_off() {
 }
 
 #[test]
-fn content_in_drops_does_not_put_its_deadline_off() {
+fn content_byte_by_byte_does_not_extend_its_deadline() {
     let mut sim = sim();
     sim.client_sends(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n");
     sim.run(Cuts::NONE);
@@ -65,7 +65,7 @@ fn content_in_drops_does_not_put_its_deadline_off() {
         sim.pass(1_000);
     }
     sim.run(Cuts::NONE);
-    assert_eq!(sim.close(), Close::Write, "what is still under way must not reset the response");
+    assert_eq!(sim.close(), Close::Write, "later input must not reset the response");
     sim.client_sends(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     sim.pass(2_000);
     sim.run(Cuts::NONE);
@@ -73,7 +73,7 @@ fn content_in_drops_does_not_put_its_deadline_off() {
 }
 
 #[test]
-fn a_refused_client_that_sends_on_is_waited_for_as_long_as_content_is() {
+fn a_refused_client_may_send_for_the_time_of_content() {
     let mut sim = sim();
     sim.client_sends(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9999999\r\n\r\n");
     sim.run(Cuts::NONE);
@@ -87,21 +87,21 @@ fn a_refused_client_that_sends_on_is_waited_for_as_long_as_content_is() {
     assert_eq!((sim.wire.len(), sim.close()), (answered, Close::Both));
 }
 
-/// When the last response has left, and its end not reached the client: closing would lose that if the client sends on.
+/// The last response was sent, but the client has not acknowledged its end. Closing would lose it if the client sends more.
 #[test]
-fn a_slow_reader_of_the_last_response_is_waited_for_at_the_least_rate() {
+fn a_slow_client_gets_the_last_response_at_the_minimum_rate() {
     type Case<'a> = (&'a str, &'a [(u64, u64)], bool);
     #[rustfmt::skip]
     let cases: &[Case<'_>] = &[
-        // what it shows                       windows, each with what is not acknowledged   waited for
-        ("all has arrived",                    &[(2_000, 0)],                                false),
-        ("not all has",                        &[(2_000, 60_000)],                           true),
-        ("then nothing more",                  &[(2_000, 60_000), (30_000, 60_000)],         false),
-        ("then at the least rate",             &[(2_000, 60_000), (30_000, 45_000), (30_000, 30_000)], true),
+        // case                                windows, each with unacknowledged bytes       stays open
+        ("all acknowledged",                   &[(2_000, 0)],                                false),
+        ("not all acknowledged",               &[(2_000, 60_000)],                           true),
+        ("then no more",                       &[(2_000, 60_000), (30_000, 60_000)],         false),
+        ("then at the minimum rate",           &[(2_000, 60_000), (30_000, 45_000), (30_000, 30_000)], true),
         ("then below it",                      &[(2_000, 60_000), (30_000, 45_000), (30_000, 30_001)], false),
         ("then the rest",                      &[(2_000, 60_000), (30_000, 0)],              false),
     ];
-    for &(name, windows, waited_for) in cases {
+    for &(name, windows, stays_open) in cases {
         let mut sim = sim();
         sim.client_sends(b"GET /large HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\nmore");
         sim.run(Cuts::NONE);
@@ -112,12 +112,12 @@ fn a_slow_reader_of_the_last_response_is_waited_for_at_the_least_rate() {
             sim.pass(window_ms);
             sim.run(Cuts::NONE);
         }
-        assert_eq!(sim.close() == Close::Write, waited_for, "{name}");
+        assert_eq!(sim.close() == Close::Write, stays_open, "{name}");
     }
 }
 
 #[test]
-fn empty_lines_between_requests_do_not_put_the_deadline_off() {
+fn empty_lines_between_requests_do_not_extend_the_deadline() {
     let mut sim = sim();
     sim.client_sends(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     sim.run(Cuts::NONE);
@@ -131,33 +131,33 @@ fn empty_lines_between_requests_do_not_put_the_deadline_off() {
     assert_eq!(sim.close(), Close::Both);
 }
 
-/// What a client takes of a long response in each window of 30 seconds, and whether it is served on.
+/// How much of a long response a client reads in each window of 30 seconds, and whether the connection stays open.
 #[test]
-fn a_reader_is_served_on_at_the_least_rate_and_cut_off_below_it() {
+fn a_client_is_served_at_the_minimum_rate_and_closed_below_it() {
     type Case<'a> = (&'a str, u32, &'a [(usize, u64)], bool);
     #[rustfmt::skip]
     let cases: &[Case<'_>] = &[
-        // what it shows                             rate  sent, of that unacked    served on
-        ("the least rate",                            500, &[(15_000, 0); 4],          true),
-        ("a byte less",                               500, &[(15_000, 0), (14_999, 0)], false),
+        // case                                      rate  sent, and unacknowledged stays open
+        ("the minimum rate",                          500, &[(15_000, 0); 4],          true),
+        ("one byte less",                             500, &[(15_000, 0), (14_999, 0)], false),
         ("a byte now and then",                       500, &[(1, 0)],                  false),
         ("nothing",                                   500, &[(0, 0)],                  false),
         ("another rate",                            1_000, &[(29_999, 0)],             false),
-        ("any byte will do",                            0, &[(1, 0); 9],               true),
-        ("any byte, but there is none",                 0, &[(1, 0), (0, 0)],          false),
-        ("full buffers that the client empties",      500, &[(80_000, 60_000), (0, 45_000), (0, 30_000)], true),
-        ("full buffers that it leaves full",          500, &[(80_000, 60_000), (0, 60_000)], false),
-        ("full buffers that it empties too slowly",   500, &[(80_000, 60_000), (0, 45_001)], false),
-        ("filling buffers is not taking",             500, &[(80_000, 60_000), (15_000, 75_000)], false),
+        ("rate 0, a byte per window",                   0, &[(1, 0); 9],               true),
+        ("rate 0, a window without a byte",             0, &[(1, 0), (0, 0)],          false),
+        ("full buffers, emptied in time",             500, &[(80_000, 60_000), (0, 45_000), (0, 30_000)], true),
+        ("full buffers, not emptied",                 500, &[(80_000, 60_000), (0, 60_000)], false),
+        ("full buffers, emptied too slowly",          500, &[(80_000, 60_000), (0, 45_001)], false),
+        ("sent but not acknowledged",                 500, &[(80_000, 60_000), (15_000, 75_000)], false),
     ];
-    for &(name, min_send_rate, windows, served_on) in cases {
+    for &(name, min_send_rate, windows, stays_open) in cases {
         let mut sim = sim();
         sim.sites.limits_mut(SiteId::FIRST).min_send_rate = min_send_rate;
         sim.client_sends(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
         sim.run(Cuts { read: usize::MAX, send: 0 });
         for (number, &(send, unacked)) in windows.iter().enumerate() {
             assert_eq!((sim.deadline_ms(), sim.close()), (30_000, Close::No), "{name}, window {number}");
-            // Some time into the window: it is not put off.
+            // A send within the window does not extend it.
             sim.pass(10_000);
             sim.step(Cuts { read: usize::MAX, send });
             sim.unacked = unacked;
@@ -165,6 +165,6 @@ fn a_reader_is_served_on_at_the_least_rate_and_cut_off_below_it() {
             sim.pass(20_000);
             sim.run(Cuts { read: usize::MAX, send: 0 });
         }
-        assert_eq!(sim.close() == Close::No, served_on, "{name}");
+        assert_eq!(sim.close() == Close::No, stays_open, "{name}");
     }
 }

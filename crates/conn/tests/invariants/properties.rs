@@ -1,4 +1,4 @@
-//! What holds of any bytes, cuts and times.
+//! Properties for any bytes, cuts and times.
 
 use super::{
     sites::{LARGE_LEN, sim_of, sim_on_disk, site},
@@ -18,41 +18,41 @@ proptest! {
     #![proptest_config(twice_the_cases())]
 
     #[test]
-    fn how_bytes_are_cut_never_changes_what_is_sent(bytes in requests(), cuts in vec(cuts(), 1..60), several: bool) {
+    fn the_bytes_sent_do_not_depend_on_cuts(bytes in requests(), cuts in vec(cuts(), 1..60), several: bool) {
         let (whole, _) = answer(sim_of(several), &bytes, &[Cuts::NONE]);
         let (cut, _) = answer(sim_of(several), &bytes, &cuts);
         prop_assert!(whole == cut, "{} and {}", whole.escape_ascii(), cut.escape_ascii());
     }
 
     #[test]
-    fn what_has_to_be_read_from_a_disk_changes_no_answer(bytes in requests(), cuts in vec(cuts(), 1..60), several: bool) {
-        let (there, _) = answer(sim_of(several), &bytes, &[Cuts::NONE]);
-        let (read, _) = answer(sim_on_disk(several), &bytes, &cuts);
-        prop_assert!(there == read, "{} and {}", there.escape_ascii(), read.escape_ascii());
+    fn the_bytes_sent_do_not_depend_on_residency(bytes in requests(), cuts in vec(cuts(), 1..60), several: bool) {
+        let (resident, _) = answer(sim_of(several), &bytes, &[Cuts::NONE]);
+        let (loaded, _) = answer(sim_on_disk(several), &bytes, &cuts);
+        prop_assert!(resident == loaded, "{} and {}", resident.escape_ascii(), loaded.escape_ascii());
     }
 
     #[test]
-    fn a_client_that_only_stops_sending_still_gets_everything(bytes in requests(), cuts in cuts(), several: bool) {
+    fn a_client_that_closes_its_sending_side_still_gets_all_responses(bytes in requests(), cuts in cuts(), several: bool) {
         let (whole, _) = answer(sim_of(several), &bytes, &[Cuts::NONE]);
         let mut sim = sim_of(several);
         sim.client_sends(&bytes);
         sim.client_ends();
         sim.run(cuts);
         prop_assert!(sim.wire == whole);
-        prop_assert_eq!(sim.close(), Close::Both, "and the connection ends");
+        prop_assert_eq!(sim.close(), Close::Both, "the connection closes");
     }
 
-    /// Any order of bytes, time, sends, a stop and a swap: the laws hold, and in the end the connection ends.
+    /// For any order of bytes, time, sends, a stop and a swap: the invariants hold, and at last the connection closes.
     #[test]
-    fn the_laws_hold_whatever_happens(
+    fn the_invariants_hold_for_any_order_of_events(
         bytes in requests(),
-        acts in vec((0u8..6, 0usize..200, 0u64..40_000), 0..60),
+        ops in vec((0u8..6, 0usize..200, 0u64..40_000), 0..60),
         several: bool,
     ) {
         let mut sim = sim_of(several);
         let mut bytes = &bytes[..];
-        for (act, amount, ms) in acts {
-            match act {
+        for (op, amount, ms) in ops {
+            match op {
                 0 | 1 => {
                     let (now, later) = bytes.split_at(amount.min(bytes.len()));
                     sim.client_sends(now);
@@ -71,47 +71,47 @@ proptest! {
         sim.client_ends();
         sim.run(Cuts::NONE);
         prop_assert_eq!(sim.close(), Close::Both);
-        prop_assert_eq!((sim.bufs_held(), sim.sites.holders()), (0, 0));
+        prop_assert_eq!((sim.bufs_held(), sim.sites.holder_count()), (0, 0));
     }
 
-    /// A head is answered once, with the largest response at most; what is no head, once and never again. And it costs
-    /// no more steps than there are bytes.
+    /// Each head gets one response, of at most the largest length. Bytes that are no head get one, the last. The number of steps is linear
+    /// in the bytes.
     #[test]
     fn no_request_costs_more_than_the_largest_response(bytes in requests(), cuts in cuts(), several: bool) {
         let mut sim = sim_of(several);
         sim.client_sends(&bytes);
         sim.client_ends();
         let heads = bytes.windows(4).filter(|end| end == b"\r\n\r\n").count();
-        // A step reads, sends or offers; an offer that nothing is taken of is followed by another of the former.
+        // A step reads, sends or offers the inbox. After an offer of which the connection consumes nothing, the next step reads or sends.
         let reads = bytes.len().div_ceil(cuts.read);
-        let most = (heads + 1) * (LARGE_LEN + HEAD_LEN_MAX);
-        let sends = most.div_ceil(cuts.send);
+        let len_max = (heads + 1) * (LARGE_LEN + HEAD_LEN_MAX);
+        let sends = len_max.div_ceil(cuts.send);
         let steps = (0..2 * (reads + heads + sends) + 9).take_while(|_| sim.step(cuts)).count();
-        prop_assert!(!sim.step(cuts), "after {steps} steps there is still something to do");
-        prop_assert!(sim.wire.len() <= most, "{} bytes for {heads} heads", sim.wire.len());
+        prop_assert!(!sim.step(cuts), "after {steps} steps the engine still makes progress");
+        prop_assert!(sim.wire.len() <= len_max, "{} bytes for {heads} heads", sim.wire.len());
         prop_assert_eq!(sim.close(), Close::Both);
-        prop_assert_eq!((sim.bufs_held(), sim.sites.holders()), (0, 0));
+        prop_assert_eq!((sim.bufs_held(), sim.sites.holder_count()), (0, 0));
     }
 
-    /// Nobody waits for ever: time alone ends every connection.
+    /// No connection waits forever: time alone closes each.
     #[test]
-    fn time_ends_every_connection(bytes in requests(), cuts in cuts(), taking: bool, several: bool) {
+    fn time_closes_every_connection(bytes in requests(), cuts in cuts(), reads: bool, several: bool) {
         let mut sim = sim_of(several);
         sim.client_sends(&bytes);
-        sim.run(Cuts { send: if taking { cuts.send } else { 0 }, ..cuts });
+        sim.run(Cuts { send: if reads { cuts.send } else { 0 }, ..cuts });
         for _ in 0..4 {
             let ms = sim.deadline_ms();
             sim.pass(ms);
-            sim.run(Cuts { send: if taking { cuts.send } else { 0 }, ..cuts });
+            sim.run(Cuts { send: if reads { cuts.send } else { 0 }, ..cuts });
         }
         prop_assert_eq!(sim.close(), Close::Both);
     }
 }
 
-/// No head of a response is longer: a redirect's, with a query of 8 KiB.
+/// The length of the longest head of a response: a redirect with a query of 8 KiB.
 const HEAD_LEN_MAX: usize = 10_000;
 
-/// Requests, and things that are none, each complete or not.
+/// Valid and invalid requests, complete or not.
 const PIECES: &[&[u8]] = &[
     b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
     b"GET / HTTP/1.1\r\nHost: a\r\nIf-None-Match: *\r\n\r\n",
@@ -138,7 +138,7 @@ const PIECES: &[&[u8]] = &[
     b"GET http://a/small HTTP/1.1\r\nHost: b\r\n\r\n",
     b"GET /small|?q HTTP/1.1\r\nHost: WWW.b.\r\n\r\n",
     b"POST / HTTP/1.1\r\nHost: www.b:8080\r\nContent-Length: 3\r\n\r\nabc",
-    b"HEAD / HTTP/1.1\r\nHost: nobody\r\n\r\n",
+    b"HEAD / HTTP/1.1\r\nHost: unknown\r\n\r\n",
     b"GET / HTTP/3.0\r\n\r\n",
     b"GET / HTTP/1.1\r\n\r\n",
     b"GET / HTTP/1.1\nHost: a\n\n",
@@ -161,7 +161,7 @@ fn requests() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// What spoils a request, at some place in it.
+/// An edit that may damage a request.
 #[derive(Clone, Debug)]
 enum Edit {
     Put(Index, u8),
@@ -211,7 +211,7 @@ pub(crate) fn cuts() -> impl Strategy<Value = Cuts> {
     (read, send).prop_map(|(read, send)| Cuts { read, send })
 }
 
-/// All that a client receives for `bytes`, and how the connection ends.
+/// Returns the bytes that a client receives for `bytes`, and what the connection closes.
 fn answer(mut sim: Sim, bytes: &[u8], cuts: &[Cuts]) -> (Vec<u8>, Close) {
     sim.client_sends(bytes);
     for &cuts in cuts {

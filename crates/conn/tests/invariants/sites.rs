@@ -1,4 +1,4 @@
-//! Sites to ask, and the connections that do.
+//! The sites of these tests, and simulations of connections to them.
 
 use bytes::Bytes;
 use std::{
@@ -10,13 +10,14 @@ use tarpon_conn::{Hosts, Limits, SiteId, Sites, sim::Sim};
 use tarpon_pack::{BuildCache, PackOptions, pack_dir, pack_tar};
 use tarpon_site::{Image, ResidentPages};
 
-/// The file beside the image is this long.
+/// The length of the file beside the image.
 pub(crate) const LARGE_LEN: usize = 100_000;
 
-/// A site with a small, a middle, an empty and a large file, and a directory.
+/// A site with a small, a medium, an empty and a large file, and a directory.
 pub(crate) static IMAGE: LazyLock<Image> = LazyLock::new(|| site("hello"));
 pub(crate) static OTHER: LazyLock<Image> = LazyLock::new(|| site_of(&[("/index.html", b"the other one")]));
 
+/// Returns the image of the same site with another start page.
 pub(crate) fn site(greeting: &str) -> Image {
     let dir = tempfile::tempdir().unwrap();
     let write = |name: &str, content: &[u8]| fs::write(dir.path().join(name), content).unwrap();
@@ -32,7 +33,7 @@ pub(crate) fn site(greeting: &str) -> Image {
     Image::new(Bytes::from(out.into_inner())).unwrap()
 }
 
-/// A site of these files, at these paths.
+/// Returns the image of a site with these files, given with their paths.
 pub(crate) fn site_of(files: &[(&str, &[u8])]) -> Image {
     let dir = tempfile::tempdir().unwrap();
     for (path, content) in files {
@@ -50,16 +51,16 @@ pub(crate) fn sim() -> Sim {
     sim
 }
 
-/// The same site under one name, another under the rest of them, and an alias.
+/// Returns a simulation of two sites: the first has one name, the second has two others and a redirect host.
 pub(crate) fn sim_of_several() -> Sim {
     let [first, second] = [0, 1].map(SiteId::new);
     let mut hosts = Hosts::new(None);
     for (name, site) in [("a", first), ("b", second), ("*.b", second)] {
         hosts.add(name.parse().unwrap(), site).unwrap();
     }
-    hosts.add_alias("www.b".parse().unwrap(), second).unwrap();
+    hosts.add_redirect_host("www.b".parse().unwrap(), second).unwrap();
     let images = [IMAGE.clone(), OTHER.clone()].map(|image| (image, Limits::default()));
-    let mut sim = Sim::by_host(Sites::by_host(images, hosts.into()));
+    let mut sim = Sim::with_sites(Sites::by_host(images, hosts.into()));
     sim.files = vec![distinct_bytes(LARGE_LEN)];
     sim
 }
@@ -68,21 +69,21 @@ pub(crate) fn sim_of(several: bool) -> Sim {
     if several { sim_of_several() } else { sim() }
 }
 
-/// The same with images that lie on a disk, of which nothing is in memory yet.
+/// Returns a simulation whose images lie on disk. No page of them is in memory.
 pub(crate) fn sim_on_disk(several: bool) -> Sim {
     let mut sim = sim_of(several);
-    let disk = Arc::new(ResidentPages::new(IMAGE.len() + OTHER.len()));
-    let watched = |image: &Image, at| image.clone().with_residency(Arc::clone(&disk), at);
-    sim.sites.swap(SiteId::new(0), watched(&IMAGE, 0));
+    let resident = Arc::new(ResidentPages::new(IMAGE.len() + OTHER.len()));
+    let on_disk = |image: &Image, at| image.clone().with_residency(Arc::clone(&resident), at);
+    sim.sites.swap(SiteId::new(0), on_disk(&IMAGE, 0));
     if several {
-        sim.sites.swap(SiteId::new(1), watched(&OTHER, IMAGE.len()));
+        sim.sites.swap(SiteId::new(1), on_disk(&OTHER, IMAGE.len()));
     }
     sim.sites.retire().for_each(drop);
-    sim.disk = Some(disk);
+    sim.resident_pages = Some(resident);
     sim
 }
 
-/// A site out of an archive, with one file.
+/// Returns a simulation of a site from an archive, with one file.
 pub(crate) fn archived() -> Sim {
     static ARCHIVED: LazyLock<(Image, Vec<u8>)> = LazyLock::new(|| {
         let content = distinct_bytes(800);
@@ -102,7 +103,7 @@ pub(crate) fn archived() -> Sim {
     sim
 }
 
-/// Bytes of which no stretch looks like the one beside it.
+/// Returns bytes in which neighboring ranges differ, so that a wrong offset is noticed.
 pub(crate) fn distinct_bytes(len: usize) -> Vec<u8> {
     (0..len as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }

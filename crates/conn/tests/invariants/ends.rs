@@ -1,10 +1,10 @@
-//! How a connection ends: a stop, a drain, the last request, the end of what the client sends.
+//! The end of a connection: a stop, a drain, the last request, the end of the input.
 
 use super::sites::sim;
 use tarpon_conn::{BUF_LEN, Close, Input, SiteId, sim::Cuts};
 
 #[test]
-fn a_stop_answers_one_more_of_the_requests_that_had_arrived_and_says_that_it_closes() {
+fn a_stop_answers_one_more_request_and_announces_the_close() {
     let mut sim = sim();
     sim.client_sends(&b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(20));
     sim.run(Cuts { read: usize::MAX, send: 0 });
@@ -18,18 +18,22 @@ fn a_stop_answers_one_more_of_the_requests_that_had_arrived_and_says_that_it_clo
 }
 
 #[test]
-fn a_drain_ends_each_connection_with_its_next_response_and_closes_none_that_waits() {
+fn a_drain_closes_after_the_next_response_and_keeps_idle_connections_open() {
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
-    for asked_before in [false, true] {
+    for is_reused in [false, true] {
         let mut sim = sim();
-        if asked_before {
+        if is_reused {
             sim.client_sends(REQUEST);
             sim.run(Cuts::NONE);
         }
         let (from, deadline) = (sim.wire.len(), sim.deadline_ms());
         sim.drain();
         sim.run(Cuts::NONE);
-        assert_eq!((sim.close(), sim.deadline_ms()), (Close::No, deadline), "it may still ask");
+        assert_eq!(
+            (sim.close(), sim.deadline_ms()),
+            (Close::No, deadline),
+            "the client may send another request"
+        );
         sim.client_sends(&REQUEST.repeat(3));
         sim.run(Cuts::NONE);
         let text = String::from_utf8_lossy(&sim.wire[from..]);
@@ -40,7 +44,7 @@ fn a_drain_ends_each_connection_with_its_next_response_and_closes_none_that_wait
 }
 
 #[test]
-fn behind_the_end_nothing_is_read_while_a_response_leaves() {
+fn after_the_end_of_input_nothing_is_read_while_a_response_is_sent() {
     let mut sim = sim();
     sim.client_sends(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
     sim.client_ends();
@@ -48,14 +52,14 @@ fn behind_the_end_nothing_is_read_while_a_response_leaves() {
     assert_eq!(
         sim.input(),
         Input::Pause,
-        "an engine that asked again would be told of the end again and again"
+        "an engine that reads again would get the end of input again and again"
     );
     sim.run(Cuts::NONE);
     assert_eq!(sim.close(), Close::Both);
 }
 
 #[test]
-fn behind_the_last_request_that_a_connection_takes_nothing_is_answered() {
+fn no_request_after_the_last_allowed_one_is_answered() {
     const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     const OLD: &[u8] = b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
     const POST: &[u8] =
@@ -63,21 +67,21 @@ fn behind_the_last_request_that_a_connection_takes_nothing_is_answered() {
     type Case<'a> = (&'a str, u32, &'a [&'a [u8]], &'a [&'a str]);
     #[rustfmt::skip]
     let cases: &[Case<'_>] = &[
-        // what it shows                     most  requests               responses, up to what tells them apart
+        // case                              max   requests               responses: status, and the value of Connection
         ("one",                              1,    &[GET, GET],           &["200 close"]),
         ("three of five",                    3,    &[GET; 5],             &["200", "200", "200 close"]),
-        ("three, and no more come",          3,    &[GET; 3],             &["200", "200", "200 close"]),
-        ("one less",                         3,    &[GET; 2],             &["200", "200"]),
+        ("exactly three",                    3,    &[GET; 3],             &["200", "200", "200 close"]),
+        ("two of three",                     3,    &[GET; 2],             &["200", "200"]),
         ("content counts with its request",  2,    &[POST, GET, GET],     &["405", "200 close"]),
-        ("content of the last",              2,    &[GET, POST, GET],     &["200", "405 close"]),
+        ("last request with content",        2,    &[GET, POST, GET],     &["200", "405 close"]),
         ("HTTP/1.0",                         2,    &[OLD, OLD, OLD],      &["200 keep-alive", "200 close"]),
         ("empty lines do not count",         2,    &[b"\r\n", GET, b"\r\n", GET, GET], &["200", "200 close"]),
         ("more than fit into an outbox",     20,   &[GET; 30],            &[&["200"; 19][..], &["200 close"]].concat()),
     ];
-    for &(name, most, requests, want) in cases {
+    for &(name, count_max, requests, want) in cases {
         for read in [1, 7, 100, usize::MAX] {
             let mut sim = sim();
-            sim.sites.limits_mut(SiteId::FIRST).keepalive_requests = most.try_into().unwrap();
+            sim.sites.limits_mut(SiteId::FIRST).keepalive_requests = count_max.try_into().unwrap();
             sim.client_sends(&requests.concat());
             sim.run(Cuts { read, ..Cuts::NONE });
             let text = String::from_utf8_lossy(&sim.wire);
@@ -87,7 +91,7 @@ fn behind_the_last_request_that_a_connection_takes_nothing_is_answered() {
                 [Some(&response[..3]), option].into_iter().flatten().collect::<Vec<_>>().join(" ")
             });
             assert_eq!(heads.collect::<Vec<_>>(), want, "{name}, {read} bytes at a time");
-            // What comes behind the last is read, so that it resets nothing, and dropped.
+            // Input after the last request is read and dropped: unread bytes would reset the connection.
             let close = if want.last().unwrap().ends_with("close") { Close::Write } else { Close::No };
             let input = Input::Bytes { max: BUF_LEN as u32 };
             assert_eq!((sim.input(), sim.close()), (input, close), "{name}, {read} bytes at a time");
@@ -96,26 +100,26 @@ fn behind_the_last_request_that_a_connection_takes_nothing_is_answered() {
 }
 
 #[test]
-fn a_stop_finishes_what_has_begun() {
+fn a_stop_finishes_the_exchange_that_has_begun() {
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     #[rustfmt::skip]
     let cases: &[(&str, &[u8], &[u8], &str)] = &[
-        // what it shows                before       after          answered
-        ("nothing has begun",           b"",         b"",           ""),
+        // case                         before       after          response
+        ("no request",                  b"",         b"",           ""),
         ("idle between requests",       REQUEST,     b"",           ""),
         ("a head has begun",            &REQUEST[..9], &REQUEST[9..], "\r\nConnection: close\r\n"),
     ];
-    for &(name, before, after, answered) in cases {
+    for &(name, before, after, want) in cases {
         let mut sim = sim();
         sim.client_sends(before);
         sim.run(Cuts::NONE);
-        let begun = sim.wire.len();
+        let from = sim.wire.len();
         sim.stop();
         sim.client_sends(after);
         sim.client_ends();
         sim.run(Cuts::NONE);
-        let text = String::from_utf8_lossy(&sim.wire[begun..]).into_owned();
-        assert!(text.contains(answered) && (answered.is_empty() == text.is_empty()), "{name}: {text}");
+        let text = String::from_utf8_lossy(&sim.wire[from..]).into_owned();
+        assert!(text.contains(want) && (want.is_empty() == text.is_empty()), "{name}: {text}");
         assert_eq!(sim.close(), Close::Both, "{name}");
     }
 }

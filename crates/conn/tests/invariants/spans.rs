@@ -1,4 +1,4 @@
-//! What is owed is named by its place, and what it lies in is kept for as long.
+//! An outbox names bytes by place, and holds the images and buffers that they lie in.
 
 use super::sites::{LARGE_LEN, archived, distinct_bytes, sim, site, site_of};
 use tarpon_conn::{
@@ -16,7 +16,7 @@ fn a_small_response_is_two_spans_and_copies_nothing() {
 }
 
 #[test]
-fn a_large_file_is_named_whole() {
+fn a_large_file_is_one_span() {
     let mut sim = sim();
     sim.client_sends(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
     sim.run(Cuts { read: usize::MAX, send: 0 });
@@ -27,7 +27,7 @@ fn a_large_file_is_named_whole() {
 }
 
 #[test]
-fn a_content_in_an_archive_is_named_whole_and_arrives_however_it_is_cut() {
+fn a_content_in_an_archive_is_one_span_and_arrives_with_any_cuts() {
     for send in [1, 7, 100, usize::MAX] {
         let mut sim = archived();
         sim.client_sends(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -42,7 +42,7 @@ fn a_content_in_an_archive_is_named_whole_and_arrives_however_it_is_cut() {
 }
 
 #[test]
-fn a_burst_waits_in_the_kernel_while_nothing_is_taken() {
+fn a_burst_waits_in_the_kernel_while_the_client_reads_nothing() {
     let mut sim = sim();
     sim.client_sends(&b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(100));
     sim.run(Cuts { read: 100, send: 0 });
@@ -56,14 +56,14 @@ fn a_burst_waits_in_the_kernel_while_nothing_is_taken() {
 fn a_burst_of_redirects_with_queries_holds_few_buffers() {
     let mut sim = sim();
     sim.client_sends(&b"GET /dir?query HTTP/1.1\r\nHost: a\r\n\r\n".repeat(20));
-    // Each response is cut in the middle of its start, when the next heads have been read.
+    // Each send ends within a response prefix, after the next heads were read.
     while sim.step(Cuts { read: 100, send: 0 }) || sim.step(Cuts { read: 100, send: 60 }) {}
     let locations = sim.wire.windows(24).filter(|bytes| bytes == b"\r\nLocation: /dir/?query\r");
     assert_eq!(locations.count(), 20);
 }
 
 #[test]
-fn a_start_that_was_cut_keeps_the_date_it_began_with() {
+fn a_prefix_sent_in_part_keeps_its_date() {
     let mut sim = sim();
     sim.client_sends(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     sim.run(Cuts { read: usize::MAX, send: 0 });
@@ -75,23 +75,23 @@ fn a_start_that_was_cut_keeps_the_date_it_began_with() {
 }
 
 #[test]
-fn an_exchange_under_way_keeps_its_image_and_the_next_gets_the_new_one() {
+fn an_exchange_in_progress_keeps_its_image_and_the_next_uses_the_new_one() {
     let mut sim = sim();
     sim.client_sends(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     sim.run(Cuts { read: usize::MAX, send: 0 });
     sim.sites.swap(SiteId::FIRST, site("changed"));
-    assert_eq!(sim.sites.retire().count(), 0, "the old image is still named");
+    assert_eq!(sim.sites.retire().count(), 0, "a span still names the old image");
     sim.client_sends(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     sim.run(Cuts { read: usize::MAX, send: 0 });
     sim.run(Cuts::NONE);
     let text = String::from_utf8_lossy(&sim.wire);
     let (old, new) = (text.find("\r\n\r\nhello").unwrap(), text.find("\r\n\r\nchanged").unwrap());
     assert!(old < new);
-    assert_eq!(sim.sites.retire().count(), 1, "and then no more");
+    assert_eq!(sim.sites.retire().count(), 1, "no span names it any more");
 }
 
 #[test]
-fn what_an_earlier_image_has_under_a_name_with_a_hash_is_served_until_it_is_dropped() {
+fn assets_of_earlier_images_are_served_until_these_are_dropped() {
     const OLD: &str = "/assets/app-B4qfzvDp.js";
     const BOTH: &str = "/assets/both-1f2e3d4c.js";
     let release = |number: &str| {
@@ -103,49 +103,49 @@ fn what_an_earlier_image_has_under_a_name_with_a_hash_is_served_until_it_is_drop
     let second = sim.sites.add(release("2"));
     let third = sim.sites.add(site_of(&[(BOTH, b"3"), ("/other.js", b"3")]));
     sim.sites.serve(SiteId::FIRST, third, vec![second, first]);
-    let ask = |sim: &mut Sim, request: &str| {
+    let request = |sim: &mut Sim, line: &str| {
         let from = sim.wire.len();
-        sim.client_sends(format!("{request} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
+        sim.client_sends(format!("{line} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
         sim.run(Cuts::NONE);
         let text = String::from_utf8_lossy(&sim.wire[from..]).into_owned();
         let (head, content) = text.split_once("\r\n\r\n").unwrap();
         format!("{} {content}", &head["HTTP/1.1 ".len()..][..3])
     };
-    let missing = ask(&mut sim, "GET /nothing");
+    let missing = request(&mut sim, "GET /nothing");
     assert!(missing.starts_with("404 "), "{missing}");
-    let of_name = format!("GET {OLD}?query");
+    let asset = format!("GET {OLD}?query");
     #[rustfmt::skip]
     let cases = [
-        ("the latest of them",    of_name.clone(),                              "200 2"),
+        ("the latest earlier one", asset.clone(),                               "200 2"),
         ("normalized",            format!("GET /x/..{OLD}"),                    "200 2"),
         ("absolute",              format!("GET http://a{OLD}"),                 "200 2"),
         ("HEAD",                  format!("HEAD {OLD}"),                        "200 "),
-        ("in the current one",    format!("GET {BOTH}"),                        "200 3"),
+        ("in the current image",  format!("GET {BOTH}"),                        "200 3"),
         ("a page",                "GET /page-B4qfzvDp.html".to_owned(),         &*missing),
         ("a name without a hash", "GET /plain.js".to_owned(),                   &*missing),
         ("only in the current",   "GET /other.js".to_owned(),                   "200 3"),
         ("another method",        format!("DELETE {OLD}"),                      "405"),
     ];
-    for (name, request, want) in cases {
-        let got = ask(&mut sim, &request);
+    for (name, line, want) in cases {
+        let got = request(&mut sim, &line);
         assert!(got.starts_with(want) && (want.len() < 5 || got == want), "{name}: {got}");
     }
-    // What is being sent is kept until it has left.
-    sim.client_sends(format!("{of_name} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
+    // An image is held until its spans have been sent.
+    sim.client_sends(format!("{asset} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
     sim.run(Cuts { read: usize::MAX, send: 0 });
     sim.sites.serve(SiteId::FIRST, third, vec![first]);
-    assert_eq!(sim.sites.retire().count(), 0, "it is still named");
+    assert_eq!(sim.sites.retire().count(), 0, "a span still names it");
     sim.run(Cuts::NONE);
     assert!(sim.wire.ends_with(b"\r\n\r\n2"));
     assert_eq!(sim.sites.retire().collect::<Vec<_>>(), [second]);
-    assert_eq!(ask(&mut sim, &of_name), "200 1");
+    assert_eq!(request(&mut sim, &asset), "200 1");
     sim.sites.serve(SiteId::FIRST, third, Vec::new());
     assert_eq!(sim.sites.retire().collect::<Vec<_>>(), [first]);
-    assert_eq!(ask(&mut sim, &of_name), missing);
+    assert_eq!(request(&mut sim, &asset), missing);
 }
 
 #[test]
-fn a_rule_for_all_that_is_missing_stands_back_behind_an_earlier_image() {
+fn an_asset_of_an_earlier_image_takes_precedence_over_a_rule_for_all_paths() {
     const OLD: &str = "/app-B4qfzvDp.js";
     let cases = [
         ("/* /index.html 200", "HTTP/1.1 200 OK\r\n"),
@@ -153,17 +153,17 @@ fn a_rule_for_all_that_is_missing_stands_back_behind_an_earlier_image() {
         ("/* /index.html 404", "HTTP/1.1 404 Not Found\r\n"),
     ];
     for (rule, otherwise) in cases {
-        let mut sim = Sim::new(site_of(&[(OLD, b"the old one")]));
-        let (old, _) = sim.sites.current(SiteId::FIRST);
+        let mut sim = Sim::new(site_of(&[(OLD, b"the earlier one")]));
+        let (first, _) = sim.sites.current(SiteId::FIRST);
         let new = sim.sites.add(site_of(&[("/index.html", b"home"), ("/_redirects", rule.as_bytes())]));
-        for (earlier, want) in [(vec![old], "HTTP/1.1 200 OK\r\n"), (vec![], otherwise)] {
+        for (earlier, want) in [(vec![first], "HTTP/1.1 200 OK\r\n"), (vec![], otherwise)] {
             sim.sites.serve(SiteId::FIRST, new, earlier.clone());
             let from = sim.wire.len();
             sim.client_sends(format!("GET {OLD} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
             sim.run(Cuts::NONE);
             let got = String::from_utf8_lossy(&sim.wire[from..]);
             assert!(got.starts_with(want), "{rule}: {got}");
-            assert_eq!(got.ends_with("\r\n\r\nthe old one"), !earlier.is_empty(), "{rule}: {got}");
+            assert_eq!(got.ends_with("\r\n\r\nthe earlier one"), !earlier.is_empty(), "{rule}: {got}");
         }
     }
 }

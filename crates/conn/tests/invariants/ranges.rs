@@ -1,4 +1,4 @@
-//! Parts of contents, against an answer that is made in the most obvious way.
+//! Byte ranges, compared with a simple reference.
 
 use super::{
     properties::cuts,
@@ -13,24 +13,24 @@ proptest! {
     #![proptest_config(twice_the_cases())]
 
     #[test]
-    fn a_range_is_answered_with_its_part_of_the_whole_wherever_the_content_lies(
-        asked in asked(), path in select(&["/", "/small", "/middle", "/large", "/empty", "/a"][..]), cuts in cuts(),
+    fn ranges_have_the_bytes_of_the_whole_wherever_the_content_lies(
+        requested in requested(), path in select(&["/", "/small", "/middle", "/large", "/empty", "/a"][..]), cuts in cuts(),
     ) {
         let sim = || if path == "/a" { archived() } else { sim() };
-        let [whole, part] = ["", &asked.iter().map(|asked| asked.text()).collect::<Vec<_>>().join(", ")].map(|ranges| {
+        let [whole, part] = ["", &requested.iter().map(|requested| requested.text()).collect::<Vec<_>>().join(", ")].map(|ranges| {
             let mut sim = sim();
             let range = if ranges.is_empty() { String::new() } else { format!("Range: bytes={ranges}\r\n") };
             sim.client_sends(format!("GET {path} HTTP/1.1\r\nHost: a\r\n{range}\r\n").as_bytes());
             sim.run(cuts);
             std::mem::take(&mut sim.wire)
         });
-        let want = in_parts(&whole, &asked);
+        let want = in_parts(&whole, &requested);
         prop_assert!(part == want, "{}\nis not\n{}", part.escape_ascii(), want.escape_ascii());
     }
 }
 
 #[test]
-fn a_part_is_named_by_place_and_only_what_is_said_of_it_is_written() {
+fn a_part_is_a_span_of_its_file_and_only_its_fields_are_written() {
     let mut sim = sim();
     sim.client_sends(b"GET /large HTTP/1.1\r\nHost: a\r\nRange: bytes=1000-1999\r\n\r\n");
     sim.run(Cuts { read: usize::MAX, send: 0 });
@@ -55,9 +55,9 @@ fn six_parts_fill_the_outbox_and_hold_one_buffer() {
     assert_eq!((sim.outbox().len(), sim.bufs_held(), sim.input()), (SPAN_COUNT_MAX, 1, Input::Pause));
 }
 
-/// The outbox has room for a usual response, but not for this one; and nothing more comes from the client.
+/// The outbox has room for a usual response, but not for this one. The client sends nothing more.
 #[test]
-fn a_range_that_needs_more_room_than_there_is_waits_and_is_answered() {
+fn ranges_that_need_more_room_wait_and_are_answered() {
     let mut sim = sim();
     sim.client_sends(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
     sim.run(Cuts { read: usize::MAX, send: 0 });
@@ -70,55 +70,56 @@ fn a_range_that_needs_more_room_than_there_is_waits_and_is_answered() {
     assert_eq!(sim.bufs_held(), 0);
 }
 
-/// One range of a field Range.
+/// One range of a Range field.
 #[derive(Clone, Copy, Debug)]
-enum Asked {
+enum RequestedRange {
     FromTo(u64, u64),
     From(u64),
     Last(u64),
 }
 
-impl Asked {
+impl RequestedRange {
     fn text(self) -> String {
         match self {
-            Asked::FromTo(first, last) => format!("{first}-{last}"),
-            Asked::From(first) => format!("{first}-"),
-            Asked::Last(len) => format!("-{len}"),
+            RequestedRange::FromTo(first, last) => format!("{first}-{last}"),
+            RequestedRange::From(first) => format!("{first}-"),
+            RequestedRange::Last(len) => format!("-{len}"),
         }
     }
 
-    /// The bytes of a content, as far as there are any.
+    /// Returns the range in a content of this length.
     fn of(self, len: u64) -> Range<u64> {
         match self {
-            Asked::FromTo(first, last) => first..len.min(last + 1),
-            Asked::From(first) => first..len,
-            Asked::Last(count) => len.saturating_sub(count)..len,
+            RequestedRange::FromTo(first, last) => first..len.min(last + 1),
+            RequestedRange::From(first) => first..len,
+            RequestedRange::Last(count) => len.saturating_sub(count)..len,
         }
     }
 }
 
-/// Ranges near each other, near the ends of contents, and far behind them.
-fn asked() -> impl Strategy<Value = Vec<Asked>> {
+/// Ranges near each other, near the ends of contents, and far beyond them.
+fn requested() -> impl Strategy<Value = Vec<RequestedRange>> {
     let place =
         || prop_oneof![4 => 0_u64..40, 2 => 1_980_u64..2_010, 2 => 19_990_u64..20_005, 1 => 0_u64..200_000];
     let range = prop_oneof![
-        4 => (place(), 0_u64..30).prop_map(|(first, more)| Asked::FromTo(first, first + more)),
-        1 => (place(), 0_u64..200_000).prop_map(|(first, more)| Asked::FromTo(first, first + more)),
-        1 => place().prop_map(Asked::From),
-        1 => place().prop_map(Asked::Last),
+        4 => (place(), 0_u64..30).prop_map(|(first, more)| RequestedRange::FromTo(first, first + more)),
+        1 => (place(), 0_u64..200_000).prop_map(|(first, more)| RequestedRange::FromTo(first, first + more)),
+        1 => place().prop_map(RequestedRange::From),
+        1 => place().prop_map(RequestedRange::Last),
     ];
     vec(range, 1..9)
 }
 
-/// The answer to the ranges, made of the answer to a request for the whole: of strings, in the most obvious way.
-fn in_parts(whole: &[u8], asked: &[Asked]) -> Vec<u8> {
+/// Returns the expected response to ranges, made from the response to a request for the whole with simple operations on strings.
+fn in_parts(whole: &[u8], requested: &[RequestedRange]) -> Vec<u8> {
     let head_len = whole.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap() + 4;
     let (head, content) = (str::from_utf8(&whole[..head_len]).unwrap(), &whole[head_len..]);
     let line = |name: &str| head.split_inclusive('\n').find(|line| line.starts_with(name)).unwrap();
     let (length, media) = (line("Content-Length: "), line("Content-Type: "));
     let tag = line("ETag: ").split('"').nth(1).unwrap();
     let of = content.len() as u64;
-    let ranges: Vec<_> = asked.iter().map(|asked| asked.of(of)).filter(|range| !range.is_empty()).collect();
+    let ranges: Vec<_> =
+        requested.iter().map(|requested| requested.of(of)).filter(|range| !range.is_empty()).collect();
     let content_range =
         |part: &Range<u64>| format!("Content-Range: bytes {}-{}/{of}\r\n", part.start, part.end - 1);
     let bytes = |part: &Range<u64>| &content[part.start as usize..part.end as usize];
@@ -157,7 +158,7 @@ fn in_parts(whole: &[u8], asked: &[Asked]) -> Vec<u8> {
     }
 }
 
-/// What overlaps or touches is one; in the order of what was asked for first.
+/// Joins ranges that overlap or touch. The result is in the order of the requested ranges.
 fn joined(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut sorted = ranges.to_vec();
     sorted.sort_by_key(|range| (range.start, range.end));

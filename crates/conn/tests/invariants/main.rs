@@ -1,0 +1,29 @@
+//! The invariants of a connection: as properties, for any input, cuts and times; and as cases that show what they mean.
+//!
+//! | file | what |
+//! |---|---|
+//! | `properties.rs` | properties for any bytes, cuts and times |
+//! | `ranges.rs` | byte ranges, compared with a simple reference |
+//! | `spans.rs` | an outbox names bytes by place, and holds what they lie in |
+//! | `time.rs` | deadlines, and the minimum rate of a client |
+//! | `ends.rs` | the end of a connection: a stop, a drain, the last request |
+//! | `sites.rs` | the sites of these tests |
+//!
+//! `Sim` checks bounds, frozen front, quiet and idle after every event, and moves the connection before it.
+
+#![allow(clippy::disallowed_methods, reason = "the ban is for the core, not for its tests")]
+
+mod ends;
+mod properties;
+mod ranges;
+mod sites;
+mod spans;
+mod time;
+
+use proptest::test_runner::Config;
+
+/// Returns a configuration with twice the usual number of cases. `PROPTEST_CASES` changes both numbers.
+fn twice_the_cases() -> Config {
+    let default = Config::default();
+    Config { cases: 2 * default.cases, ..default }
+}
