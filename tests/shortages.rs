@@ -10,7 +10,11 @@ use common::{
     program::{RunningProgram, has_exited, serve, wrap_command},
     site, wait_for, write_files,
 };
-use rustix::process::{Pid, Resource, Rlimit, Signal, geteuid, kill_process, prlimit};
+use rustix::{
+    fs::{CWD, FileType, Mode, mknodat},
+    io::ioctl_fionbio,
+    process::{Pid, Resource, Rlimit, Signal, geteuid, kill_process, prlimit},
+};
 use std::{
     fs,
     io::{Read, Write},
@@ -78,6 +82,26 @@ fn server_without_descriptors_for_its_start_is_started_later() {
     client.send(get("/"));
     set_descriptor_count_max(limit.current);
     assert_eq!(client.response().content, b"one");
+    program.signal(Signal::TERM);
+    assert!(program.wait().status.success());
+}
+
+#[test]
+fn output_that_nobody_reads_stops_no_one() {
+    let (dir, temp) = (site(&[("index.html", "one")]), common::readable_dir());
+    let fifo = temp.path().join("fifo");
+    mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let mut pipe = fs::File::options().read(true).write(true).open(&fifo).unwrap();
+    let script = format!("exec \"$@\" 2>{}", fifo.display());
+    let program =
+        RunningProgram::start_ready(wrap_command(&["sh", "-c", &script, "sh"], &serve(dir.path(), &[])));
+    // Only this end: the program writes and blocks as usual.
+    ioctl_fionbio(&pipe, true).unwrap();
+    while pipe.write(b"\n").is_ok() {}
+    let server = program.server();
+    kill_process(server, Signal::KILL).unwrap();
+    wait_for("another server", || (has_exited(server) && program.server() != server).then_some(()));
+    assert_eq!(program.connect_after_kill().get("/").content, b"one");
     program.signal(Signal::TERM);
     assert!(program.wait().status.success());
 }

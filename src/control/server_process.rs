@@ -258,10 +258,13 @@ fn receive_messages(
     }
 }
 
-/// Returns the sink of a log, which reports when its reader has gone. `None`: its descriptor was lost.
+/// Returns the sink of a log, which reports when its reader has gone. `None`: its descriptor was lost. The supervisor then sends another.
 fn log_sink(descriptors: Descriptors, supervisor: &Arc<SupervisorChannel>, of: LogOwner) -> Option<LogSink> {
     let supervisor = Arc::clone(supervisor);
-    let descriptor = descriptors.ok()?.into_iter().next()?;
+    let Some(descriptor) = descriptors.unwrap_or_default().into_iter().next() else {
+        supervisor.send(&FromServer::LogBroken { of });
+        return None;
+    };
     Some(LogSink::from(descriptor).on_disconnect(move || supervisor.send(&FromServer::LogBroken { of })))
 }
 

@@ -179,7 +179,7 @@ impl Children {
 
 impl Child {
     fn has_queued(&self) -> bool {
-        self.channel.sender.waits_for_room() || self.channel.sender.is_throttled()
+        self.channel.sender.has_queued()
     }
 
     /// Sends queued messages, and EOF after the last one if the channel is closing. Returns whether messages are left.

@@ -81,6 +81,17 @@ pub(super) enum SupervisorEvent {
     PredecessorGone,
 }
 
+impl SupervisorEvent {
+    /// Returns the process that says with this event that it serves.
+    pub(super) fn starts_to_serve(&self) -> Option<ProcessId> {
+        match self {
+            SupervisorEvent::Server(process, FromServer::Serving { .. }, _)
+            | SupervisorEvent::SuccessorServes(process) => Some(*process),
+            _ => None,
+        }
+    }
+}
+
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SupervisorSignal {

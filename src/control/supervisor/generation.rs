@@ -245,7 +245,8 @@ impl Generation {
         let lost = version.err().filter(|_| !is_earlier);
         let too_many = if is_earlier { None } else { self.check_budget(site, count, cx.budget) };
         let version = match (version, too_many) {
-            (Ok(version), None) if site < self.sites.len() => version,
+            // A server that has its sites ignores earlier versions.
+            (Ok(version), None) if site < self.sites.len() && !(is_earlier && self.is_supplied) => version,
             (version, too_many) => {
                 cx.actions.extend(version.map(|version| Action::DropVersion(version.id)));
                 return match too_many {
@@ -358,9 +359,12 @@ impl Generation {
 
     /// Notes what the server said when it started to serve. Returns whether it is the first server that serves.
     pub(super) fn serves(&mut self, info: ServingInfo) -> bool {
-        self.engine = info.engine;
         let is_first = self.serving.is_none();
         if is_first {
+            // Only `auto` leaves the choice to the first server: later ones share its listeners.
+            if self.engine == Engine::Auto && info.engine.may_be_auto() {
+                self.engine = info.engine;
+            }
             self.serving = Some(info);
         }
         is_first

@@ -373,6 +373,11 @@ impl Supervisor {
         if owner == Owner::Successor {
             return self.change_failed(now, error, actions);
         }
+        // Its generation was retired before the result arrived.
+        if let Some(place) = self.draining.iter().position(|server| server.process == process) {
+            let DrainingServer { helpers, .. } = self.draining.remove(place);
+            return actions.extend(helpers.into_iter().map(Action::Kill));
+        }
         if let Some((generation, mut cx)) = self.generation_of(process, now, actions) {
             let id = generation.id;
             if let Err(why) = generation.start_failed(owner, error, &mut cx) {
@@ -676,10 +681,8 @@ impl Supervisor {
             (Some(process), helpers) => {
                 self.draining.push(DrainingServer::start(process, helpers, now, message, actions));
             }
-            (None, helpers) => {
-                actions.extend(helpers.into_iter().map(Action::Kill));
-                self.drained(Err("there was no server process to stop".to_owned()), actions);
-            }
+            // The server has exited, and another was due.
+            (None, helpers) => actions.extend(helpers.into_iter().map(Action::Kill)),
         }
     }
 

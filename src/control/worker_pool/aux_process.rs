@@ -89,9 +89,13 @@ fn serve(start: AuxStart<'_>, channel: Channel) -> io::Result<()> {
             ToServer::Log { of } => {
                 let master = Arc::clone(&master);
                 let on_disconnect = move || master.send(&FromServer::LogBroken { of }, []);
-                let descriptor = descriptors.ok().and_then(|all| all.into_iter().next());
-                if let (Some(log), Some(descriptor)) = (&log, descriptor) {
-                    log.log_to(of, LogSink::from(descriptor).on_disconnect(on_disconnect));
+                match (&log, descriptors.unwrap_or_default().into_iter().next()) {
+                    (Some(log), Some(descriptor)) => {
+                        log.log_to(of, LogSink::from(descriptor).on_disconnect(on_disconnect));
+                    }
+                    // Lost: the supervisor sends another.
+                    (Some(_), None) => on_disconnect(),
+                    (None, _) => {}
                 }
             }
             ToServer::Stop { .. } => stats.set_draining(),

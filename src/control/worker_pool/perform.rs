@@ -21,6 +21,7 @@ use crate::{
     },
     data::worker::mailbox::ShutdownMode,
     site::set::SiteSet,
+    sys::io::output_has_room,
 };
 use std::{io, mem, sync::Arc};
 
@@ -166,7 +167,11 @@ impl Master<'_> {
         let _ = self.channel.sender.send_keyed(key, &message, &descriptors);
     }
 
+    /// Emits a notice, unless it would have to wait for a reader.
     fn emit_notice(&self, notice: PoolNotice) {
+        if !output_has_room() {
+            return;
+        }
         let emit = self.emit;
         match notice {
             PoolNotice::ProcessEnded { role, exit, restart_delay } => {

@@ -16,7 +16,7 @@ use crate::{
             message::{MessageKey, ToServer, ToSuccessor},
         },
     },
-    sys::signals::die_of,
+    sys::{io::output_has_room, signals::die_of},
 };
 use rustix::process::Signal;
 use std::{mem, os::fd::OwnedFd, sync::Arc};
@@ -136,7 +136,11 @@ impl Driver<'_> {
         }
     }
 
+    /// Emits a notice, unless it would have to wait for a reader: the service does not depend on who reads its output.
     fn emit(&self, notice: SupervisorNotice) {
+        if !output_has_room() {
+            return;
+        }
         let emit = self.emit;
         match notice {
             SupervisorNotice::ProcessEnded { role, how, restart_delay } => {

@@ -60,6 +60,8 @@ pub(super) struct World {
     /// What happens later, in order.
     pub(super) agenda: BTreeMap<(Tick, u64), WorldStep>,
     pub(super) step_count: u64,
+    /// Events that the machine has not handled.
+    events: VecDeque<SupervisorEvent>,
     pub(super) processes: BTreeMap<ProcessId, SimChild>,
     generations: BTreeMap<GenerationId, GenerationPlan>,
     announced: Option<GenerationId>,
@@ -139,6 +141,9 @@ pub(super) enum WorldStep {
 /// The longest time without a server after the faults have ended: the longest back-off, and the start of a builder and a server.
 const OUTAGE_MAX: u64 = 30_000;
 
+/// Events within this time may be handled in one turn of the driver's loop, in milliseconds.
+const BATCH_TIME: u64 = 5;
+
 /// The longest time until a server gets a site again: its message arrives, and the longest back-off.
 const RESEND_MAX: u64 = 15_000;
 
@@ -187,6 +192,7 @@ impl World {
             machine,
             agenda: BTreeMap::new(),
             step_count: 0,
+            events: VecDeque::new(),
             processes: BTreeMap::new(),
             generations: BTreeMap::new(),
             announced: None,
@@ -207,6 +213,7 @@ impl World {
             history: WorldHistory::default(),
         };
         world.perform_all(actions);
+        world.handle_events();
         world
     }
 
@@ -221,8 +228,17 @@ impl World {
             self.now = self.now.max(at);
             match next.is_some_and(|next| next <= at) {
                 true => {
-                    let (_, step) = self.agenda.pop_first().expect("there is a next step");
-                    self.step(step);
+                    // Often several messages have arrived when the supervisor looks.
+                    let mut batch_len = if self.random.percent(20) { self.random.within(2..5) } else { 1 };
+                    while batch_len > 0
+                        && let Some(entry) = self.agenda.first_entry()
+                        && entry.key().0 <= self.now.after(BATCH_TIME)
+                    {
+                        batch_len -= 1;
+                        let step = entry.remove();
+                        self.step(step);
+                    }
+                    self.handle_events();
                 }
                 false => {
                     self.handle(SupervisorEvent::Timer);
@@ -238,30 +254,35 @@ impl World {
     }
 
     pub(super) fn handle(&mut self, event: SupervisorEvent) {
-        if self.exit.is_some() {
-            return;
-        }
-        if self.is_verbose {
-            eprintln!("{:>8} {event:?}", self.now.0);
-        }
-        let mut actions = Vec::new();
-        self.machine.handle(self.now, event, &mut actions);
-        self.perform_all(actions);
-        self.check();
+        self.events.push_back(event);
+        self.handle_events();
     }
 
-    /// Performs actions, and handles their results after all of them, as the driver does.
+    /// Handles all events, as the driver does: the result of an action comes behind the events that already wait.
+    fn handle_events(&mut self) {
+        while let Some(event) = self.events.pop_front() {
+            if self.exit.is_some() {
+                return;
+            }
+            if self.is_verbose {
+                eprintln!("{:>8} {event:?}", self.now.0);
+            }
+            let mut actions = Vec::new();
+            self.machine.handle(self.now, event, &mut actions);
+            self.perform_all(actions);
+            self.check();
+        }
+    }
+
     fn perform_all(&mut self, actions: Vec<Action>) {
-        let mut events = Vec::new();
+        let mut results = Vec::new();
         for action in actions {
             if self.is_verbose {
                 eprintln!("         └ {action:?}");
             }
-            self.perform(action, &mut events);
+            self.perform(action, &mut results);
         }
-        for event in events {
-            self.handle(event);
-        }
+        self.events.extend(results);
     }
 
     fn perform(&mut self, action: Action, events: &mut Vec<SupervisorEvent>) {
@@ -505,7 +526,7 @@ impl World {
             WorldStep::Pool(process) => self.wake_pool(process),
             WorldStep::Deliver(process) => {
                 if let Some(event) = self.processes.get_mut(&process).and_then(|sim| sim.outbox.pop_front()) {
-                    self.handle(event);
+                    self.events.push_back(event);
                 }
             }
             WorldStep::Exit(process, exit) => {
@@ -513,10 +534,11 @@ impl World {
                 while let Some(event) =
                     self.processes.get_mut(&process).and_then(|sim| sim.outbox.pop_front())
                 {
-                    self.handle(event);
+                    self.events.push_back(event);
                 }
                 if self.processes.remove(&process).is_some() {
-                    self.handle(SupervisorEvent::Exited(process, exit));
+                    self.events.retain(|event| event.starts_to_serve() != Some(process));
+                    self.events.push_back(SupervisorEvent::Exited(process, exit));
                 }
             }
             WorldStep::Predecessor => {

@@ -129,7 +129,11 @@ impl WorkerPool {
                 self.reject_site(site, is_earlier, rejection, actions);
             }
             PoolEvent::LogArrived { of, log } => self.set_log(of, log, actions),
-            PoolEvent::LogLost { why } => actions.push(PoolAction::Emit(PoolNotice::LogNotReopened { why })),
+            PoolEvent::LogLost { of, why } => {
+                actions.push(PoolAction::Emit(PoolNotice::LogNotReopened { why }));
+                // The supervisor sends another descriptor.
+                actions.push(PoolAction::Report(PoolReport::LogBroken { of }));
+            }
             PoolEvent::ShutdownOrdered { mode, grace } => self.shut_down(mode, grace, actions),
             PoolEvent::SupervisorGone { why } | PoolEvent::ListenerFailed { error: why } => {
                 self.abort(why, actions);

@@ -174,7 +174,7 @@ impl SimPool {
                 self.expected.logs.push((of, log));
                 PoolEvent::LogArrived { of, log }
             }
-            ToServer::Log { .. } => PoolEvent::LogLost { why: "no room".to_owned() },
+            ToServer::Log { of } => PoolEvent::LogLost { of, why: "no room".to_owned() },
             ToServer::Stop { grace } => self.shutdown(ShutdownMode::Stop, grace),
             ToServer::Drain { grace } => self.shutdown(ShutdownMode::Drain, grace),
         };
