@@ -281,7 +281,8 @@ impl Handle {
         self.shut_down(ShutdownMode::Drain, grace);
     }
 
-    fn shut_down(&self, mode: ShutdownMode, grace: Duration) {
+    /// Stops or drains the server.
+    pub(crate) fn shut_down(&self, mode: ShutdownMode, grace: Duration) {
         self.stats.set_draining();
         for mailbox in &*self.mailboxes {
             mailbox.post(WorkerMessage::Shutdown { mode, grace });

@@ -8,6 +8,7 @@ use crate::{
         helpers::HelperKind,
         process::{ProcessExit, ProcessId, message::FromServer},
     },
+    data::worker::mailbox::ShutdownMode,
 };
 use std::time::Duration;
 
@@ -126,9 +127,7 @@ pub(super) enum ToChild {
     /// The log of an owner.
     Log { log: LogId, of: LogOwner },
     /// Accept no more clients, and exit within the grace period.
-    Stop { grace: Duration },
-    /// Leave the clients to a successor, and exit within the grace period.
-    Drain { grace: Duration },
+    Shutdown { mode: ShutdownMode, grace: Duration },
     /// The successor is the only supervisor now, and replies to these callers.
     Commit { callers: Vec<CallerId> },
 }

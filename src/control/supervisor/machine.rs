@@ -30,6 +30,7 @@ use crate::{
             message::{FromServer, SiteRejection},
         },
     },
+    data::worker::mailbox::ShutdownMode,
 };
 use std::{mem, time::Duration};
 use tarpon_conn::Tick;
@@ -577,8 +578,7 @@ impl Supervisor {
         // An administrator who has renamed a log file meanwhile has told the former generation.
         current.logs.reopen(now);
         if let Some(former) = former {
-            let grace = former.grace;
-            self.retire(now, former, ToChild::Drain { grace }, actions);
+            self.retire(now, former, ShutdownMode::Drain, actions);
         }
         self.announce(now, AnnouncementKind::Reloaded, callers, actions);
     }
@@ -610,9 +610,8 @@ impl Supervisor {
         self.pending.refuse(STOPPING, actions);
         self.phase = Phase::Stopping { result: Ok(()) };
         if let Some(current) = self.current.take() {
-            let grace = current.grace;
-            self.handover_grace = Some(grace);
-            self.retire(now, current, ToChild::Drain { grace }, actions);
+            self.handover_grace = Some(current.grace);
+            self.retire(now, current, ShutdownMode::Drain, actions);
         }
     }
 
@@ -660,8 +659,8 @@ impl Supervisor {
             self.phase = Phase::Stopping { result: Ok(()) };
             // With sockets of systemd, clients wait for the next server: no client needs to meet a connection that was just closed.
             let is_lent = self.config.has_lent_sockets;
-            let message = if is_lent { ToChild::Drain { grace } } else { ToChild::Stop { grace } };
-            self.retire(now, current, message, actions);
+            let mode = if is_lent { ShutdownMode::Drain } else { ShutdownMode::Stop };
+            self.retire(now, current, mode, actions);
             if is_lent && let Some(server) = self.draining.last_mut() {
                 server.limit_patience(now, grace);
             }
@@ -669,12 +668,13 @@ impl Supervisor {
     }
 
     /// Ends a generation that has served.
-    fn retire(&mut self, now: Tick, generation: Generation, message: ToChild, actions: &mut Vec<Action>) {
+    fn retire(&mut self, now: Tick, generation: Generation, mode: ShutdownMode, actions: &mut Vec<Action>) {
+        let grace = generation.grace;
         let Supervisor { config, processes, uses, .. } = self;
         let mut cx = Context { now, processes, uses, budget: config.budget, actions };
         match generation.retire(&mut cx) {
             (Some(process), helpers) => {
-                self.draining.push(DrainingServer::start(process, helpers, now, message, actions));
+                self.draining.push(DrainingServer::start(process, helpers, now, mode, grace, actions));
             }
             (None, helpers) => {
                 actions.extend(helpers.into_iter().map(Action::Kill));

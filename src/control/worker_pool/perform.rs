@@ -14,12 +14,11 @@ use crate::{
         process::{
             ProcessId,
             channel::Channel,
-            message::{FromServer, MessageKey, ToServer},
+            message::{FromServer, ToServer},
         },
         server_process::PendingSite,
         supervisor::Notice,
     },
-    data::worker::mailbox::ShutdownMode,
     site::set::SiteSet,
 };
 use std::{io, mem, sync::Arc};
@@ -105,12 +104,7 @@ impl Master<'_> {
                 let Some(Arrival::Log(descriptors)) = self.arrivals.get(&log) else { return };
                 (ToServer::Log { of }, Arc::clone(descriptors))
             }
-            PoolMessage::Shutdown { mode: ShutdownMode::Stop, grace } => {
-                (ToServer::Stop { grace }, Arc::default())
-            }
-            PoolMessage::Shutdown { mode: ShutdownMode::Drain, grace } => {
-                (ToServer::Drain { grace }, Arc::default())
-            }
+            PoolMessage::Shutdown { mode, grace } => (ToServer::Shutdown { mode, grace }, Arc::default()),
         };
         self.children.send(process, message.key(), &message, &descriptors);
     }
@@ -142,28 +136,26 @@ impl Master<'_> {
 
     /// Sends a message to the supervisor. A newer report about the same replaces one that waits.
     fn report(&mut self, report: PoolReport) {
-        let (key, message, descriptors) = match report {
+        let (message, descriptors) = match report {
             PoolReport::Serving => {
                 let engine = self.settings.engine;
                 let confinement = mem::take(&mut self.confinement).summary(engine);
-                (None, FromServer::Serving { engine, fallback_reason: None, confinement }, Arc::default())
+                (FromServer::Serving { engine, fallback_reason: None, confinement }, Arc::default())
             }
             PoolReport::SiteRejected { site, rejection } => {
-                (Some(MessageKey::Site(site)), FromServer::SiteRejected { site, rejection }, Arc::default())
+                (FromServer::SiteRejected { site, rejection }, Arc::default())
             }
-            PoolReport::LogBroken { of } => {
-                (Some(MessageKey::Log(of)), FromServer::LogBroken { of }, Arc::default())
-            }
+            PoolReport::LogBroken { of } => (FromServer::LogBroken { of }, Arc::default()),
             PoolReport::AdminRequest { request } => {
                 let Some(Arrival::Request(order, descriptors)) = self.arrivals.remove(&request) else {
                     return;
                 };
-                (None, FromServer::AdminRequest { order }, descriptors)
+                (FromServer::AdminRequest { order }, descriptors)
             }
-            PoolReport::StartFailed { why } => (None, FromServer::StartFailed { why }, Arc::default()),
+            PoolReport::StartFailed { why } => (FromServer::StartFailed { why }, Arc::default()),
         };
         // A failed send means that the supervisor has exited, which the next receive reports.
-        let _ = self.channel.sender.send_keyed(key, &message, &descriptors);
+        let _ = self.channel.sender.send_keyed(message.key(), &message, &descriptors);
     }
 
     fn emit_notice(&self, notice: PoolNotice) {

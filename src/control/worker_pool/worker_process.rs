@@ -39,12 +39,7 @@ pub(super) fn mailbox(mut channel: Channel, mut histories: Vec<SiteHistory>) -> 
                         Err(_) => WorkerMessage::Shutdown { mode: ShutdownMode::Drain, grace: DRAIN_TIME },
                     });
                 }
-                ToServer::Stop { grace } => {
-                    messages.push(WorkerMessage::Shutdown { mode: ShutdownMode::Stop, grace })
-                }
-                ToServer::Drain { grace } => {
-                    messages.push(WorkerMessage::Shutdown { mode: ShutdownMode::Drain, grace })
-                }
+                ToServer::Shutdown { mode, grace } => messages.push(WorkerMessage::Shutdown { mode, grace }),
                 ToServer::Site { .. } | ToServer::Log { .. } => {}
             }
         }

@@ -47,11 +47,10 @@ impl World {
                 ToServer::Site { site, transfer: SiteTransfer::simulated(version.0), is_earlier, loads }
             }
             ToChild::Log { of, .. } => ToServer::Log { of },
-            ToChild::Stop { grace } => ToServer::Stop { grace },
-            ToChild::Drain { grace } => ToServer::Drain { grace },
+            ToChild::Shutdown { mode, grace } => ToServer::Shutdown { mode, grace },
             ToChild::Commit { .. } => return false,
         };
-        sim.is_ending |= matches!(message, ToServer::Stop { .. } | ToServer::Drain { .. });
+        sim.is_ending |= matches!(message, ToServer::Shutdown { .. });
         pool.receive(now, message);
         self.after_pool(process);
         true

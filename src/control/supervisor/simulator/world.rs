@@ -416,7 +416,7 @@ impl World {
         if let ToChild::Commit { callers } = &message {
             callers.iter().for_each(|caller| self.answered(*caller));
         }
-        if let ToChild::Stop { .. } | ToChild::Drain { .. } = &message {
+        if let ToChild::Shutdown { .. } = &message {
             self.may_end(process);
         }
         let grace = self.grace.as_millis() as u64;
@@ -439,7 +439,7 @@ impl World {
                 sim.lost_sites.remove(&site);
                 sim.served.insert(site, version);
             }
-            ToChild::Stop { .. } | ToChild::Drain { .. } => {
+            ToChild::Shutdown { .. } => {
                 sim.is_ending = true;
                 if !hangs {
                     let status = ProcessExit::Status(if self.random.percent(5) { 1 } else { 0 });

@@ -10,6 +10,7 @@ use crate::{
         message::{FromServer, ToServer},
         random::SimRandom,
     },
+    data::worker::mailbox::ShutdownMode,
     site::transfer::SiteTransfer,
 };
 use std::{
@@ -131,9 +132,8 @@ fn steps(random: &mut SimRandom, config: SimPoolConfig) -> BTreeMap<(Tick, usize
     let end = if random.percent(20) { random.within(0..2_000) } else { random.within(10_000..40_000) };
     for _ in 0..random.within(1..4) {
         let grace = Duration::from_millis([0, 1_000, 8_000][random.within(0..3) as usize]);
-        let stops = random.percent(50);
-        let message = if stops { ToServer::Stop { grace } } else { ToServer::Drain { grace } };
-        add(end + random.within(0..3_000), Step::Send(message));
+        let mode = if random.percent(50) { ShutdownMode::Stop } else { ShutdownMode::Drain };
+        add(end + random.within(0..3_000), Step::Send(ToServer::Shutdown { mode, grace }));
     }
     match random.within(0..20) {
         0 | 1 => add(random.within(0..end + 3_000), Step::Exit),
