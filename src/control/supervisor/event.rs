@@ -56,16 +56,14 @@ pub(super) enum SupervisorEvent {
     SiteBuilt { builder: ProcessId, site: usize, version: Result<SiteVersion, usize>, is_earlier: bool },
     /// A builder may not read the new root of a site.
     RootReplaced(ProcessId),
-    /// A builder cannot start, for this reason.
-    BuilderFailed(ProcessId, String),
     /// A message of a server process. The connection of an order is beside it.
     Server(ProcessId, FromServer, Option<CallerId>),
     /// The successor has read its configuration.
     SuccessorReady(ProcessId),
     /// The server of the successor serves.
     SuccessorServes(ProcessId),
-    /// The successor cannot start, for this reason.
-    SuccessorFailed(ProcessId, String),
+    /// A builder or the successor cannot start, for this reason, and exits.
+    Failed(ProcessId, String),
     /// A process has violated the protocol, in this way.
     Malformed(ProcessId, String),
     /// A process was reaped, after all its messages were delivered.
@@ -104,8 +102,8 @@ pub(super) enum ProcessStart {
     Server { generation: GenerationId, engine: Engine, is_successor: bool },
     /// A helper of a generation.
     Helper(GenerationId, HelperKind),
-    /// The program file, as it is now, with the sockets and sites of this generation.
-    Successor(GenerationId, Engine),
+    /// The program file, as it is now, with the sockets, on which this engine accepts, and the sites of the current generation.
+    Successor(Engine),
 }
 
 /// What a builder starts with.

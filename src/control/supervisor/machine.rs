@@ -111,6 +111,8 @@ struct Change {
     callers: Vec<CallerId>,
     kind: ChangeKind,
     deadline: Tick,
+    /// Why the successor cannot go on, in its own words.
+    failure: Option<String>,
 }
 
 #[derive(Debug)]
@@ -120,7 +122,30 @@ enum ChangeKind {
     /// A generation starts.
     Generation(Box<Generation>),
     /// A successor starts.
-    Successor { process: ProcessId, failure: Option<String> },
+    Successor(ProcessId),
+}
+
+impl Change {
+    /// Returns the generation that starts.
+    fn generation(&self) -> Option<&Generation> {
+        match &self.kind {
+            ChangeKind::Generation(generation) => Some(generation),
+            _ => None,
+        }
+    }
+
+    /// Returns the generation that starts.
+    fn generation_mut(&mut self) -> Option<&mut Generation> {
+        match &mut self.kind {
+            ChangeKind::Generation(generation) => Some(generation),
+            _ => None,
+        }
+    }
+
+    /// Returns whether this process is the successor that starts.
+    fn has_successor(&self, process: ProcessId) -> bool {
+        matches!(self.kind, ChangeKind::Successor(known) if known == process)
+    }
 }
 
 /// How long a new program may take to read its configuration: then it knows what it is to do.
@@ -186,15 +211,10 @@ impl Supervisor {
                     generation.root_replaced();
                 }
             }
-            Event::BuilderFailed(process, why) => {
-                if let Some((generation, _)) = self.generation_of(process, now, actions) {
-                    generation.failed(process, why);
-                }
-            }
+            Event::Failed(process, why) => self.set_failure(process, why),
             Event::Server(process, message, caller) => self.server(now, process, message, caller, actions),
             Event::SuccessorReady(process) => self.successor_ready(now, process),
             Event::SuccessorServes(process) => self.hand_over(now, process, actions),
-            Event::SuccessorFailed(process, why) => self.set_failure(process, why),
             Event::Malformed(process, why) => {
                 // No program of ours sends such messages: this process is not trusted any more.
                 let is_successor = self.processes.owner(process) == Some(Owner::Successor);
@@ -204,19 +224,19 @@ impl Supervisor {
             }
             Event::Exited(process, exit) => self.exited(now, process, exit, actions),
             Event::LogOpened(log) => {
-                if let Some(generation) = self.generations().find(|generation| generation.id == log.0) {
+                if let Some(generation) = self.generation(log.0) {
                     generation.log_opened(log, actions);
                 }
             }
             Event::LogOpenFailed(log, error) => {
-                let is_first = |generation: &mut Generation| generation.logs.open_failed(log, now);
-                if self.generations().filter(|generation| generation.id == log.0).any(is_first) {
+                let generation = self.generation(log.0);
+                if generation.is_some_and(|generation| generation.logs.open_failed(log, now)) {
                     actions.push(Action::Emit(SupervisorNotice::LogReopenFailed(error)));
                 }
             }
             Event::LogRotateFailed(log, error) => {
-                let is_first = |generation: &mut Generation| generation.logs.rotate_failed(log);
-                if self.generations().filter(|generation| generation.id == log.0).any(is_first) {
+                let generation = self.generation(log.0);
+                if generation.is_some_and(|generation| generation.logs.rotate_failed(log)) {
                     actions.push(Action::Emit(SupervisorNotice::LogReopenFailed(error)));
                 }
             }
@@ -233,14 +253,10 @@ impl Supervisor {
     /// Returns when the next [`Timer`](SupervisorEvent::Timer) is due.
     pub(super) fn deadline(&self) -> Option<Tick> {
         let change = self.change.as_ref();
-        let of_change = change.and_then(|change| match &change.kind {
-            ChangeKind::Generation(generation) => generation.deadline(),
-            _ => None,
-        });
         let draining = self.draining.iter().filter_map(DrainingServer::deadline);
         [
             self.current.as_ref().and_then(Generation::deadline),
-            of_change,
+            change.and_then(Change::generation).and_then(Generation::deadline),
             change.map(|change| change.deadline),
         ]
         .into_iter()
@@ -269,10 +285,7 @@ impl Supervisor {
     fn update(&mut self, now: Tick, actions: &mut Vec<Action>) {
         let Supervisor { config, processes, uses, current, change, .. } = self;
         let mut cx = Context { now, processes, uses, budget: config.budget, actions };
-        let of_change = change.as_mut().and_then(|change| match &mut change.kind {
-            ChangeKind::Generation(generation) => Some(&mut **generation),
-            _ => None,
-        });
+        let of_change = change.as_mut().and_then(Change::generation_mut);
         for generation in current.iter_mut().chain(of_change) {
             generation.update(&mut cx);
         }
@@ -281,7 +294,7 @@ impl Supervisor {
         }
         if self.change.as_ref().is_some_and(|change| change.deadline <= now) {
             let why = match self.change.as_ref().map(|change| &change.kind) {
-                Some(ChangeKind::Successor { .. }) => "the new program did not serve in time, and was killed",
+                Some(ChangeKind::Successor(_)) => "the new program did not serve in time, and was killed",
                 _ => "the server did not start in time",
             };
             self.change_failed(now, why.to_owned(), actions);
@@ -303,14 +316,21 @@ impl Supervisor {
 
     /// Returns the current generation and the one that starts.
     fn generations(&mut self) -> impl Iterator<Item = &mut Generation> {
-        let of_change = self.change.as_mut().and_then(|change| match &mut change.kind {
-            ChangeKind::Generation(generation) => Some(&mut **generation),
-            _ => None,
-        });
+        let of_change = self.change.as_mut().and_then(Change::generation_mut);
         self.current.as_mut().into_iter().chain(of_change)
     }
 
-    /// Returns the generation of a builder or server that is not about to exit.
+    /// Returns the generation with this identity.
+    fn generation(&mut self, id: GenerationId) -> Option<&mut Generation> {
+        self.generations().find(|generation| generation.id == id)
+    }
+
+    /// Returns the upgrade whose successor is this process.
+    fn upgrade_to(&mut self, process: ProcessId) -> Option<&mut Change> {
+        self.change.as_mut().filter(|change| change.has_successor(process))
+    }
+
+    /// Returns the generation of a process that is not about to exit: builder, server or helper.
     fn generation_of<'a>(
         &'a mut self,
         process: ProcessId,
@@ -318,10 +338,7 @@ impl Supervisor {
         actions: &'a mut Vec<Action>,
     ) -> Option<(&'a mut Generation, Context<'a>)> {
         let Supervisor { config, processes, uses, current, change, .. } = self;
-        let of_change = change.as_mut().and_then(|change| match &mut change.kind {
-            ChangeKind::Generation(generation) => Some(&mut **generation),
-            _ => None,
-        });
+        let of_change = change.as_mut().and_then(Change::generation_mut);
         let generation = current.iter_mut().chain(of_change).find(|generation| generation.has(process))?;
         Some((generation, Context { now, processes, uses, budget: config.budget, actions }))
     }
@@ -461,10 +478,8 @@ impl Supervisor {
 
     /// Notes why a process cannot go on: its exit is reported with this reason.
     fn set_failure(&mut self, process: ProcessId, why: String) {
-        if let Some(Change { kind: ChangeKind::Successor { process: known, failure }, .. }) = &mut self.change
-            && *known == process
-        {
-            *failure = Some(why);
+        if let Some(upgrade) = self.upgrade_to(process) {
+            upgrade.failure = Some(why);
         } else if let Some(server) = self.draining.iter_mut().find(|server| server.process == process) {
             server.why = Some(why);
         } else if let Some(generation) = self.generations().find(|generation| generation.has(process)) {
@@ -542,11 +557,12 @@ impl Supervisor {
             Order::Upgrade => {
                 let Some(current) = &self.current else { return };
                 let process = self.processes.add(Owner::Successor);
-                actions.push(Action::Start(process, ProcessStart::Successor(current.id, current.engine)));
-                (ChangeKind::Successor { process, failure: None }, FIRST_MESSAGE_TIME_MAX)
+                actions.push(Action::Start(process, ProcessStart::Successor(current.engine)));
+                (ChangeKind::Successor(process), FIRST_MESSAGE_TIME_MAX)
             }
         };
-        self.change = Some(Change { order, callers, kind, deadline: clock::after(now, deadline) });
+        let deadline = clock::after(now, deadline);
+        self.change = Some(Change { order, callers, kind, deadline, failure: None });
     }
 
     /// The reload or upgrade cannot succeed: nothing changes.
@@ -564,7 +580,7 @@ impl Supervisor {
             ChangeKind::Generation(generation) => {
                 generation.abandon(&mut Context { now, processes, uses, budget: config.budget, actions });
             }
-            ChangeKind::Successor { process, .. } => actions.push(Action::Kill(process)),
+            ChangeKind::Successor(process) => actions.push(Action::Kill(process)),
         }
     }
 
@@ -584,21 +600,15 @@ impl Supervisor {
     }
 
     fn successor_ready(&mut self, now: Tick, process: ProcessId) {
-        if let Some(Change { kind: ChangeKind::Successor { process: known, .. }, deadline, .. }) =
-            &mut self.change
-            && *known == process
-        {
-            *deadline = clock::after(now, START_TIME_MAX);
+        if let Some(upgrade) = self.upgrade_to(process) {
+            upgrade.deadline = clock::after(now, START_TIME_MAX);
         }
     }
 
     /// The successor serves: this program leaves its clients to it, and exits.
     fn hand_over(&mut self, now: Tick, process: ProcessId, actions: &mut Vec<Action>) {
-        let is_it = matches!(&self.change, Some(Change { kind: ChangeKind::Successor { process: known, .. }, .. }) if *known == process);
-        if !is_it {
-            return;
-        }
-        let callers = self.change.take().map(|change| change.callers).unwrap_or_default();
+        let upgrade = self.change.take_if(|change| change.has_successor(process));
+        let Some(Change { callers, .. }) = upgrade else { return };
         actions.push(Action::Emit(SupervisorNotice::Upgraded(process)));
         // Only the main process of a service may say which process that is.
         actions.push(Action::Notify(SystemdState::MainProcess(process)));
@@ -696,11 +706,8 @@ impl Supervisor {
             return self.drained(result, actions);
         }
         if owner == Owner::Successor {
-            if let Some(Change { kind: ChangeKind::Successor { process: known, failure }, .. }) =
-                &mut self.change
-                && *known == process
-            {
-                let why = failure.take().unwrap_or_else(|| format!("the new program {exit}"));
+            if let Some(upgrade) = self.upgrade_to(process) {
+                let why = upgrade.failure.take().unwrap_or_else(|| format!("the new program {exit}"));
                 self.change_failed(now, why, actions);
             }
             return;

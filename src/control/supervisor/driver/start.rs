@@ -38,7 +38,7 @@ impl Driver<'_> {
                 #[cfg(test)]
                 crate::control::helpers::HelperKind::StandIn => unreachable!("only simulators start it"),
             },
-            ProcessStart::Successor(_, engine) => return self.start_successor(id, start, engine),
+            ProcessStart::Successor(engine) => return self.start_successor(id, start, engine),
         };
         let (pid, mut channel) = started.map_err(|error| reason(&error).to_string())?;
         channel.receiver.limit_descriptors(self.descriptor_count_max);

@@ -583,7 +583,7 @@ impl World {
             return self.end(process, ProcessExit::Status(0));
         }
         if start == BuilderStart::First && self.random.percent(self.faults.crash) {
-            self.say(process, SupervisorEvent::BuilderFailed(process, "no such directory".to_owned()));
+            self.say(process, SupervisorEvent::Failed(process, "no such directory".to_owned()));
             return self.end(process, ProcessExit::Status(1));
         }
         let Some(site_count) = self.generations.get(&id).map(|plan| plan.sites.len() as u64) else { return };
@@ -658,7 +658,7 @@ impl World {
             true => SupervisorEvent::SuccessorReady(process),
             false if is_unlucky => {
                 let why = "the configuration is invalid".to_owned();
-                self.say(process, SupervisorEvent::SuccessorFailed(process, why));
+                self.say(process, SupervisorEvent::Failed(process, why));
                 return self.end(process, ProcessExit::Status(1));
             }
             false => {
