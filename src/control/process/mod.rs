@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! decides (plain data)                                  carries out
-//! ProcessTable ── ProcessId ─▶ action: start, send, kill ─▶ Children ── fork, Channel ─▶ a process
+//! ProcessTable ── ProcessId ─▶ action: start, send, kill ─▶ fork, Children ── Channel ─▶ a process
 //! ProcessSlot, RestartPolicy ◀─ event: started, start failed, message, exited ◀─────────────┘
 //! ```
 //!
@@ -11,7 +11,8 @@
 //! | `table` | the processes of a machine, by identity |
 //! | `slot` | a place for a process: when one starts, and when the next |
 //! | `restart` | the back-off between two processes of a slot |
-//! | `children` | the forked processes behind the identities: forks, reaps, kills |
+//! | `fork` | forks a child with a channel |
+//! | `children` | the forked processes behind the identities: carries messages, reaps, kills |
 //! | `exit` | how a process ended |
 //! | `channel` | messages with descriptors between two processes |
 //! | `message` | what the processes say to each other |
@@ -22,6 +23,7 @@ pub(crate) mod channel;
 pub(crate) mod children;
 pub(crate) mod clock;
 pub(crate) mod exit;
+pub(crate) mod fork;
 pub(crate) mod message;
 #[cfg(test)]
 pub(crate) mod random;
