@@ -165,8 +165,8 @@ pub(super) enum Action {
     Notify(SystemdState),
     /// Reply to an administrator, and close the connection.
     Reply(CallerId, OrderOutcome),
-    /// Tell the predecessor that this program serves.
-    TellPredecessor,
+    /// Notify the predecessor that this program serves.
+    NotifyPredecessor,
     /// Exit by the default action of a signal, with all children.
     Die(i32),
     /// Exit. All children have been reaped.

@@ -100,8 +100,8 @@ enum Phase {
 enum PredecessorPhase {
     /// It serves.
     Serving,
-    /// It was told that this program serves too, and has not answered.
-    Told,
+    /// This program has notified it that it serves too, and waits for the answer.
+    Notified,
 }
 
 /// A reload or an upgrade under way.
@@ -399,7 +399,7 @@ impl Supervisor {
         }
     }
 
-    /// A generation that has not served cannot.
+    /// Handles the failure of a generation that has not served.
     fn generation_failed(&mut self, now: Tick, id: GenerationId, why: String, actions: &mut Vec<Action>) {
         match self.current.as_ref().is_some_and(|current| current.id == id) {
             true => self.fail(now, why, actions),
@@ -407,7 +407,7 @@ impl Supervisor {
         }
     }
 
-    /// The program cannot start: it exits with all processes.
+    /// Exits with all processes, as the program cannot start.
     fn fail(&mut self, now: Tick, why: String, actions: &mut Vec<Action>) {
         self.phase = Phase::Stopping { result: Err(why) };
         self.pending.refuse("the server cannot start", actions);
@@ -487,21 +487,21 @@ impl Supervisor {
         }
     }
 
-    /// The first generation serves: beside the predecessor, if there is one.
+    /// Announces that the first generation serves. If there is a predecessor, notifies it first.
     fn first_serves(&mut self, now: Tick, actions: &mut Vec<Action>) {
         match &mut self.phase {
             Phase::Starting { predecessor: Some(phase) } => {
-                *phase = PredecessorPhase::Told;
-                actions.push(Action::TellPredecessor);
+                *phase = PredecessorPhase::Notified;
+                actions.push(Action::NotifyPredecessor);
             }
             _ => self.announce(now, AnnouncementKind::Started, Vec::new(), actions),
         }
     }
 
-    /// The predecessor has left.
+    /// Takes over from the predecessor, which has left.
     fn committed(&mut self, now: Tick, callers: Vec<CallerId>, actions: &mut Vec<Action>) {
         match self.phase {
-            Phase::Starting { predecessor: Some(PredecessorPhase::Told) } => {
+            Phase::Starting { predecessor: Some(PredecessorPhase::Notified) } => {
                 actions.push(Action::OwnSocketFiles(true));
                 // An administrator who has renamed a log file meanwhile has told the predecessor.
                 self.current.iter_mut().for_each(|current| current.logs.reopen(now));
@@ -513,7 +513,7 @@ impl Supervisor {
         }
     }
 
-    /// The current generation serves: tells everybody.
+    /// Announces that the current generation serves.
     fn announce(
         &mut self,
         now: Tick,
@@ -565,7 +565,7 @@ impl Supervisor {
         self.change = Some(Change { order, callers, kind, deadline, failure: None });
     }
 
-    /// The reload or upgrade cannot succeed: nothing changes.
+    /// Abandons the reload or upgrade, which cannot succeed: nothing changes.
     fn change_failed(&mut self, now: Tick, why: String, actions: &mut Vec<Action>) {
         let Some(Change { order, callers, kind, .. }) = self.change.take() else { return };
         self.abandon(now, kind, actions);
@@ -584,7 +584,7 @@ impl Supervisor {
         }
     }
 
-    /// The next generation serves: the current one leaves its clients to it.
+    /// Makes the next generation, which serves, the current one. The former one leaves its clients to it.
     fn take_over(&mut self, now: Tick, actions: &mut Vec<Action>) {
         let Some(Change { callers, kind: ChangeKind::Generation(next), .. }) = self.change.take() else {
             return;
@@ -605,7 +605,7 @@ impl Supervisor {
         }
     }
 
-    /// The successor serves: this program leaves its clients to it, and exits.
+    /// Leaves the clients to the successor, which serves, and exits.
     fn hand_over(&mut self, now: Tick, process: ProcessId, actions: &mut Vec<Action>) {
         let upgrade = self.change.take_if(|change| change.has_successor(process));
         let Some(Change { callers, .. }) = upgrade else { return };
@@ -720,7 +720,7 @@ impl Supervisor {
         }
     }
 
-    /// A server that drained has exited.
+    /// Notes the result of a server that has drained and exited.
     fn drained(&mut self, drained: Result<(), String>, actions: &mut Vec<Action>) {
         match &mut self.phase {
             Phase::Stopping { result } => {

@@ -59,7 +59,7 @@ impl Driver<'_> {
             Action::Emit(notice) => self.emit(notice),
             Action::Notify(state) => self.notify(state),
             Action::Reply(caller, outcome) => self.reply(caller, outcome),
-            Action::TellPredecessor => self.predecessor.iter_mut().for_each(PredecessorChannel::serving),
+            Action::NotifyPredecessor => self.predecessor.iter_mut().for_each(PredecessorChannel::serving),
             Action::Die(number) => {
                 // Dropping the children kills and reaps them.
                 drop(mem::take(&mut self.children));
