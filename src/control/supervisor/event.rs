@@ -102,7 +102,7 @@ pub(super) enum ProcessStart {
     Server { generation: GenerationId, engine: Engine, is_successor: bool },
     /// A helper of a generation.
     Helper(GenerationId, HelperKind),
-    /// The program file, as it is now, with the sockets, on which this engine accepts, and the sites of the current generation.
+    /// The current file of the program, with the sites of the current generation and the sockets on which this engine accepts.
     Successor(Engine),
 }
 

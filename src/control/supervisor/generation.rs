@@ -295,7 +295,7 @@ impl Generation {
     /// there is no such site.
     pub(super) fn site_lost(&mut self, site: usize, now: Tick) -> Option<Duration> {
         let resend = &mut self.sites.get_mut(site)?.resend;
-        let delay = resend.policy.after_failed_start();
+        let delay = resend.backoff.after_failure();
         resend.due = Some(clock::after(now, delay));
         Some(delay)
     }
