@@ -95,9 +95,9 @@ impl Master<'_> {
                     ToServer::Site { site, transfer: transfer.clone(), is_earlier: false, loads: *loads };
                 (message, Arc::clone(descriptors))
             }
-            // The statistics need only the record.
+            // The statistics need only the numbers.
             PoolMessage::SiteCounts { site } => {
-                let Some((transfer, loads)) = self.records[site].clone() else { return };
+                let Some((transfer, loads)) = self.transfers[site].clone() else { return };
                 (ToServer::Site { site, transfer, is_earlier: false, loads }, Arc::default())
             }
             PoolMessage::Log { of, log } => {
@@ -118,7 +118,7 @@ impl Master<'_> {
             for (version, is_earlier) in versions {
                 let Some(Arrival::Version(version)) = self.arrivals.remove(&version) else { continue };
                 let ReceivedSite { transfer, loads, site: Some(site), .. } = *version else { continue };
-                self.records[number] = Some((transfer, loads));
+                self.transfers[number] = Some((transfer, loads));
                 pending.add(site, is_earlier);
             }
             hosts.push(pending.host(&self.site_configs[number], self.log_config.logging));
@@ -130,7 +130,7 @@ impl Master<'_> {
         let Some(Arrival::Version(version)) = self.arrivals.get_mut(&version) else { return };
         if let (Some(site), Some(sites)) = (version.site.take(), &mut self.sites) {
             sites.swap(number, site);
-            self.records[number] = Some((version.transfer.clone(), version.loads));
+            self.transfers[number] = Some((version.transfer.clone(), version.loads));
         }
     }
 
