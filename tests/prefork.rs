@@ -430,7 +430,7 @@ fn site_that_finds_no_descriptors_is_rejected_and_the_next_one_served() {
         let lowest_free = (0..).find(|number| !open.contains(number)).unwrap();
         let limit = SoftLimit::set(program.server(), Resource::Nofile, lowest_free);
         write_files(dir.path(), &[("index.html", "1")]);
-        let why = "warning: cannot take over the site: no room for 1 more open files; still serving the previous version\n";
+        let why = "warning: cannot take over the site: no room for 1 more open files; still serving the previous version, trying again in 100ms\n";
         wait_for("a warning", || program.err().contains(why).then_some(()));
         assert_eq!(client.get("/").content, b"0", "{engine}");
         drop(limit);
