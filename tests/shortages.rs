@@ -7,7 +7,7 @@ mod common;
 
 use common::{
     client::{TestClient, get},
-    program::{RunningProgram, has_exited, serve, wrap_command},
+    program::{RunningProgram, has_exited, serve, suspend, wrap_command},
     site, wait_for, write_files,
 };
 use rustix::{
@@ -114,7 +114,7 @@ fn flood_of_reloads_costs_few_and_answers_all() {
     let program = RunningProgram::start_ready(serve(dir.path(), &["--admin", &address]));
     const COUNT: usize = 300;
     // A stopped supervisor carries out no order, so all of them wait.
-    kill_process(program.pid(), Signal::STOP).unwrap();
+    suspend(program.pid());
     let mut clients: Vec<_> = (0..COUNT)
         .map(|_| {
             let mut client = wait_for("room in the backlog", || UnixStream::connect(&admin).ok());

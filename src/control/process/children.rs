@@ -1,4 +1,4 @@
-//! The processes of the kernel behind the identities of a machine: forks them, carries messages, kills and reaps them.
+//! The processes of the kernel behind the identities of a machine: carries their messages, kills and reaps them.
 
 use super::{
     ProcessExit, ProcessId,

@@ -13,7 +13,6 @@ use crate::{
         },
         server_process::{is_shortage, receive_site, rejection},
     },
-    data::worker::mailbox::ShutdownMode,
     site::{Site, transfer::SiteTransfer},
 };
 use std::{io, os::fd::OwnedFd, sync::Arc};
@@ -57,8 +56,7 @@ impl Master<'_> {
                 }
                 Err(lost) => PoolEvent::LogLost { of, why: lost.to_string() },
             },
-            ToServer::Stop { grace } => PoolEvent::ShutdownOrdered { mode: ShutdownMode::Stop, grace },
-            ToServer::Drain { grace } => PoolEvent::ShutdownOrdered { mode: ShutdownMode::Drain, grace },
+            ToServer::Shutdown { mode, grace } => PoolEvent::ShutdownOrdered { mode, grace },
         }
     }
 

@@ -14,7 +14,7 @@ use crate::{
         sandbox,
         stats::ServerStats,
     },
-    data::log_ring::LogRings,
+    data::{log_ring::LogRings, worker::mailbox::ShutdownMode},
 };
 use std::{
     io,
@@ -98,10 +98,11 @@ fn serve(start: AuxStart<'_>, channel: Channel) -> io::Result<()> {
                     (None, _) => {}
                 }
             }
-            ToServer::Stop { .. } => stats.set_draining(),
-            ToServer::Drain { .. } => {
-                // The successor answers at the admin listener now.
-                drop(admin.take());
+            ToServer::Shutdown { mode, .. } => {
+                if mode == ShutdownMode::Drain {
+                    // The successor answers at the admin listener now.
+                    drop(admin.take());
+                }
                 stats.set_draining();
             }
         }

@@ -90,8 +90,8 @@ pub(super) struct Master<'a> {
     last_number: u64,
     /// What new workers serve. `None` until the machine [serves](PoolAction::Serve).
     pub(super) sites: Option<SiteSet>,
-    /// By the number of the site: the record of the served version, for the statistics of the aux process.
-    pub(super) records: Vec<Option<(SiteTransfer, u64)>>,
+    /// By the number of the site: the transfer and the loads of the served version, for the statistics of the aux process.
+    pub(super) transfers: Vec<Option<(SiteTransfer, u64)>>,
     /// With `fork`: the channel for the next worker. It comes before the client: without descriptors, the client waits in the backlog.
     pub(super) spare_channel: Option<(Channel, Channel)>,
 }
@@ -191,7 +191,7 @@ impl<'a> Master<'a> {
             clients: HashMap::new(),
             last_number: 0,
             sites: None,
-            records: sites.iter().map(|_| None).collect(),
+            transfers: sites.iter().map(|_| None).collect(),
             // Before the first client, so that a fork costs the same for each.
             spare_channel: (settings.engine == Engine::Fork)
                 .then(Channel::pair)

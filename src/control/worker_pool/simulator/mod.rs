@@ -175,8 +175,7 @@ impl SimPool {
                 PoolEvent::LogArrived { of, log }
             }
             ToServer::Log { of } => PoolEvent::LogLost { of, why: "no room".to_owned() },
-            ToServer::Stop { grace } => self.shutdown(ShutdownMode::Stop, grace),
-            ToServer::Drain { grace } => self.shutdown(ShutdownMode::Drain, grace),
+            ToServer::Shutdown { mode, grace } => self.shutdown(mode, grace),
         };
         self.feed(event);
         self.wake(now);
