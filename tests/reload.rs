@@ -60,7 +60,8 @@ fn reloads_fail_no_request_and_reset_no_connection() {
             stop.store(true, SeqCst);
             for client in clients {
                 // A client that sends no request between two reloads needs only one new connection for both.
-                assert!(client.join().unwrap() > RELOAD_COUNT / 2, "{engine}: too few new connections");
+                let count = client.join().unwrap_or_else(|_| panic!("{engine}: a client failed"));
+                assert!(count > RELOAD_COUNT / 2, "{engine}: too few new connections");
             }
         });
         assert_eq!(

@@ -66,15 +66,15 @@ fn serve(start: AuxStart<'_>, channel: Channel) -> io::Result<()> {
         sandbox::confine_running_server(has_seccomp, false)?;
     }
     let stats = Arc::new(stats);
-    let mut awaited: Vec<usize> = (0..site_count).collect();
+    let mut pending: Vec<usize> = (0..site_count).collect();
     while let Some((message, descriptors)) = receiver.receive()? {
         match message {
             ToServer::Site { is_earlier: true, .. } => {}
             ToServer::Site { site, transfer, loads, .. } => {
                 stats.site_loaded(site, transfer.file_count, transfer.content_len);
                 stats.set_loads(site, loads);
-                awaited.retain(|&number| number != site);
-                if !awaited.is_empty() {
+                pending.retain(|&number| number != site);
+                if !pending.is_empty() {
                     continue;
                 }
                 if std::mem::take(&mut may_start_threads) {
