@@ -60,12 +60,13 @@ fn counters_go_on_through_reload_kill_and_upgrades() {
 
 /// A running service, and what its clients have received.
 struct ServiceFixture {
+    /// Dropped first.
+    upgraded: Option<UpgradedProgram>,
     engine: &'static str,
     dir: tempfile::TempDir,
-    admin_dir: tempfile::TempDir,
+    _admin_dir: tempfile::TempDir,
     admin: PathBuf,
     program: RunningProgram,
-    upgraded: Option<UpgradedProgram>,
     address: SocketAddr,
     start_unix_s: u64,
     file_count: u64,
@@ -89,12 +90,12 @@ impl ServiceFixture {
         // A server that starts later would report another time.
         wait_for("the next second", || (unix_s() > start_unix_s).then_some(()));
         ServiceFixture {
+            upgraded: None,
             engine,
             dir,
-            admin_dir,
+            _admin_dir: admin_dir,
             admin,
             program,
-            upgraded: None,
             address,
             start_unix_s,
             file_count: 2,
@@ -260,13 +261,6 @@ impl ServiceFixture {
         self.received_len += get("/").len() as u64;
         *self.responses.entry((200, "1.1".to_owned())).or_default() += 1;
         self.check(0);
-    }
-}
-
-impl Drop for ServiceFixture {
-    fn drop(&mut self) {
-        drop(self.upgraded.take());
-        let _ = &self.admin_dir;
     }
 }
 

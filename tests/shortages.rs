@@ -7,10 +7,14 @@ mod common;
 
 use common::{
     client::{TestClient, get},
-    program::{RunningProgram, has_exited, serve, wrap_command},
+    program::{RunningProgram, has_exited, serve, suspend, wrap_command},
     site, wait_for, write_files,
 };
-use rustix::process::{Pid, Resource, Rlimit, Signal, geteuid, kill_process, prlimit};
+use rustix::{
+    fs::{CWD, FileType, Mode, mknodat},
+    io::ioctl_fionbio,
+    process::{Pid, Resource, Rlimit, Signal, geteuid, kill_process, prlimit},
+};
 use std::{
     fs,
     io::{Read, Write},
@@ -83,6 +87,26 @@ fn server_without_descriptors_for_its_start_is_started_later() {
 }
 
 #[test]
+fn output_that_nobody_reads_stops_no_one() {
+    let (dir, temp) = (site(&[("index.html", "one")]), common::readable_dir());
+    let fifo = temp.path().join("fifo");
+    mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let mut pipe = fs::File::options().read(true).write(true).open(&fifo).unwrap();
+    let script = format!("exec \"$@\" 2>{}", fifo.display());
+    let program =
+        RunningProgram::start_ready(wrap_command(&["sh", "-c", &script, "sh"], &serve(dir.path(), &[])));
+    // Only this end: the program writes and blocks as usual.
+    ioctl_fionbio(&pipe, true).unwrap();
+    while pipe.write(b"\n").is_ok() {}
+    let server = program.server();
+    kill_process(server, Signal::KILL).unwrap();
+    wait_for("another server", || (has_exited(server) && program.server() != server).then_some(()));
+    assert_eq!(program.connect_after_kill().get("/").content, b"one");
+    program.signal(Signal::TERM);
+    assert!(program.wait().status.success());
+}
+
+#[test]
 fn flood_of_reloads_costs_few_and_answers_all() {
     let (dir, temp) = (site(&[("index.html", "one")]), common::readable_dir());
     let admin = temp.path().join("admin");
@@ -90,7 +114,7 @@ fn flood_of_reloads_costs_few_and_answers_all() {
     let program = RunningProgram::start_ready(serve(dir.path(), &["--admin", &address]));
     const COUNT: usize = 300;
     // A stopped supervisor carries out no order, so all of them wait.
-    kill_process(program.pid(), Signal::STOP).unwrap();
+    suspend(program.pid());
     let mut clients: Vec<_> = (0..COUNT)
         .map(|_| {
             let mut client = wait_for("room in the backlog", || UnixStream::connect(&admin).ok());

@@ -175,9 +175,13 @@ impl Default for Rotation {
 impl Rotation {
     /// Returns whether a file of this length and creation time is to be rotated now.
     pub(crate) fn is_due(&self, len: u64, created: SystemTime) -> bool {
+        len > 0 && (self.len_max.is_some_and(|len_max| len > len_max) || self.is_old(created))
+    }
+
+    /// Returns whether a file with this creation time is old.
+    pub(crate) fn is_old(&self, created: SystemTime) -> bool {
         // After the clock was set back, a creation time in the future counts as age zero.
-        let is_old = |age_max| created.elapsed().unwrap_or_default() >= age_max;
-        len > 0 && (self.len_max.is_some_and(|len_max| len > len_max) || self.age_max.is_some_and(is_old))
+        self.age_max.is_some_and(|age_max| created.elapsed().unwrap_or_default() >= age_max)
     }
 
     /// Returns whether any limit is set.

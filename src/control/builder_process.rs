@@ -115,25 +115,27 @@ struct ConfinedSite {
 /// Drops every right of this process that reading the sites does not need.
 fn confine(sites: &[SiteConfig], privileges: &Privileges, is_first: bool) -> Result<ConfinedBuilder, String> {
     let (paths, names) = match privileges.trusted() {
-        Some(trusted) => find_ways(sites, &trusted),
+        Some(trusted) => find_trusted_paths(sites, &trusted),
         None => (sites.iter().map(|_| None).collect(), None),
     };
     let mut earlier: Vec<_> = sites.iter().map(|_| Vec::new()).collect();
-    let open_earlier = |earlier: &mut [Vec<_>], by_way: bool| {
+    let open_earlier = |earlier: &mut [Vec<_>], by_trusted_path: bool| {
         let sites = sites
             .iter()
             .zip(&paths)
             .zip(earlier)
-            .filter(|((_, path_found), _)| is_first && path_found.is_some() == by_way);
-        sites.for_each(|((site, path_found), earlier)| *earlier = open_releases(site, path_found.as_ref()));
+            .filter(|((_, trusted_path), _)| is_first && trusted_path.is_some() == by_trusted_path);
+        sites.for_each(|((site, trusted_path), earlier)| {
+            *earlier = open_releases(site, trusted_path.as_ref())
+        });
     };
     // If a site can be reached only with root's privileges, so can the releases beside it.
     open_earlier(&mut earlier, true);
     privileges.assume().map_err(|error| error.to_string())?;
     open_earlier(&mut earlier, false);
     let known = sites.iter().zip(paths).zip(earlier);
-    let known = known.map(|((site, path_found), earlier)| {
-        ConfinedSite::new(site, path_found, earlier, privileges, is_first)
+    let known = known.map(|((site, trusted_path), earlier)| {
+        ConfinedSite::new(site, trusted_path, earlier, privileges, is_first)
     });
     let sites = known.collect::<Result<Vec<ConfinedSite>, UserError>>().map_err(|error| error.to_string())?;
     let opened: Vec<OwnedFd> = sites.iter().flat_map(ConfinedSite::readable).collect();
@@ -146,27 +148,30 @@ fn confine(sites: &[SiteConfig], privileges: &Privileges, is_first: bool) -> Res
 
 /// Follows the path of each site with the rights of this process. `None`: another user can change what lies on the path, or the names on
 /// it cannot be watched.
-fn find_ways(sites: &[SiteConfig], trusted: &[u32]) -> (Vec<Option<TrustedPath>>, Option<NameWatch>) {
+fn find_trusted_paths(
+    sites: &[SiteConfig],
+    trusted: &[u32],
+) -> (Vec<Option<TrustedPath>>, Option<NameWatch>) {
     let Ok(mut names) = NameWatch::new() else { return (sites.iter().map(|_| None).collect(), None) };
     let paths = sites.iter().enumerate().map(|(number, site)| {
         let path = path::absolute(&site.source.path).ok()?;
         let mut is_watched = true;
-        let path_found = TrustedPath::find(&path, Some(trusted), |dir, name| {
+        let trusted_path = TrustedPath::find(&path, Some(trusted), |dir, name| {
             is_watched &= names.add(dir, name, number).is_ok();
         });
-        if path_found.end.as_ref().is_ok_and(SiteRoot::is_file) {
+        if trusted_path.end.as_ref().is_ok_and(SiteRoot::is_file) {
             is_watched &= names.add_content(number).is_ok();
         }
-        let is_usable = is_watched && matches!(path_found.end, Ok(_) | Err(PathBarrier::Missing(_)));
-        is_usable.then_some(path_found)
+        let is_usable = is_watched && matches!(trusted_path.end, Ok(_) | Err(PathBarrier::Missing(_)));
+        is_usable.then_some(trusted_path)
     });
     (paths.collect(), Some(names))
 }
 
 /// Opens the archives of the earlier releases that are kept, by path.
-fn open_releases(site: &SiteConfig, path_found: Option<&TrustedPath>) -> Vec<(PathBuf, OwnedFd)> {
+fn open_releases(site: &SiteConfig, trusted_path: Option<&TrustedPath>) -> Vec<(PathBuf, OwnedFd)> {
     let path = &site.source.path;
-    let archives = match path_found {
+    let archives = match trusted_path {
         Some(TrustedPath { last_dir: Some(dir), .. }) => Releases::earlier_archives_in(path, &fd_path(dir)),
         _ => Releases::earlier_archives(path),
     };
@@ -181,15 +186,15 @@ impl ConfinedSite {
     /// Returns what is known of a site, once this process has the rights of its user.
     fn new(
         site: &SiteConfig,
-        path_found: Option<TrustedPath>,
+        trusted_path: Option<TrustedPath>,
         earlier: Vec<(PathBuf, OwnedFd)>,
         privileges: &Privileges,
         is_first: bool,
     ) -> Result<ConfinedSite, UserError> {
         let path = &site.source.path;
-        let root = match path_found {
-            Some(path_found) => {
-                Some(path_found.end.map(Arc::new).map_err(|stop| privileges.trouble(path, &stop)))
+        let root = match trusted_path {
+            Some(trusted_path) => {
+                Some(trusted_path.end.map(Arc::new).map_err(|stop| privileges.site_error(path, &stop)))
             }
             None => None,
         };
@@ -227,8 +232,8 @@ fn check(
         Some(Err(_)) => return Ok(()),
         None => {
             let Ok(absolute) = path::absolute(path) else { return Ok(()) };
-            let path_found = TrustedPath::find(&absolute, None, |_, _| ());
-            Arc::new(path_found.end.map_err(|stop| privileges.trouble(path, &stop))?)
+            let trusted_path = TrustedPath::find(&absolute, None, |_, _| ());
+            Arc::new(trusted_path.end.map_err(|stop| privileges.site_error(path, &stop))?)
         }
     };
     root.barrier().map_or(Ok(()), |barrier| Err(privileges.barred(path, &barrier)))

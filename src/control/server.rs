@@ -97,12 +97,12 @@ impl Server {
     }
 
     /// Starts a server with a [chosen](Engine::choose) engine, in a sandboxed process: it opens no file, so the caller has opened
-    /// [`nowhere`](loader::dev_null). There is a row of counters for each worker.
+    /// [`dev_null`](loader::dev_null). There is a row of counters for each worker.
     pub(crate) fn start_with(
         settings: &Settings,
         mut listeners: Vec<Listener>,
         sites: impl Into<VirtualHosts>,
-        nowhere: File,
+        dev_null: File,
         counters: ServerCounters,
     ) -> io::Result<Server> {
         let VirtualHosts { sites, hosts } = sites.into();
@@ -140,7 +140,7 @@ impl Server {
         let histories = site_set.into_histories().into_iter().map(Mutex::new).collect();
         let handle = Handle { mailboxes, histories, log, stats: Arc::new(stats) };
         let cores = settings.cpu_affinity.then(cores::allowed).transpose()?;
-        let loader = engine.start_loader(nowhere)?;
+        let loader = engine.start_loader(dev_null)?;
         let socket_count = engine.socket_count(settings.workers());
         let idle_workers = Arc::new(SharedArray::<IdleWorkers>::new(1)?).row(0);
         idle_workers.set_all_idle(worker_count);
@@ -281,7 +281,8 @@ impl Handle {
         self.shut_down(ShutdownMode::Drain, grace);
     }
 
-    fn shut_down(&self, mode: ShutdownMode, grace: Duration) {
+    /// Stops or drains the server.
+    pub(crate) fn shut_down(&self, mode: ShutdownMode, grace: Duration) {
         self.stats.set_draining();
         for mailbox in &*self.mailboxes {
             mailbox.post(WorkerMessage::Shutdown { mode, grace });

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! supervisor ── sites, logs ─▶ start ─▶ Server with its workers ── Serving ─▶ supervisor
-//!            ── sites, logs, stop, drain ─▶ control thread ─▶ Handle
+//!            ── sites, logs, shutdown ─▶ control thread ─▶ Handle
 //! ```
 
 use crate::{
@@ -27,7 +27,7 @@ use crate::{
         supervisor::Notice,
         worker_pool,
     },
-    data::worker::loader,
+    data::worker::{loader, mailbox::ShutdownMode},
     site::{
         Site,
         transfer::SiteTransfer,
@@ -160,7 +160,7 @@ fn start_server(
             Some((ToServer::Log { of }, descriptors)) => {
                 sinks.extend(log_sink(descriptors, supervisor, of).map(|sink| (of, sink)));
             }
-            Some((ToServer::Stop { .. } | ToServer::Drain { .. }, _)) | None => return Ok(None),
+            Some((ToServer::Shutdown { .. }, _)) | None => return Ok(None),
         }
     }
     let loads: Vec<_> = pending.iter().map(|pending| pending.loads).collect();
@@ -246,11 +246,12 @@ fn receive_messages(
                     server.set_log(of, sink);
                 }
             }
-            Ok(Some((ToServer::Stop { grace }, _))) => server.stop(grace),
-            Ok(Some((ToServer::Drain { grace }, _))) => {
-                // The successor answers at the admin listener.
-                drop(admin.take());
-                server.drain(grace);
+            Ok(Some((ToServer::Shutdown { mode, grace }, _))) => {
+                if mode == ShutdownMode::Drain {
+                    // The successor answers at the admin listener.
+                    drop(admin.take());
+                }
+                server.shut_down(mode, grace);
             }
             // Without the supervisor no process could stop this one.
             Ok(None) | Err(_) => exit_now(1),
@@ -258,10 +259,13 @@ fn receive_messages(
     }
 }
 
-/// Returns the sink of a log, which reports when its reader has gone. `None`: its descriptor was lost.
+/// Returns the sink of a log, which reports when its reader has gone. `None`: its descriptor was lost. The supervisor then sends another.
 fn log_sink(descriptors: Descriptors, supervisor: &Arc<SupervisorChannel>, of: LogOwner) -> Option<LogSink> {
     let supervisor = Arc::clone(supervisor);
-    let descriptor = descriptors.ok()?.into_iter().next()?;
+    let Some(descriptor) = descriptors.unwrap_or_default().into_iter().next() else {
+        supervisor.send(&FromServer::LogBroken { of });
+        return None;
+    };
     Some(LogSink::from(descriptor).on_disconnect(move || supervisor.send(&FromServer::LogBroken { of })))
 }
 

@@ -5,12 +5,12 @@ use super::{
     socket::NO_SIGNAL,
 };
 use rustix::{
-    event::{PollFd, Timespec, poll},
+    event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
     net::{self, RecvAncillaryBuffer, RecvFlags, RecvMsg, SendAncillaryBuffer, SendFlags},
 };
 use std::{
-    io::{IoSlice, IoSliceMut},
+    io::{self, IoSlice, IoSliceMut},
     os::fd::AsFd,
 };
 
@@ -80,6 +80,15 @@ pub(crate) fn receive_packet(
 ) -> Result<RecvMsg, Errno> {
     inject::fails(Call::ChannelReceive)?;
     net::recvmsg(socket, &mut [IoSliceMut::new(bytes)], descriptors, flags)
+}
+
+/// Returns whether a few lines can be written to standard output and standard error now, or fail at once. A stopped terminal takes none, and
+/// neither does a pipe whose reader does not read.
+pub(crate) fn output_has_room() -> bool {
+    let (out, err) = (io::stdout(), io::stderr());
+    let mut polled = [PollFd::new(&out, PollFlags::OUT), PollFd::new(&err, PollFlags::OUT)];
+    let count = polled.len();
+    poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).map_or(true, |ready| ready == count)
 }
 
 /// Waits until a descriptor is ready. poll(2).

@@ -14,18 +14,8 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-/// Forks a child, which runs `main` and exits with its status. The child inherits the parent's memory, the descriptors in `keep`, and
-/// standard input, output and error.
-///
-/// The child does not outlive its parent.
-///
-/// # Errors
-/// This process has other threads, whose state would be inconsistent in the child. Or the process limit is reached.
-pub(crate) fn spawn(keep: &[RawFd], main: impl FnOnce() -> i32) -> io::Result<Pid> {
-    SingleThreaded::new()?.spawn(keep, main)
-}
-
-/// Proof that this process has one thread and may fork. The holder must not start threads.
+/// Proof that this process has one thread and may fork: the state of other threads would be inconsistent in the child. The holder must not
+/// start threads.
 #[derive(Debug)]
 pub(crate) struct SingleThreaded(PhantomData<*const ()>);
 
@@ -37,11 +27,15 @@ impl SingleThreaded {
     pub(crate) fn new() -> io::Result<SingleThreaded> {
         match thread_count()? {
             1 => Ok(SingleThreaded(PhantomData)),
-            _ => Err(io::Error::other("a process with several threads cannot be divided")),
+            _ => Err(io::Error::other("cannot fork: the process has threads")),
         }
     }
 
-    /// Forks a child: see [`spawn`].
+    /// Forks a child, which runs `main` and exits with its status. The child inherits the parent's memory, the descriptors in `keep`, and
+    /// standard input, output and error. It does not outlive its parent.
+    ///
+    /// # Errors
+    /// The process limit is reached, or the process is out of memory.
     pub(crate) fn spawn(&self, keep: &[RawFd], main: impl FnOnce() -> i32) -> io::Result<Pid> {
         let (parent, faults) = (getpid(), inject::child_stream());
         // SAFETY: this process has no other thread, so no lock or allocator state is inconsistent: the child may do all that the

@@ -2,7 +2,7 @@
 
 use super::{
     program::{RunningProgram, serve_exactly},
-    workers,
+    seeds_factor, workers,
 };
 use std::{collections::BTreeMap, env, fs, net::SocketAddr, path::Path};
 use tarpon::Engine;
@@ -10,19 +10,11 @@ use tempfile::NamedTempFile;
 
 /// Returns the seeds of a test: the one of the environment, or `count` times `TARPON_SEEDS_FACTOR` others.
 pub(crate) fn seeds(count: u64) -> Vec<u64> {
-    match number(FAULTS_VARIABLE) {
-        Some(seed) => vec![seed],
-        None => (0..count * seed_factor()).collect(),
-    }
-}
-
-/// Returns how many times more seeds than usual a test takes.
-pub(crate) fn seed_factor() -> u64 {
-    number("TARPON_SEEDS_FACTOR").unwrap_or(1)
-}
-
-fn number(variable: &str) -> Option<u64> {
-    env::var(variable).ok()?.parse().ok()
+    let Ok(faults) = env::var(FAULTS_VARIABLE) else {
+        return (0..count * seeds_factor() as u64).collect();
+    };
+    let seed = faults.split(':').next().and_then(|seed| seed.parse().ok());
+    vec![seed.unwrap_or_else(|| panic!("{FAULTS_VARIABLE} is SEED or SEED:PERCENT"))]
 }
 
 /// `SEED` or `SEED:PERCENT`.
@@ -38,12 +30,13 @@ pub(crate) struct FaultRun {
 }
 
 impl FaultRun {
-    /// Serves a directory on an engine with the faults of a seed.
+    /// Serves a directory on an engine with the faults of a seed, or with those of the environment.
     pub(crate) fn start(engine: Engine, seed: u64, dir: &Path) -> FaultRun {
         let workers = workers(engine, 2).to_string();
         let mut command = serve_exactly(dir, &["--engine", engine.name(), "--workers", &workers]);
         let counts = NamedTempFile::new().expect("a file");
-        command.env(FAULTS_VARIABLE, seed.to_string()).env(COUNTS_VARIABLE, counts.path());
+        let faults = env::var(FAULTS_VARIABLE).unwrap_or_else(|_| seed.to_string());
+        command.env(FAULTS_VARIABLE, faults).env(COUNTS_VARIABLE, counts.path());
         FaultRun { program: RunningProgram::start_ready(command), counts }
     }
 

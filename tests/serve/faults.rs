@@ -4,7 +4,10 @@
 
 use crate::{
     ENGINE,
-    common::faults::{COUNTS_VARIABLE, FAULTS_VARIABLE, counts, seed_factor, seeds},
+    common::{
+        faults::{COUNTS_VARIABLE, FAULTS_VARIABLE, counts, seeds},
+        seeds_factor,
+    },
 };
 use std::{env, process::Command};
 use tarpon::Engine;
@@ -35,7 +38,7 @@ fn tests_pass_with_faults() {
         // This is such a run.
         return;
     }
-    let mut tests = if seed_factor() > 1 { ALL_TESTS } else { TESTS }.to_vec();
+    let mut tests = if seeds_factor() > 1 { ALL_TESTS } else { TESTS }.to_vec();
     if ENGINE == Engine::IoUring {
         tests.push(STOP_TEST);
     }

@@ -38,11 +38,7 @@ impl Rotator {
     pub(super) fn rotate_before(&mut self, lines: &[u8], file: &mut File) -> (usize, io::Result<()>) {
         let first_len = lines.iter().position(|&byte| byte == b'\n').map_or(lines.len(), |at| at + 1);
         let is_full = self.len + first_len as u64 > self.len_max();
-        let is_old = self.rotation.age_max.is_some_and(|age_max| {
-            // After the clock was set back, a file is not old.
-            self.created.elapsed().unwrap_or_default() >= age_max
-        });
-        let due = self.len > 0 && (is_full || is_old);
+        let due = self.len > 0 && (is_full || self.rotation.is_old(self.created));
         let rotated = if due { self.rotate(file) } else { Ok(()) };
         let room = usize::try_from(self.len_max() - self.len.min(self.len_max())).unwrap_or(usize::MAX);
         let fitting =

@@ -72,7 +72,7 @@ fn not_admin() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "it is not an admin listener of tarpon")
 }
 
-/// Longer than several slow clients before this one keep the listener busy.
+/// The time for a connection, and for each read of a status: longer than a busy machine takes.
 const ASK_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// The longest response: a few hundred bytes for each site.

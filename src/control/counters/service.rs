@@ -78,7 +78,8 @@ impl ServiceCounters {
     /// # Errors
     /// Too many servers run.
     pub(crate) fn assign(&mut self, process: ProcessId) -> io::Result<ServerCounters> {
-        // A worker process may live a moment longer than its master. So the slot that was freed last is not used again at once.
+        // A worker process may live a moment longer than its master. So the slot that was freed last is not used again, unless all slots
+        // were used.
         let slot = match self.free.len() {
             0 | 1 if self.used_count < SERVER_COUNT_MAX => {
                 self.used_count += 1;

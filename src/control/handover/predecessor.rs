@@ -18,7 +18,7 @@ use std::{env, error::Error, io, os::fd::OwnedFd};
 /// The channel to the predecessor, until it has exited.
 #[derive(Debug)]
 pub(in crate::control) struct PredecessorChannel {
-    channel: Channel,
+    pub(in crate::control) channel: Channel,
 }
 
 /// What the predecessor hands over.
@@ -91,14 +91,16 @@ impl PredecessorChannel {
         self.channel.sender.send(&FromSuccessor::ConfigRead)
     }
 
-    /// Tells the predecessor that this program serves. If it has exited, its channel is at EOF.
+    /// Tells the predecessor that this program serves, or queues that. If the predecessor has exited, its channel is at EOF.
     pub(in crate::control) fn serving(&mut self) {
         let _ = self.channel.sender.send(&FromSuccessor::Serving);
     }
 
     /// Returns what to poll.
     pub(in crate::control) fn polled(&self) -> PollFd<'_> {
-        PollFd::new(&self.channel, PollFlags::IN)
+        let mut flags = PollFlags::IN;
+        flags.set(PollFlags::OUT, self.channel.sender.waits_for_room());
+        PollFd::new(&self.channel, flags)
     }
 
     /// Receives a message. `None`: there is none.

@@ -22,7 +22,7 @@ pub(in crate::control) fn path() -> io::Result<PathBuf> {
 
 /// Returns the meanings of a name: a path, or a file in one of the directories for programs.
 fn candidates(name: &OsStr) -> impl Iterator<Item = PathBuf> + use<> {
-    let is_path = Path::new(name).components().count() > 1 || name.as_encoded_bytes().contains(&b'/');
+    let is_path = name.as_encoded_bytes().contains(&b'/');
     let dirs = env::var_os("PATH").filter(|_| !is_path).unwrap_or_default();
     let found: Vec<_> = match is_path {
         true => vec![PathBuf::from(name)],

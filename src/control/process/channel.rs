@@ -60,6 +60,7 @@ pub(crate) struct Receiver {
     partial: Option<PartialMessage>,
     /// The peer has exited with unread messages. Its own messages are still readable.
     is_reset: bool,
+    is_blocking: bool,
     /// Descriptors of one message, at most. A message with more loses them all.
     descriptor_count_max: usize,
 }
@@ -121,13 +122,19 @@ impl Channel {
                 outgoing: VecDeque::new(),
                 is_throttled: false,
             },
-            receiver: Receiver { socket, partial: None, is_reset: false, descriptor_count_max: usize::MAX },
+            receiver: Receiver {
+                socket,
+                partial: None,
+                is_reset: false,
+                is_blocking: true,
+                descriptor_count_max: usize::MAX,
+            },
         }
     }
 
     /// Makes this end non-blocking.
     pub(crate) fn set_nonblocking(&mut self) -> io::Result<()> {
-        self.sender.is_blocking = false;
+        (self.sender.is_blocking, self.receiver.is_blocking) = (false, false);
         Ok(ioctl_fionbio(&*self, true)?)
     }
 
@@ -190,9 +197,11 @@ impl Sender {
                 Ok(true) => drop(self.outgoing.pop_front()),
                 Ok(false) | Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => break,
-                // The kernel limits the descriptors that all processes of a user have sent and not received. They are being received.
-                Err(Errno::TOOMANYREFS) if self.is_blocking => thread::sleep(THROTTLE_TIME),
-                Err(Errno::TOOMANYREFS) => {
+                // The kernel limits the descriptors that all processes of a user have sent and not received, and may be short of memory.
+                Err(Errno::TOOMANYREFS | Errno::NOBUFS | Errno::NOMEM) if self.is_blocking => {
+                    thread::sleep(THROTTLE_TIME);
+                }
+                Err(Errno::TOOMANYREFS | Errno::NOBUFS | Errno::NOMEM) => {
                     self.is_throttled = true;
                     break;
                 }
@@ -204,6 +213,11 @@ impl Sender {
             }
         }
         Ok(())
+    }
+
+    /// Returns whether messages are queued.
+    pub(crate) fn has_queued(&self) -> bool {
+        !self.outgoing.is_empty()
     }
 
     /// Returns whether messages are queued until the peer has room: then poll(2) for that.
@@ -244,9 +258,15 @@ impl Receiver {
     /// Returns the next message. `None`: the peer has exited or closed its end.
     ///
     /// # Errors
-    /// `WouldBlock`: no complete message is there, on a non-blocking end. Any other: the peer violates the protocol.
+    /// `WouldBlock`, on a non-blocking end: no complete message is there, or more packets of one than a call receives. Any other: the
+    /// peer violates the protocol.
     pub(crate) fn receive<M: DeserializeOwned>(&mut self) -> io::Result<Option<(M, Descriptors)>> {
+        let mut packet_count = 0;
         loop {
+            if packet_count == PACKETS_PER_CALL && !self.is_blocking {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            packet_count += 1;
             let Some(partial) = self.receive_packet()? else { return Ok(None) };
             if partial.packets_left > 0 {
                 self.partial = Some(partial);
@@ -314,6 +334,9 @@ impl PartialMessage {
     fn new(bytes: &[u8], descriptor_count_max: usize) -> io::Result<PartialMessage> {
         let (count, message) = bytes.split_at_checked(4).ok_or(malformed("a message is cut"))?;
         let count = u32::from_le_bytes(count.try_into().expect("four bytes")) as usize;
+        if count > DESCRIPTOR_COUNT_MAX {
+            return Err(malformed("a message brings more descriptors than a process can open"));
+        }
         Ok(PartialMessage {
             message: message.to_vec(),
             descriptors: Vec::new(),
@@ -340,6 +363,12 @@ fn malformed(what: &'static str) -> io::Error {
 
 /// When to send again after the kernel has refused more descriptors in flight.
 pub(crate) const THROTTLE_TIME: Duration = Duration::from_millis(1);
+
+/// Packets that one call on a non-blocking end receives, at most: a peer that sends on and on must not keep this process from the others.
+const PACKETS_PER_CALL: usize = 64;
+
+/// Descriptors of one message, at most: the default of fs.nr_open, which limits every process.
+const DESCRIPTOR_COUNT_MAX: usize = 1 << 20;
 
 /// Descriptors of one packet, at most: `SCM_MAX_FD` of the kernel.
 const PACKET_DESCRIPTORS_MAX: usize = 253;
@@ -458,15 +487,39 @@ mod tests {
     }
 
     #[test]
+    fn long_message_is_received_in_several_calls() {
+        let (mut ours, mut theirs) = Channel::pair().unwrap();
+        theirs.set_nonblocking().unwrap();
+        ours.receiver.limit_descriptors(2);
+        let packet_count = PACKETS_PER_CALL + 3;
+        let file = tempfile::tempfile().unwrap();
+        let descriptors = [file.as_fd(); PACKET_DESCRIPTORS_MAX];
+        let mut head = ((packet_count * PACKET_DESCRIPTORS_MAX) as u32).to_le_bytes().to_vec();
+        head.push(b'7');
+        for number in 0..packet_count {
+            let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(PACKET_DESCRIPTORS_MAX))];
+            let mut ancillary = SendAncillaryBuffer::new(&mut space);
+            assert!(ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)));
+            let bytes = if number == 0 { &*head } else { &[MORE] };
+            sys::io::send_packet(&theirs, bytes, &mut ancillary, true, false).unwrap();
+        }
+        let error = ours.receiver.receive::<u32>().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        let (number, descriptors) = ours.receiver.receive::<u32>().unwrap().unwrap();
+        assert_eq!((number, descriptors.is_err()), (7, true));
+    }
+
+    #[test]
     fn malformed_message_is_an_error() {
         #[rustfmt::skip]
-        let cases: [(&str, &[u8], usize); 5] = [
+        let cases: [(&str, &[u8], usize); 6] = [
             // what it shows           bytes                  descriptors
             ("no count",               b"\x00\x00",            0),
             ("no JSON",                b"\x00\x00\x00\x00{",  0),
             ("another message",        b"\x00\x00\x00\x00{}", 0),
             ("fewer than it says",     b"\x04\x00\x00\x007",  3),
             ("more than it says",      b"\x02\x00\x00\x007",  3),
+            ("more than there can be", b"\xff\xff\xff\xff7",  3),
         ];
         for (name, bytes, count) in cases {
             let (ours, mut theirs) = Channel::pair().unwrap();

@@ -1,4 +1,4 @@
-//! The processes of the kernel behind the identities of a machine: forks them, carries messages, kills and reaps them.
+//! The processes of the kernel behind the identities of a machine: carries their messages, kills and reaps them.
 
 use super::{
     ProcessExit, ProcessId,
@@ -179,7 +179,7 @@ impl Children {
 
 impl Child {
     fn has_queued(&self) -> bool {
-        self.channel.sender.waits_for_room() || self.channel.sender.is_throttled()
+        self.channel.sender.has_queued()
     }
 
     /// Sends queued messages, and EOF after the last one if the channel is closing. Returns whether messages are left.

@@ -3,6 +3,7 @@
 use crate::{
     base::{address::Address, engine::Engine, log_config::LogOwner},
     control::{admin::Order, counters::CounterHandover},
+    data::worker::mailbox::ShutdownMode,
     site::transfer::SiteTransfer,
 };
 use serde::{Deserialize, Serialize};
@@ -48,13 +49,10 @@ pub(crate) enum ToServer {
         /// The owner.
         of: LogOwner,
     },
-    /// Accept no more clients, finish the responses under way, and exit after the grace period at the latest.
-    Stop {
-        /// The grace period.
-        grace: Duration,
-    },
-    /// Leave the clients to another server with the same listeners, and exit after the grace period at the latest.
-    Drain {
+    /// Accept no more clients, and exit after the grace period at the latest.
+    Shutdown {
+        /// What happens to open connections.
+        mode: ShutdownMode,
         /// The grace period.
         grace: Duration,
     },
@@ -67,7 +65,7 @@ pub(crate) enum MessageKey {
     Site(usize),
     /// The log of this owner.
     Log(LogOwner),
-    /// Stop or drain.
+    /// The shutdown.
     Shutdown,
 }
 
@@ -78,7 +76,7 @@ impl ToServer {
             ToServer::Site { is_earlier: true, .. } => None,
             ToServer::Site { site, .. } => Some(MessageKey::Site(site)),
             ToServer::Log { of } => Some(MessageKey::Log(of)),
-            ToServer::Stop { .. } | ToServer::Drain { .. } => Some(MessageKey::Shutdown),
+            ToServer::Shutdown { .. } => Some(MessageKey::Shutdown),
         }
     }
 }
@@ -117,6 +115,19 @@ pub(crate) enum FromServer {
         /// The order.
         order: Order,
     },
+}
+
+impl FromServer {
+    /// Returns what the message is about. `None`: it waits beside other messages.
+    pub(crate) fn key(&self) -> Option<MessageKey> {
+        match *self {
+            FromServer::SiteRejected { site, .. } => Some(MessageKey::Site(site)),
+            FromServer::LogBroken { of } => Some(MessageKey::Log(of)),
+            FromServer::Serving { .. } | FromServer::StartFailed { .. } | FromServer::AdminRequest { .. } => {
+                None
+            }
+        }
+    }
 }
 
 /// Why a server process cannot use a version of a site.

@@ -2,34 +2,36 @@
 //!
 //! ```text
 //! decides (plain data)                                  carries out
-//! ProcessTable ── ProcessId ─▶ action: start, send, kill ─▶ Children ── fork, Channel ─▶ a process
-//! ProcessSlot, RestartPolicy ◀─ event: started, start failed, message, exited ◀─────────────┘
+//! ProcessTable ── ProcessId ─▶ action: start, send, kill ─▶ fork, Children ── Channel ─▶ a process
+//! ProcessSlot, Backoff ◀─ event: started, start failed, message, exited ◀─────────────┘
 //! ```
 //!
 //! | file | what |
 //! |---|---|
 //! | `table` | the processes of a machine, by identity |
 //! | `slot` | a place for a process: when one starts, and when the next |
-//! | `restart` | the back-off between two processes of a slot |
-//! | `children` | the forked processes behind the identities: forks, reaps, kills |
+//! | `backoff` | the delay until the next attempt: to start a process, to open a log, to send a site |
+//! | `fork` | forks a child with a channel |
+//! | `children` | the forked processes behind the identities: carries messages, reaps, kills |
 //! | `exit` | how a process ended |
 //! | `channel` | messages with descriptors between two processes |
 //! | `message` | what the processes say to each other |
 //! | `clock` | the monotonic clock of a driver, in ticks |
 //! | `random` | random numbers of a simulator |
 
+pub(crate) mod backoff;
 pub(crate) mod channel;
 pub(crate) mod children;
 pub(crate) mod clock;
 pub(crate) mod exit;
+pub(crate) mod fork;
 pub(crate) mod message;
 #[cfg(test)]
 pub(crate) mod random;
-pub(crate) mod restart;
 pub(crate) mod slot;
 pub(crate) mod table;
 
+pub(crate) use backoff::Backoff;
 pub(crate) use exit::ProcessExit;
-pub(crate) use restart::RestartPolicy;
 pub(crate) use slot::ProcessSlot;
 pub(crate) use table::{ProcessId, ProcessTable};

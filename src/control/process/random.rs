@@ -1,6 +1,15 @@
 //! Random numbers of a simulator, from a seed: SplitMix64.
 
-use std::ops::Range;
+use std::{env, ops::Range};
+
+/// Returns the number in an environment variable: `SEED` replays one seed, `TARPON_SEEDS_FACTOR` multiplies the seeds of a test.
+///
+/// # Panics
+/// The variable is not a number.
+pub(crate) fn variable(name: &str) -> Option<u64> {
+    let text = env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+}
 
 /// A generator of random numbers. The same seed gives the same numbers.
 #[derive(Clone, Debug)]

@@ -8,7 +8,7 @@
 //!   └──────────────────────────────────────────────────────────────┘   restart: due after the back-off
 //! ```
 
-use super::{ProcessId, RestartPolicy, clock};
+use super::{Backoff, ProcessId, clock};
 use std::time::Duration;
 use tarpon_conn::Tick;
 
@@ -16,7 +16,7 @@ use tarpon_conn::Tick;
 #[derive(Debug, Default)]
 pub(crate) struct ProcessSlot {
     state: SlotState,
-    policy: RestartPolicy,
+    backoff: Backoff,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,7 +89,7 @@ impl ProcessSlot {
 
     /// Notes that the process could not be started, and schedules another attempt. Returns the delay until then.
     pub(crate) fn start_failed(&mut self, now: Tick) -> Duration {
-        let delay = self.policy.after_failed_start();
+        let delay = self.backoff.after_failure();
         self.state = SlotState::Due(clock::after(now, delay));
         delay
     }
@@ -106,7 +106,7 @@ impl ProcessSlot {
 
     /// Schedules a replacement for a process that lived this long. Returns the delay until it starts.
     pub(crate) fn restart(&mut self, now: Tick, lived: Duration) -> Duration {
-        let delay = self.policy.after_exit(lived);
+        let delay = self.backoff.after_exit(lived);
         self.schedule(clock::after(now, delay));
         delay
     }

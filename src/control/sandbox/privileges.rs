@@ -72,7 +72,7 @@ impl Privileges {
     }
 
     /// Returns the error for a site that this process cannot reach. Looks users up.
-    pub(crate) fn trouble(&self, path: &Path, stop: &PathBarrier) -> UserError {
+    pub(crate) fn site_error(&self, path: &Path, stop: &PathBarrier) -> UserError {
         let what = format!("cannot serve {}", path.printable());
         match stop {
             PathBarrier::Missing(at) => missing(path, at),

@@ -1,7 +1,10 @@
 //! Servers that have been told to exit: each has until its deadline, and is killed then.
 
 use super::event::{Action, ToChild};
-use crate::control::process::{ProcessId, clock};
+use crate::{
+    control::process::{ProcessId, clock},
+    data::worker::mailbox::ShutdownMode,
+};
 use std::time::Duration;
 use tarpon_conn::Tick;
 
@@ -28,18 +31,16 @@ pub(super) const OVERDUE: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(1);
 
 impl DrainingServer {
-    /// Tells a server to drain or stop.
+    /// Orders a server to drain or stop.
     pub(super) fn start(
         process: ProcessId,
         helpers: Vec<ProcessId>,
         now: Tick,
-        message: ToChild,
+        mode: ShutdownMode,
+        grace: Duration,
         actions: &mut Vec<Action>,
     ) -> DrainingServer {
-        let (ToChild::Stop { grace } | ToChild::Drain { grace }) = message else {
-            unreachable!("these two messages end a server")
-        };
-        actions.push(Action::Send(process, message));
+        actions.push(Action::Send(process, ToChild::Shutdown { mode, grace }));
         let deadline = clock::after(now, grace.saturating_add(OVERDUE));
         DrainingServer { process, helpers, deadline, stop: None, is_overdue: false, why: None }
     }
@@ -54,7 +55,7 @@ impl DrainingServer {
     pub(super) fn stop(&mut self, now: Tick, grace: Duration, actions: &mut Vec<Action>) {
         self.stop = None;
         self.deadline = self.deadline.min(clock::after(now, grace.saturating_add(OVERDUE)));
-        actions.push(Action::Send(self.process, ToChild::Stop { grace }));
+        actions.push(Action::Send(self.process, ToChild::Shutdown { mode: ShutdownMode::Stop, grace }));
     }
 
     /// Returns when [`update`](DrainingServer::update) has something to do.

@@ -8,6 +8,7 @@ use crate::{
         helpers::HelperKind,
         process::{ProcessExit, ProcessId, message::FromServer},
     },
+    data::worker::mailbox::ShutdownMode,
 };
 use std::time::Duration;
 
@@ -55,16 +56,14 @@ pub(super) enum SupervisorEvent {
     SiteBuilt { builder: ProcessId, site: usize, version: Result<SiteVersion, usize>, is_earlier: bool },
     /// A builder may not read the new root of a site.
     RootReplaced(ProcessId),
-    /// A builder cannot start, for this reason.
-    BuilderFailed(ProcessId, String),
     /// A message of a server process. The connection of an order is beside it.
     Server(ProcessId, FromServer, Option<CallerId>),
     /// The successor has read its configuration.
     SuccessorReady(ProcessId),
     /// The server of the successor serves.
     SuccessorServes(ProcessId),
-    /// The successor cannot start, for this reason.
-    SuccessorFailed(ProcessId, String),
+    /// A builder or the successor cannot start, for this reason, and exits.
+    Failed(ProcessId, String),
     /// A process has violated the protocol, in this way.
     Malformed(ProcessId, String),
     /// A process was reaped, after all its messages were delivered.
@@ -79,6 +78,17 @@ pub(super) enum SupervisorEvent {
     Committed(Vec<CallerId>),
     /// The predecessor has exited without a commit.
     PredecessorGone,
+}
+
+impl SupervisorEvent {
+    /// Returns the process that says with this event that it serves.
+    pub(super) fn starts_to_serve(&self) -> Option<ProcessId> {
+        match self {
+            SupervisorEvent::Server(process, FromServer::Serving { .. }, _)
+            | SupervisorEvent::SuccessorServes(process) => Some(*process),
+            _ => None,
+        }
+    }
 }
 
 /// What a signal asks for.
@@ -103,8 +113,8 @@ pub(super) enum ProcessStart {
     Server { generation: GenerationId, engine: Engine, is_successor: bool },
     /// A helper of a generation.
     Helper(GenerationId, HelperKind),
-    /// The program file, as it is now, with the sockets and sites of this generation.
-    Successor(GenerationId, Engine),
+    /// The current file of the program, with the sites of the current generation and the sockets on which this engine accepts.
+    Successor(Engine),
 }
 
 /// What a builder starts with.
@@ -126,9 +136,7 @@ pub(super) enum ToChild {
     /// The log of an owner.
     Log { log: LogId, of: LogOwner },
     /// Accept no more clients, and exit within the grace period.
-    Stop { grace: Duration },
-    /// Leave the clients to a successor, and exit within the grace period.
-    Drain { grace: Duration },
+    Shutdown { mode: ShutdownMode, grace: Duration },
     /// The successor is the only supervisor now, and replies to these callers.
     Commit { callers: Vec<CallerId> },
 }
@@ -168,8 +176,8 @@ pub(super) enum Action {
     Notify(SystemdState),
     /// Reply to an administrator, and close the connection.
     Reply(CallerId, OrderOutcome),
-    /// Tell the predecessor that this program serves.
-    TellPredecessor,
+    /// Notify the predecessor that this program serves.
+    NotifyPredecessor,
     /// Exit by the default action of a signal, with all children.
     Die(i32),
     /// Exit. All children have been reaped.

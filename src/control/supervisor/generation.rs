@@ -75,7 +75,7 @@ pub(super) struct Generation {
     /// Why a process cannot go on, in its own words.
     builder_failure: Option<String>,
     server_failure: Option<String>,
-    /// The builder has asked for another one, and since when it ran.
+    /// The builder has asked for another one.
     root_replaced: bool,
     sites: Vec<HeldVersions>,
     /// The server process has got the sites.
@@ -241,34 +241,28 @@ impl Generation {
         is_earlier: bool,
         cx: &mut Context<'_>,
     ) -> Result<(), String> {
+        if site >= self.sites.len() {
+            cx.actions.extend(version.map(|version| Action::DropVersion(version.id)));
+            return Ok(());
+        }
         let count = version.map_or_else(|lost| lost, |version| version.descriptor_count);
-        let lost = version.err().filter(|_| !is_earlier);
-        let too_many = if is_earlier { None } else { self.check_budget(site, count, cx.budget) };
-        let version = match (version, too_many) {
-            (Ok(version), None) if site < self.sites.len() => version,
-            (version, too_many) => {
-                cx.actions.extend(version.map(|version| Action::DropVersion(version.id)));
-                return match too_many {
-                    Some(error) if self.serving.is_none() => Err(error.to_string()),
-                    Some(error) => {
-                        cx.actions.push(Action::Emit(SupervisorNotice::SiteReloadFailed(error)));
-                        Ok(())
-                    }
-                    // Short of descriptors for a moment: the next builder sends the site again.
-                    None if lost.is_some() && site < self.sites.len() => {
-                        let why = format!("no room for {count} more open files");
-                        match (self.serving.is_some(), self.builder.process()) {
-                            (true, Some(builder)) => {
-                                cx.actions.push(Action::Kill(builder));
-                                self.builder_failure = Some(why);
-                                Ok(())
-                            }
-                            _ => Err(why),
-                        }
-                    }
-                    None => Ok(()),
-                };
+        if !is_earlier && let Some(error) = self.check_budget(site, count, cx.budget) {
+            cx.actions.extend(version.map(|version| Action::DropVersion(version.id)));
+            if self.serving.is_none() {
+                return Err(error.to_string());
             }
+            cx.actions.push(Action::Emit(SupervisorNotice::SiteReloadFailed(error)));
+            return Ok(());
+        }
+        let version = match version {
+            // A server that has its sites ignores earlier versions.
+            Ok(version) if is_earlier && self.is_supplied => {
+                cx.actions.push(Action::DropVersion(version.id));
+                return Ok(());
+            }
+            Ok(version) => version,
+            Err(_) if is_earlier => return Ok(()),
+            Err(count) => return self.descriptors_lost(count, cx),
         };
         let kept_max = cx.budget.kept_max / self.sites.len();
         let versions = &mut self.sites[site];
@@ -290,11 +284,23 @@ impl Generation {
         Ok(())
     }
 
+    /// Replaces the builder, as the descriptors of a current version, this many, were lost: the system is short of them for a moment, and
+    /// the next builder sends the site again. Returns why the generation cannot serve, if it has not served yet.
+    fn descriptors_lost(&mut self, count: usize, cx: &mut Context<'_>) -> Result<(), String> {
+        let why = format!("no room for {count} more open files");
+        let Some(builder) = self.builder.process().filter(|_| self.serving.is_some()) else {
+            return Err(why);
+        };
+        cx.actions.push(Action::Kill(builder));
+        self.builder_failure = Some(why);
+        Ok(())
+    }
+
     /// Notes that the server has no room for the current version of a site. Returns the time until it gets the version again. `None`:
     /// there is no such site.
     pub(super) fn site_lost(&mut self, site: usize, now: Tick) -> Option<Duration> {
         let resend = &mut self.sites.get_mut(site)?.resend;
-        let delay = resend.policy.after_failed_start();
+        let delay = resend.backoff.after_failure();
         resend.due = Some(clock::after(now, delay));
         Some(delay)
     }
@@ -358,9 +364,12 @@ impl Generation {
 
     /// Notes what the server said when it started to serve. Returns whether it is the first server that serves.
     pub(super) fn serves(&mut self, info: ServingInfo) -> bool {
-        self.engine = info.engine;
         let is_first = self.serving.is_none();
         if is_first {
+            // Only `auto` leaves the choice to the first server: later ones share its listeners.
+            if self.engine == Engine::Auto && info.engine.may_be_auto() {
+                self.engine = info.engine;
+            }
             self.serving = Some(info);
         }
         is_first

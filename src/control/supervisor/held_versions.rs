@@ -9,7 +9,7 @@ use super::{
     event::{Action, SiteVersion, VersionId},
     generation::SitePlan,
 };
-use crate::control::process::RestartPolicy;
+use crate::control::process::Backoff;
 use std::collections::{BTreeMap, VecDeque};
 use tarpon_conn::Tick;
 
@@ -36,7 +36,7 @@ pub(super) struct HeldVersions {
 #[derive(Debug, Default)]
 pub(super) struct Resend {
     pub(super) due: Option<Tick>,
-    pub(super) policy: RestartPolicy,
+    pub(super) backoff: Backoff,
 }
 
 /// A version that an earlier configuration or program has served.

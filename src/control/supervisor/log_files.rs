@@ -6,7 +6,7 @@
 use super::event::{Action, GenerationId, LogId};
 use crate::{
     base::log_config::LogOwner,
-    control::process::{RestartPolicy, clock},
+    control::process::{Backoff, clock},
 };
 use std::{mem, time::Duration};
 use tarpon_conn::Tick;
@@ -36,7 +36,7 @@ struct LogEntry {
     open_at: Option<Tick>,
     /// The last attempt to open it.
     opened: Option<Tick>,
-    policy: RestartPolicy,
+    backoff: Backoff,
     /// The last attempt to open or rotate the log failed.
     is_failing: bool,
 }
@@ -50,8 +50,8 @@ const OPEN_INTERVAL: Duration = Duration::from_secs(1);
 impl LogFiles {
     pub(super) fn new(generation: GenerationId, plans: Vec<LogFilePlan>) -> LogFiles {
         let log = |plan| {
-            let policy = RestartPolicy::default();
-            LogEntry { plan, open_at: None, opened: None, policy, is_failing: false }
+            let backoff = Backoff::default();
+            LogEntry { plan, open_at: None, opened: None, backoff, is_failing: false }
         };
         LogFiles { generation, logs: plans.into_iter().map(log).collect(), check_at: None }
     }
@@ -89,14 +89,14 @@ impl LogFiles {
     /// Notes that a log was opened. Returns its owners.
     pub(super) fn opened(&mut self, id: LogId) -> Vec<LogOwner> {
         let Some(log) = self.logs.get_mut(id.1) else { return Vec::new() };
-        (log.policy, log.is_failing) = (RestartPolicy::default(), false);
+        (log.backoff, log.is_failing) = (Backoff::default(), false);
         log.plan.owners.clone()
     }
 
     /// Notes that a log could not be opened, and schedules another attempt. Returns whether it is the first failure in a row.
     pub(super) fn open_failed(&mut self, id: LogId, now: Tick) -> bool {
         let Some(log) = self.logs.get_mut(id.1) else { return false };
-        log.open_at = Some(clock::after(now, log.policy.after_failed_start().max(OPEN_INTERVAL)));
+        log.open_at = Some(clock::after(now, log.backoff.after_failure().max(OPEN_INTERVAL)));
         !mem::replace(&mut log.is_failing, true)
     }
 

@@ -30,6 +30,7 @@ use crate::{
             message::{FromServer, SiteRejection},
         },
     },
+    data::worker::mailbox::ShutdownMode,
 };
 use std::{mem, time::Duration};
 use tarpon_conn::Tick;
@@ -99,8 +100,8 @@ enum Phase {
 enum PredecessorPhase {
     /// It serves.
     Serving,
-    /// It was told that this program serves too, and has not answered.
-    Told,
+    /// This program has notified it that it serves too, and waits for the answer.
+    Notified,
 }
 
 /// A reload or an upgrade under way.
@@ -110,6 +111,8 @@ struct Change {
     callers: Vec<CallerId>,
     kind: ChangeKind,
     deadline: Tick,
+    /// Why the successor cannot go on, in its own words.
+    failure: Option<String>,
 }
 
 #[derive(Debug)]
@@ -119,7 +122,30 @@ enum ChangeKind {
     /// A generation starts.
     Generation(Box<Generation>),
     /// A successor starts.
-    Successor { process: ProcessId, failure: Option<String> },
+    Successor(ProcessId),
+}
+
+impl Change {
+    /// Returns the generation that starts.
+    fn generation(&self) -> Option<&Generation> {
+        match &self.kind {
+            ChangeKind::Generation(generation) => Some(generation),
+            _ => None,
+        }
+    }
+
+    /// Returns the generation that starts.
+    fn generation_mut(&mut self) -> Option<&mut Generation> {
+        match &mut self.kind {
+            ChangeKind::Generation(generation) => Some(generation),
+            _ => None,
+        }
+    }
+
+    /// Returns whether this process is the successor that starts.
+    fn has_successor(&self, process: ProcessId) -> bool {
+        matches!(self.kind, ChangeKind::Successor(known) if known == process)
+    }
 }
 
 /// How long a new program may take to read its configuration: then it knows what it is to do.
@@ -185,15 +211,10 @@ impl Supervisor {
                     generation.root_replaced();
                 }
             }
-            Event::BuilderFailed(process, why) => {
-                if let Some((generation, _)) = self.generation_of(process, now, actions) {
-                    generation.failed(process, why);
-                }
-            }
+            Event::Failed(process, why) => self.set_failure(process, why),
             Event::Server(process, message, caller) => self.server(now, process, message, caller, actions),
             Event::SuccessorReady(process) => self.successor_ready(now, process),
             Event::SuccessorServes(process) => self.hand_over(now, process, actions),
-            Event::SuccessorFailed(process, why) => self.set_failure(process, why),
             Event::Malformed(process, why) => {
                 // No program of ours sends such messages: this process is not trusted any more.
                 let is_successor = self.processes.owner(process) == Some(Owner::Successor);
@@ -203,19 +224,19 @@ impl Supervisor {
             }
             Event::Exited(process, exit) => self.exited(now, process, exit, actions),
             Event::LogOpened(log) => {
-                if let Some(generation) = self.generations().find(|generation| generation.id == log.0) {
+                if let Some(generation) = self.generation(log.0) {
                     generation.log_opened(log, actions);
                 }
             }
             Event::LogOpenFailed(log, error) => {
-                let is_first = |generation: &mut Generation| generation.logs.open_failed(log, now);
-                if self.generations().filter(|generation| generation.id == log.0).any(is_first) {
+                let generation = self.generation(log.0);
+                if generation.is_some_and(|generation| generation.logs.open_failed(log, now)) {
                     actions.push(Action::Emit(SupervisorNotice::LogReopenFailed(error)));
                 }
             }
             Event::LogRotateFailed(log, error) => {
-                let is_first = |generation: &mut Generation| generation.logs.rotate_failed(log);
-                if self.generations().filter(|generation| generation.id == log.0).any(is_first) {
+                let generation = self.generation(log.0);
+                if generation.is_some_and(|generation| generation.logs.rotate_failed(log)) {
                     actions.push(Action::Emit(SupervisorNotice::LogReopenFailed(error)));
                 }
             }
@@ -232,14 +253,10 @@ impl Supervisor {
     /// Returns when the next [`Timer`](SupervisorEvent::Timer) is due.
     pub(super) fn deadline(&self) -> Option<Tick> {
         let change = self.change.as_ref();
-        let of_change = change.and_then(|change| match &change.kind {
-            ChangeKind::Generation(generation) => generation.deadline(),
-            _ => None,
-        });
         let draining = self.draining.iter().filter_map(DrainingServer::deadline);
         [
             self.current.as_ref().and_then(Generation::deadline),
-            of_change,
+            change.and_then(Change::generation).and_then(Generation::deadline),
             change.map(|change| change.deadline),
         ]
         .into_iter()
@@ -268,10 +285,7 @@ impl Supervisor {
     fn update(&mut self, now: Tick, actions: &mut Vec<Action>) {
         let Supervisor { config, processes, uses, current, change, .. } = self;
         let mut cx = Context { now, processes, uses, budget: config.budget, actions };
-        let of_change = change.as_mut().and_then(|change| match &mut change.kind {
-            ChangeKind::Generation(generation) => Some(&mut **generation),
-            _ => None,
-        });
+        let of_change = change.as_mut().and_then(Change::generation_mut);
         for generation in current.iter_mut().chain(of_change) {
             generation.update(&mut cx);
         }
@@ -280,7 +294,7 @@ impl Supervisor {
         }
         if self.change.as_ref().is_some_and(|change| change.deadline <= now) {
             let why = match self.change.as_ref().map(|change| &change.kind) {
-                Some(ChangeKind::Successor { .. }) => "the new program did not serve in time, and was killed",
+                Some(ChangeKind::Successor(_)) => "the new program did not serve in time, and was killed",
                 _ => "the server did not start in time",
             };
             self.change_failed(now, why.to_owned(), actions);
@@ -302,14 +316,21 @@ impl Supervisor {
 
     /// Returns the current generation and the one that starts.
     fn generations(&mut self) -> impl Iterator<Item = &mut Generation> {
-        let of_change = self.change.as_mut().and_then(|change| match &mut change.kind {
-            ChangeKind::Generation(generation) => Some(&mut **generation),
-            _ => None,
-        });
+        let of_change = self.change.as_mut().and_then(Change::generation_mut);
         self.current.as_mut().into_iter().chain(of_change)
     }
 
-    /// Returns the generation of a builder or server that is not about to exit.
+    /// Returns the generation with this identity.
+    fn generation(&mut self, id: GenerationId) -> Option<&mut Generation> {
+        self.generations().find(|generation| generation.id == id)
+    }
+
+    /// Returns the upgrade whose successor is this process.
+    fn upgrade_to(&mut self, process: ProcessId) -> Option<&mut Change> {
+        self.change.as_mut().filter(|change| change.has_successor(process))
+    }
+
+    /// Returns the generation of a process that is not about to exit: builder, server or helper.
     fn generation_of<'a>(
         &'a mut self,
         process: ProcessId,
@@ -317,10 +338,7 @@ impl Supervisor {
         actions: &'a mut Vec<Action>,
     ) -> Option<(&'a mut Generation, Context<'a>)> {
         let Supervisor { config, processes, uses, current, change, .. } = self;
-        let of_change = change.as_mut().and_then(|change| match &mut change.kind {
-            ChangeKind::Generation(generation) => Some(&mut **generation),
-            _ => None,
-        });
+        let of_change = change.as_mut().and_then(Change::generation_mut);
         let generation = current.iter_mut().chain(of_change).find(|generation| generation.has(process))?;
         Some((generation, Context { now, processes, uses, budget: config.budget, actions }))
     }
@@ -373,6 +391,11 @@ impl Supervisor {
         if owner == Owner::Successor {
             return self.change_failed(now, error, actions);
         }
+        // Its generation was retired before the result arrived.
+        if let Some(place) = self.draining.iter().position(|server| server.process == process) {
+            let DrainingServer { helpers, .. } = self.draining.remove(place);
+            return actions.extend(helpers.into_iter().map(Action::Kill));
+        }
         if let Some((generation, mut cx)) = self.generation_of(process, now, actions) {
             let id = generation.id;
             if let Err(why) = generation.start_failed(owner, error, &mut cx) {
@@ -381,7 +404,7 @@ impl Supervisor {
         }
     }
 
-    /// A generation that has not served cannot.
+    /// Handles the failure of a generation that has not served.
     fn generation_failed(&mut self, now: Tick, id: GenerationId, why: String, actions: &mut Vec<Action>) {
         match self.current.as_ref().is_some_and(|current| current.id == id) {
             true => self.fail(now, why, actions),
@@ -389,7 +412,7 @@ impl Supervisor {
         }
     }
 
-    /// The program cannot start: it exits with all processes.
+    /// Exits with all processes, as the program cannot start.
     fn fail(&mut self, now: Tick, why: String, actions: &mut Vec<Action>) {
         self.phase = Phase::Stopping { result: Err(why) };
         self.pending.refuse("the server cannot start", actions);
@@ -460,10 +483,8 @@ impl Supervisor {
 
     /// Notes why a process cannot go on: its exit is reported with this reason.
     fn set_failure(&mut self, process: ProcessId, why: String) {
-        if let Some(Change { kind: ChangeKind::Successor { process: known, failure }, .. }) = &mut self.change
-            && *known == process
-        {
-            *failure = Some(why);
+        if let Some(upgrade) = self.upgrade_to(process) {
+            upgrade.failure = Some(why);
         } else if let Some(server) = self.draining.iter_mut().find(|server| server.process == process) {
             server.why = Some(why);
         } else if let Some(generation) = self.generations().find(|generation| generation.has(process)) {
@@ -471,21 +492,21 @@ impl Supervisor {
         }
     }
 
-    /// The first generation serves: beside the predecessor, if there is one.
+    /// Announces that the first generation serves. If there is a predecessor, notifies it first.
     fn first_serves(&mut self, now: Tick, actions: &mut Vec<Action>) {
         match &mut self.phase {
             Phase::Starting { predecessor: Some(phase) } => {
-                *phase = PredecessorPhase::Told;
-                actions.push(Action::TellPredecessor);
+                *phase = PredecessorPhase::Notified;
+                actions.push(Action::NotifyPredecessor);
             }
             _ => self.announce(now, AnnouncementKind::Started, Vec::new(), actions),
         }
     }
 
-    /// The predecessor has left.
+    /// Takes over from the predecessor, which has left.
     fn committed(&mut self, now: Tick, callers: Vec<CallerId>, actions: &mut Vec<Action>) {
         match self.phase {
-            Phase::Starting { predecessor: Some(PredecessorPhase::Told) } => {
+            Phase::Starting { predecessor: Some(PredecessorPhase::Notified) } => {
                 actions.push(Action::OwnSocketFiles(true));
                 // An administrator who has renamed a log file meanwhile has told the predecessor.
                 self.current.iter_mut().for_each(|current| current.logs.reopen(now));
@@ -497,7 +518,7 @@ impl Supervisor {
         }
     }
 
-    /// The current generation serves: tells everybody.
+    /// Announces that the current generation serves.
     fn announce(
         &mut self,
         now: Tick,
@@ -541,14 +562,15 @@ impl Supervisor {
             Order::Upgrade => {
                 let Some(current) = &self.current else { return };
                 let process = self.processes.add(Owner::Successor);
-                actions.push(Action::Start(process, ProcessStart::Successor(current.id, current.engine)));
-                (ChangeKind::Successor { process, failure: None }, FIRST_MESSAGE_TIME_MAX)
+                actions.push(Action::Start(process, ProcessStart::Successor(current.engine)));
+                (ChangeKind::Successor(process), FIRST_MESSAGE_TIME_MAX)
             }
         };
-        self.change = Some(Change { order, callers, kind, deadline: clock::after(now, deadline) });
+        let deadline = clock::after(now, deadline);
+        self.change = Some(Change { order, callers, kind, deadline, failure: None });
     }
 
-    /// The reload or upgrade cannot succeed: nothing changes.
+    /// Abandons the reload or upgrade, which cannot succeed: nothing changes.
     fn change_failed(&mut self, now: Tick, why: String, actions: &mut Vec<Action>) {
         let Some(Change { order, callers, kind, .. }) = self.change.take() else { return };
         self.abandon(now, kind, actions);
@@ -563,11 +585,11 @@ impl Supervisor {
             ChangeKind::Generation(generation) => {
                 generation.abandon(&mut Context { now, processes, uses, budget: config.budget, actions });
             }
-            ChangeKind::Successor { process, .. } => actions.push(Action::Kill(process)),
+            ChangeKind::Successor(process) => actions.push(Action::Kill(process)),
         }
     }
 
-    /// The next generation serves: the current one leaves its clients to it.
+    /// Makes the next generation, which serves, the current one. The former one leaves its clients to it.
     fn take_over(&mut self, now: Tick, actions: &mut Vec<Action>) {
         let Some(Change { callers, kind: ChangeKind::Generation(next), .. }) = self.change.take() else {
             return;
@@ -577,28 +599,21 @@ impl Supervisor {
         // An administrator who has renamed a log file meanwhile has told the former generation.
         current.logs.reopen(now);
         if let Some(former) = former {
-            let grace = former.grace;
-            self.retire(now, former, ToChild::Drain { grace }, actions);
+            self.retire(now, former, ShutdownMode::Drain, actions);
         }
         self.announce(now, AnnouncementKind::Reloaded, callers, actions);
     }
 
     fn successor_ready(&mut self, now: Tick, process: ProcessId) {
-        if let Some(Change { kind: ChangeKind::Successor { process: known, .. }, deadline, .. }) =
-            &mut self.change
-            && *known == process
-        {
-            *deadline = clock::after(now, START_TIME_MAX);
+        if let Some(upgrade) = self.upgrade_to(process) {
+            upgrade.deadline = clock::after(now, START_TIME_MAX);
         }
     }
 
-    /// The successor serves: this program leaves its clients to it, and exits.
+    /// Leaves the clients to the successor, which serves, and exits.
     fn hand_over(&mut self, now: Tick, process: ProcessId, actions: &mut Vec<Action>) {
-        let is_it = matches!(&self.change, Some(Change { kind: ChangeKind::Successor { process: known, .. }, .. }) if *known == process);
-        if !is_it {
-            return;
-        }
-        let callers = self.change.take().map(|change| change.callers).unwrap_or_default();
+        let upgrade = self.change.take_if(|change| change.has_successor(process));
+        let Some(Change { callers, .. }) = upgrade else { return };
         actions.push(Action::Emit(SupervisorNotice::Upgraded(process)));
         // Only the main process of a service may say which process that is.
         actions.push(Action::Notify(SystemdState::MainProcess(process)));
@@ -610,9 +625,8 @@ impl Supervisor {
         self.pending.refuse(STOPPING, actions);
         self.phase = Phase::Stopping { result: Ok(()) };
         if let Some(current) = self.current.take() {
-            let grace = current.grace;
-            self.handover_grace = Some(grace);
-            self.retire(now, current, ToChild::Drain { grace }, actions);
+            self.handover_grace = Some(current.grace);
+            self.retire(now, current, ShutdownMode::Drain, actions);
         }
     }
 
@@ -660,8 +674,8 @@ impl Supervisor {
             self.phase = Phase::Stopping { result: Ok(()) };
             // With sockets of systemd, clients wait for the next server: no client needs to meet a connection that was just closed.
             let is_lent = self.config.has_lent_sockets;
-            let message = if is_lent { ToChild::Drain { grace } } else { ToChild::Stop { grace } };
-            self.retire(now, current, message, actions);
+            let mode = if is_lent { ShutdownMode::Drain } else { ShutdownMode::Stop };
+            self.retire(now, current, mode, actions);
             if is_lent && let Some(server) = self.draining.last_mut() {
                 server.limit_patience(now, grace);
             }
@@ -669,17 +683,16 @@ impl Supervisor {
     }
 
     /// Ends a generation that has served.
-    fn retire(&mut self, now: Tick, generation: Generation, message: ToChild, actions: &mut Vec<Action>) {
+    fn retire(&mut self, now: Tick, generation: Generation, mode: ShutdownMode, actions: &mut Vec<Action>) {
+        let grace = generation.grace;
         let Supervisor { config, processes, uses, .. } = self;
         let mut cx = Context { now, processes, uses, budget: config.budget, actions };
         match generation.retire(&mut cx) {
             (Some(process), helpers) => {
-                self.draining.push(DrainingServer::start(process, helpers, now, message, actions));
+                self.draining.push(DrainingServer::start(process, helpers, now, mode, grace, actions));
             }
-            (None, helpers) => {
-                actions.extend(helpers.into_iter().map(Action::Kill));
-                self.drained(Err("there was no server process to stop".to_owned()), actions);
-            }
+            // The server has exited, and another was due.
+            (None, helpers) => actions.extend(helpers.into_iter().map(Action::Kill)),
         }
     }
 
@@ -696,11 +709,8 @@ impl Supervisor {
             return self.drained(result, actions);
         }
         if owner == Owner::Successor {
-            if let Some(Change { kind: ChangeKind::Successor { process: known, failure }, .. }) =
-                &mut self.change
-                && *known == process
-            {
-                let why = failure.take().unwrap_or_else(|| format!("the new program {exit}"));
+            if let Some(upgrade) = self.upgrade_to(process) {
+                let why = upgrade.failure.take().unwrap_or_else(|| format!("the new program {exit}"));
                 self.change_failed(now, why, actions);
             }
             return;
@@ -713,7 +723,7 @@ impl Supervisor {
         }
     }
 
-    /// A server that drained has exited.
+    /// Notes the result of a server that has drained and exited.
     fn drained(&mut self, drained: Result<(), String>, actions: &mut Vec<Action>) {
         match &mut self.phase {
             Phase::Stopping { result } => {

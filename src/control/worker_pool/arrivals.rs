@@ -13,7 +13,6 @@ use crate::{
         },
         server_process::{is_shortage, receive_site, rejection},
     },
-    data::worker::mailbox::ShutdownMode,
     site::{Site, transfer::SiteTransfer},
 };
 use std::{io, os::fd::OwnedFd, sync::Arc};
@@ -55,10 +54,9 @@ impl Master<'_> {
                 Ok(descriptors) => {
                     PoolEvent::LogArrived { of, log: self.keep(Arrival::Log(descriptors.into())) }
                 }
-                Err(lost) => PoolEvent::LogLost { why: lost.to_string() },
+                Err(lost) => PoolEvent::LogLost { of, why: lost.to_string() },
             },
-            ToServer::Stop { grace } => PoolEvent::ShutdownOrdered { mode: ShutdownMode::Stop, grace },
-            ToServer::Drain { grace } => PoolEvent::ShutdownOrdered { mode: ShutdownMode::Drain, grace },
+            ToServer::Shutdown { mode, grace } => PoolEvent::ShutdownOrdered { mode, grace },
         }
     }
 
@@ -72,7 +70,7 @@ impl Master<'_> {
             FromServer::LogBroken { of } => Some(PoolEvent::LogBroken { of }),
             // Without a descriptor there is no connection for the reply. A supervisor that does not read its messages gets no more
             // requests: the administrator sees that the connection closes.
-            FromServer::AdminRequest { order } if !self.channel.sender.waits_for_room() => {
+            FromServer::AdminRequest { order } if !self.channel.sender.has_queued() => {
                 let request = self.keep(Arrival::Request(order, descriptors.ok()?.into()));
                 Some(PoolEvent::AdminRequested { request })
             }

@@ -14,7 +14,7 @@ use crate::{
         sandbox,
         stats::ServerStats,
     },
-    data::log_ring::LogRings,
+    data::{log_ring::LogRings, worker::mailbox::ShutdownMode},
 };
 use std::{
     io,
@@ -66,15 +66,15 @@ fn serve(start: AuxStart<'_>, channel: Channel) -> io::Result<()> {
         sandbox::confine_running_server(has_seccomp, false)?;
     }
     let stats = Arc::new(stats);
-    let mut awaited: Vec<usize> = (0..site_count).collect();
+    let mut pending: Vec<usize> = (0..site_count).collect();
     while let Some((message, descriptors)) = receiver.receive()? {
         match message {
             ToServer::Site { is_earlier: true, .. } => {}
             ToServer::Site { site, transfer, loads, .. } => {
                 stats.site_loaded(site, transfer.file_count, transfer.content_len);
                 stats.set_loads(site, loads);
-                awaited.retain(|&number| number != site);
-                if !awaited.is_empty() {
+                pending.retain(|&number| number != site);
+                if !pending.is_empty() {
                     continue;
                 }
                 if std::mem::take(&mut may_start_threads) {
@@ -89,15 +89,20 @@ fn serve(start: AuxStart<'_>, channel: Channel) -> io::Result<()> {
             ToServer::Log { of } => {
                 let master = Arc::clone(&master);
                 let on_disconnect = move || master.send(&FromServer::LogBroken { of }, []);
-                let descriptor = descriptors.ok().and_then(|all| all.into_iter().next());
-                if let (Some(log), Some(descriptor)) = (&log, descriptor) {
-                    log.log_to(of, LogSink::from(descriptor).on_disconnect(on_disconnect));
+                match (&log, descriptors.unwrap_or_default().into_iter().next()) {
+                    (Some(log), Some(descriptor)) => {
+                        log.log_to(of, LogSink::from(descriptor).on_disconnect(on_disconnect));
+                    }
+                    // Lost: the supervisor sends another.
+                    (Some(_), None) => on_disconnect(),
+                    (None, _) => {}
                 }
             }
-            ToServer::Stop { .. } => stats.set_draining(),
-            ToServer::Drain { .. } => {
-                // The successor answers at the admin listener now.
-                drop(admin.take());
+            ToServer::Shutdown { mode, .. } => {
+                if mode == ShutdownMode::Drain {
+                    // The successor answers at the admin listener now.
+                    drop(admin.take());
+                }
                 stats.set_draining();
             }
         }

@@ -45,6 +45,8 @@ use std::{
     io,
     os::fd::OwnedFd,
     sync::Arc,
+    thread,
+    time::Duration,
 };
 use tarpon_conn::{Hosts, Recording, SiteId};
 
@@ -88,8 +90,8 @@ pub(super) struct Master<'a> {
     last_number: u64,
     /// What new workers serve. `None` until the machine [serves](PoolAction::Serve).
     pub(super) sites: Option<SiteSet>,
-    /// By the number of the site: the record of the served version, for the statistics of the aux process.
-    pub(super) records: Vec<Option<(SiteTransfer, u64)>>,
+    /// By the number of the site: the transfer and the loads of the served version, for the statistics of the aux process.
+    pub(super) transfers: Vec<Option<(SiteTransfer, u64)>>,
     /// With `fork`: the channel for the next worker. It comes before the client: without descriptors, the client waits in the backlog.
     pub(super) spare_channel: Option<(Channel, Channel)>,
 }
@@ -110,6 +112,9 @@ struct MasterReady {
     children: Vec<ProcessId>,
     has_client: bool,
 }
+
+/// How long the master waits before it polls again after poll(2) has failed: the system is out of memory.
+const POLL_RETRY_TIME: Duration = Duration::from_millis(10);
 
 /// Messages that are received from one process before others have their turn.
 const MESSAGES_MAX: usize = 64;
@@ -186,7 +191,7 @@ impl<'a> Master<'a> {
             clients: HashMap::new(),
             last_number: 0,
             sites: None,
-            records: sites.iter().map(|_| None).collect(),
+            transfers: sites.iter().map(|_| None).collect(),
             // Before the first client, so that a fork costs the same for each.
             spare_channel: (settings.engine == Engine::Fork)
                 .then(Channel::pair)
@@ -205,7 +210,7 @@ impl<'a> Master<'a> {
             if let Some(status) = self.exit_status {
                 return Ok(status);
             }
-            let ready = self.wait()?;
+            let ready = self.wait();
             if ready.supervisor {
                 self.receive_from_supervisor();
             }
@@ -226,7 +231,7 @@ impl<'a> Master<'a> {
     }
 
     /// Waits for an event or until the next deadline.
-    fn wait(&self) -> io::Result<MasterReady> {
+    fn wait(&self) -> MasterReady {
         let mut polled = vec![PollFd::new(&self.signals, PollFlags::IN)];
         if !self.is_supervisor_gone {
             let mut flags = PollFlags::IN;
@@ -247,17 +252,21 @@ impl<'a> Master<'a> {
             time.map(|time| Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() });
         match poll(&mut polled, time.as_ref()) {
             Ok(_) => {}
-            Err(Errno::INTR) => return Ok(MasterReady::default()),
-            Err(error) => return Err(error.into()),
+            Err(Errno::INTR) => return MasterReady::default(),
+            // The system is out of memory.
+            Err(_) => {
+                thread::sleep(POLL_RETRY_TIME);
+                return MasterReady::default();
+            }
         }
         let is_ready = |entry: &PollFd<'_>| !entry.revents().is_empty();
         let children = ids.into_iter().zip(&polled[first_child..first_listener]);
-        Ok(MasterReady {
+        MasterReady {
             has_signal: is_ready(&polled[0]),
             supervisor: polled[1..first_child].iter().any(is_ready) || throttled.is_some(),
             children: children.filter(|(_, entry)| is_ready(entry)).map(|(id, _)| id).collect(),
             has_client: polled[first_listener..].iter().any(is_ready),
-        })
+        }
     }
 
     /// Passes an event to the machine, performs what it decides, and passes on the results, until nothing is left to do.

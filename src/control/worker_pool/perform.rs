@@ -14,13 +14,13 @@ use crate::{
         process::{
             ProcessId,
             channel::Channel,
-            message::{FromServer, MessageKey, ToServer},
+            message::{FromServer, ToServer},
         },
         server_process::PendingSite,
         supervisor::Notice,
     },
-    data::worker::mailbox::ShutdownMode,
     site::set::SiteSet,
+    sys::io::output_has_room,
 };
 use std::{io, mem, sync::Arc};
 
@@ -96,21 +96,16 @@ impl Master<'_> {
                     ToServer::Site { site, transfer: transfer.clone(), is_earlier: false, loads: *loads };
                 (message, Arc::clone(descriptors))
             }
-            // The statistics need only the record.
+            // The statistics need only the numbers.
             PoolMessage::SiteCounts { site } => {
-                let Some((transfer, loads)) = self.records[site].clone() else { return };
+                let Some((transfer, loads)) = self.transfers[site].clone() else { return };
                 (ToServer::Site { site, transfer, is_earlier: false, loads }, Arc::default())
             }
             PoolMessage::Log { of, log } => {
                 let Some(Arrival::Log(descriptors)) = self.arrivals.get(&log) else { return };
                 (ToServer::Log { of }, Arc::clone(descriptors))
             }
-            PoolMessage::Shutdown { mode: ShutdownMode::Stop, grace } => {
-                (ToServer::Stop { grace }, Arc::default())
-            }
-            PoolMessage::Shutdown { mode: ShutdownMode::Drain, grace } => {
-                (ToServer::Drain { grace }, Arc::default())
-            }
+            PoolMessage::Shutdown { mode, grace } => (ToServer::Shutdown { mode, grace }, Arc::default()),
         };
         self.children.send(process, message.key(), &message, &descriptors);
     }
@@ -124,7 +119,7 @@ impl Master<'_> {
             for (version, is_earlier) in versions {
                 let Some(Arrival::Version(version)) = self.arrivals.remove(&version) else { continue };
                 let ReceivedSite { transfer, loads, site: Some(site), .. } = *version else { continue };
-                self.records[number] = Some((transfer, loads));
+                self.transfers[number] = Some((transfer, loads));
                 pending.add(site, is_earlier);
             }
             hosts.push(pending.host(&self.site_configs[number], self.log_config.logging));
@@ -136,37 +131,39 @@ impl Master<'_> {
         let Some(Arrival::Version(version)) = self.arrivals.get_mut(&version) else { return };
         if let (Some(site), Some(sites)) = (version.site.take(), &mut self.sites) {
             sites.swap(number, site);
-            self.records[number] = Some((version.transfer.clone(), version.loads));
+            self.transfers[number] = Some((version.transfer.clone(), version.loads));
         }
     }
 
     /// Sends a message to the supervisor. A newer report about the same replaces one that waits.
     fn report(&mut self, report: PoolReport) {
-        let (key, message, descriptors) = match report {
+        let (message, descriptors) = match report {
             PoolReport::Serving => {
                 let engine = self.settings.engine;
                 let confinement = mem::take(&mut self.confinement).summary(engine);
-                (None, FromServer::Serving { engine, fallback_reason: None, confinement }, Arc::default())
+                (FromServer::Serving { engine, fallback_reason: None, confinement }, Arc::default())
             }
             PoolReport::SiteRejected { site, rejection } => {
-                (Some(MessageKey::Site(site)), FromServer::SiteRejected { site, rejection }, Arc::default())
+                (FromServer::SiteRejected { site, rejection }, Arc::default())
             }
-            PoolReport::LogBroken { of } => {
-                (Some(MessageKey::Log(of)), FromServer::LogBroken { of }, Arc::default())
-            }
+            PoolReport::LogBroken { of } => (FromServer::LogBroken { of }, Arc::default()),
             PoolReport::AdminRequest { request } => {
                 let Some(Arrival::Request(order, descriptors)) = self.arrivals.remove(&request) else {
                     return;
                 };
-                (None, FromServer::AdminRequest { order }, descriptors)
+                (FromServer::AdminRequest { order }, descriptors)
             }
-            PoolReport::StartFailed { why } => (None, FromServer::StartFailed { why }, Arc::default()),
+            PoolReport::StartFailed { why } => (FromServer::StartFailed { why }, Arc::default()),
         };
         // A failed send means that the supervisor has exited, which the next receive reports.
-        let _ = self.channel.sender.send_keyed(key, &message, &descriptors);
+        let _ = self.channel.sender.send_keyed(message.key(), &message, &descriptors);
     }
 
+    /// Emits a notice, unless it would have to wait for a reader.
     fn emit_notice(&self, notice: PoolNotice) {
+        if !output_has_room() {
+            return;
+        }
         let emit = self.emit;
         match notice {
             PoolNotice::ProcessEnded { role, exit, restart_delay } => {

@@ -9,18 +9,17 @@ use super::{
 use crate::{
     control::{
         listeners::Listener,
-        process::{ProcessId, channel::Channel},
+        process::{ProcessId, channel::Channel, fork::fork},
         stats::ServerStats,
     },
     data::{
         engine::{WorkerReady, blocking},
         worker::WorkerConfig,
     },
-    sys::process::{self, SingleThreaded},
+    sys::process::SingleThreaded,
 };
-use rustix::process::{Pid, WaitOptions};
+use rustix::process::WaitOptions;
 use std::{
-    ffi::CStr,
     io,
     os::fd::{AsFd, AsRawFd, RawFd},
     sync::Arc,
@@ -133,23 +132,6 @@ impl Master<'_> {
             }
         }
     }
-}
-
-/// Forks a process that inherits the descriptors `keep` and exits with the status that `main` returns. The first end of the [`Channel`] is
-/// for this process, the other for the child. Returns the process ID and this end.
-fn fork(
-    single_threaded: &SingleThreaded,
-    name: &'static CStr,
-    (channel, theirs): (Channel, Channel),
-    mut keep: Vec<RawFd>,
-    main: impl FnOnce(Channel) -> i32,
-) -> io::Result<(Pid, Channel)> {
-    keep.push(theirs.as_fd().as_raw_fd());
-    let pid = single_threaded.spawn(&keep, || {
-        process::set_name(name);
-        main(theirs)
-    })?;
-    Ok((pid, channel))
 }
 
 /// Tries in a child whether a worker can be confined, so that a failure shows before a client waits for a worker.

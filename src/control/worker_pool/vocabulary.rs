@@ -51,6 +51,8 @@ pub(crate) enum PoolEvent {
     },
     /// The supervisor sent the descriptor of a log, but it was lost.
     LogLost {
+        /// The owner of the log.
+        of: LogOwner,
         /// The reason, for a user.
         why: String,
     },

@@ -1,13 +1,13 @@
 //! The mailbox of a worker process: turns messages of the master into messages of a worker.
 
-use crate::sys::process::exit_now;
 use crate::{
     control::{
         process::{channel::Channel, message::ToServer},
-        server_process::receive_site as take_over,
+        server_process::receive_site,
     },
     data::worker::mailbox::{Mailbox, ShutdownMode, WorkerMessage},
     site::versions::SiteHistory,
+    sys::process::exit_now,
 };
 use std::{io, time::Duration};
 use tarpon_conn::SiteId;
@@ -30,21 +30,16 @@ pub(super) fn mailbox(mut channel: Channel, mut histories: Vec<SiteHistory>) -> 
                 Ok(None) | Err(_) => exit_now(1),
             };
             match message {
-                ToServer::Site { site, transfer: record, is_earlier: false, .. } => {
+                ToServer::Site { site, transfer, is_earlier: false, .. } => {
                     let Some(history) = histories.get_mut(site) else { continue };
-                    messages.push(match take_over(&record, descriptors) {
+                    messages.push(match receive_site(&transfer, descriptors) {
                         Ok(built) => WorkerMessage::UpdateSite(SiteId::new(site), history.next(built)),
                         // The master has checked the site, so this process is short of descriptors or memory. It exits when its
                         // connections end, and the next one starts with the site.
                         Err(_) => WorkerMessage::Shutdown { mode: ShutdownMode::Drain, grace: DRAIN_TIME },
                     });
                 }
-                ToServer::Stop { grace } => {
-                    messages.push(WorkerMessage::Shutdown { mode: ShutdownMode::Stop, grace })
-                }
-                ToServer::Drain { grace } => {
-                    messages.push(WorkerMessage::Shutdown { mode: ShutdownMode::Drain, grace })
-                }
+                ToServer::Shutdown { mode, grace } => messages.push(WorkerMessage::Shutdown { mode, grace }),
                 ToServer::Site { .. } | ToServer::Log { .. } => {}
             }
         }

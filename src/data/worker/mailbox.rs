@@ -4,6 +4,7 @@ use crate::{
     site::{FileRange, Site, versions::SiteVersions},
     sys::wake::Wake,
 };
+use serde::{Deserialize, Serialize};
 use std::{
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
@@ -23,7 +24,7 @@ pub(crate) enum WorkerMessage {
 }
 
 /// What happens to open connections during shutdown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum ShutdownMode {
     /// Another server accepts on the same sockets: each connection gets one more response, with `Connection: close`.
     Drain,

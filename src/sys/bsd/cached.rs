@@ -10,7 +10,7 @@ pub(crate) fn read_ahead(_file: &File, _at: u64, _len: u64) {}
 pub(crate) fn disable_read_ahead(_file: &File) {}
 
 /// Reads the front of a range into memory, and advances `at`. Returns the length.
-pub(crate) fn fetch(file: &File, at: &mut u64, len: usize, _nowhere: &File) -> Result<usize, Errno> {
+pub(crate) fn fetch(file: &File, at: &mut u64, len: usize, _dev_null: &File) -> Result<usize, Errno> {
     let read = pread(file, &mut vec![0; len], *at)?;
     *at += read as u64;
     Ok(read)

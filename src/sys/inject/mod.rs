@@ -70,7 +70,7 @@ pub(crate) enum Call {
     ChannelSend,
     /// sendmsg(2) to the blocking end of a channel.
     BlockingChannelSend,
-    /// sendmsg(2) with descriptors, in the supervisor.
+    /// sendmsg(2) with descriptors.
     SendDescriptors,
     /// recvmsg(2) from a channel.
     ChannelReceive,

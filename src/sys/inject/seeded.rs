@@ -19,7 +19,7 @@ use std::{
     os::fd::{AsFd, RawFd},
     sync::{
         OnceLock,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     thread,
 };
@@ -48,8 +48,8 @@ static PROCESS_KEY: AtomicU64 = AtomicU64::new(0);
 /// Number of forks of this process.
 static CHILD_COUNT: AtomicU64 = AtomicU64::new(0);
 
-/// Number of forks between this process and the first one.
-static DEPTH: AtomicU64 = AtomicU64::new(0);
+/// Another process of the program has forked this one.
+static IS_CHILD: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     static STREAM: RefCell<Option<FaultStream>> = const { RefCell::new(None) };
@@ -135,8 +135,7 @@ pub(crate) fn short_len(call: Call, len: impl FnOnce() -> usize) -> Option<usize
 /// Decides about an entry of a ring: returns its descriptor, or one that makes the kernel complete it at once with EBADF. Then
 /// [`completed`] replaces the result.
 pub(crate) fn entry(call: Call, user_data: u64, descriptor: RawFd) -> RawFd {
-    let drawn = draw_among(call, 0, |fault| fault != Fault::Short);
-    let Some(DrawnFault::Error(error)) = drawn else { return descriptor };
+    let Some(DrawnFault::Error(error)) = draw(call, 0) else { return descriptor };
     with_stream(|stream| stream.failing_entries.push((user_data, error)));
     -1
 }
@@ -168,7 +167,7 @@ impl ChildStream {
     pub(crate) fn enter(self) {
         PROCESS_KEY.store(self.0, Relaxed);
         CHILD_COUNT.store(0, Relaxed);
-        DEPTH.fetch_add(1, Relaxed);
+        IS_CHILD.store(true, Relaxed);
         STREAM.set(None);
     }
 }
@@ -179,18 +178,17 @@ enum DrawnFault {
     Error(Errno),
 }
 
+/// Draws one of the faults of a call.
 fn draw(call: Call, len: usize) -> Option<DrawnFault> {
-    draw_among(call, len, |fault| fault != Fault::Short || len > 1)
+    draw_among(call, len, |_| true)
 }
 
-/// Draws one of the faults of a call that `is_possible`.
+/// Draws one of the faults of a call that `is_possible`. A call that transfers one byte or item at most is not shortened.
 fn draw_among(call: Call, len: usize, is_possible: impl Fn(Fault) -> bool) -> Option<DrawnFault> {
     let settings = SETTINGS.get()?;
-    let is_supervisor = DEPTH.load(Relaxed) == 0;
-    match call {
-        // Without channels the supervisor could not start the first processes, and the program would exit.
-        Call::Pair if is_supervisor => return None,
-        _ => {}
+    // Without channels the supervisor could not start the first processes, and the program would exit.
+    if call == Call::Pair && !IS_CHILD.load(Relaxed) {
+        return None;
     }
     let mut random = with_stream(|stream| stream.next(call));
     let mut below = |end: u64| {

@@ -7,7 +7,11 @@ use super::{
     },
     Driver,
 };
-use crate::{base::settings::Settings, control::admin::page, sys::socket::NO_SIGNAL};
+use crate::{
+    base::settings::Settings,
+    control::admin::page,
+    sys::{io::output_has_room, socket::NO_SIGNAL},
+};
 use rustix::{
     net::{SendFlags, Shutdown, send, shutdown},
     process::getpid,
@@ -32,10 +36,13 @@ impl Driver<'_> {
             confinement: &confinement,
             admin_error: self.listeners.admin_error(service),
         };
-        (self.emit)(match kind {
+        let notice = match kind {
             AnnouncementKind::Started | AnnouncementKind::Upgraded => Notice::Serving(&report),
             AnnouncementKind::Reloaded => Notice::Reloaded(&report),
-        });
+        };
+        if output_has_room() {
+            (self.emit)(notice);
+        }
         let report = report.to_string();
         self.systemd.ready(&report);
         let text = match kind {

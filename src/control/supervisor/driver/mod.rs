@@ -41,7 +41,12 @@ use crate::{
             predecessor::{Inheritance, PredecessorChannel, PredecessorEvent},
             program,
         },
-        process::{ProcessId, channel::Channel, children::Children, clock::MonotonicClock},
+        process::{
+            ProcessId,
+            channel::{Channel, THROTTLE_TIME},
+            children::Children,
+            clock::{self, MonotonicClock},
+        },
         systemd::{self, Systemd},
     },
     site::{set::kept_descriptors_max, transfer::SiteTransfer},
@@ -105,6 +110,12 @@ pub(super) struct Driver<'a> {
 
 /// How long the driver waits before it polls again after poll(2) has failed: the system is out of memory.
 const POLL_RETRY_TIME: Duration = Duration::from_millis(10);
+
+/// Messages of a child that has exited, at most: more than a channel holds.
+const LAST_MESSAGES_MAX: usize = 4096;
+
+/// How long a program that exits tries to send its successor the commit.
+const HANDOVER_TIME_MAX: Duration = Duration::from_secs(5);
 
 impl<'a> Driver<'a> {
     /// Returns a driver that has started nothing. The caller must not have opened descriptors before.
@@ -207,6 +218,7 @@ impl<'a> Driver<'a> {
                 self.perform_all(actions);
             }
             if let Some(result) = self.result.take() {
+                self.finish_handover();
                 self.counters.set_final();
                 return result.map_err(|why| self.start_error.take().unwrap_or_else(|| why.into()));
             }
@@ -215,8 +227,29 @@ impl<'a> Driver<'a> {
             self.receive_messages();
             self.reap();
             self.receive_from_predecessor();
+            self.flush_handover();
             self.events.push_back(SupervisorEvent::Timer);
         }
+    }
+
+    /// Sends what is queued for the predecessor and the successor. If one has exited, its channel is at EOF, or nobody needs the message.
+    fn flush_handover(&mut self) {
+        self.handover_channels().for_each(|channel| drop(channel.sender.flush()));
+    }
+
+    /// Sends what is queued for the successor before this program exits: without its commit the successor would exit too.
+    fn finish_handover(&mut self) {
+        let end = clock::after(self.clock.now(), HANDOVER_TIME_MAX);
+        self.flush_handover();
+        while self.handover_channels().any(|channel| channel.sender.has_queued()) && self.clock.now() < end {
+            thread::sleep(THROTTLE_TIME);
+            self.flush_handover();
+        }
+    }
+
+    fn handover_channels(&mut self) -> impl Iterator<Item = &mut Channel> {
+        let predecessors = [self.predecessor.as_mut(), self.former.as_mut()].into_iter().flatten();
+        predecessors.map(|predecessor| &mut predecessor.channel).chain(&mut self.successor)
     }
 
     fn perform_all(&mut self, actions: Vec<Action>) {
@@ -231,8 +264,14 @@ impl<'a> Driver<'a> {
         polled.extend(self.children.polled().map(|(_, polled)| polled));
         let predecessors = [self.predecessor.as_ref(), self.former.as_ref()].into_iter().flatten();
         polled.extend(predecessors.map(PredecessorChannel::polled));
+        let successor = self.successor.iter().filter(|successor| successor.sender.waits_for_room());
+        polled.extend(successor.map(|successor| PollFd::new(successor, PollFlags::OUT)));
         let deadline = self.machine.deadline().map(|deadline| self.clock.until(deadline));
-        let time = [deadline, self.children.wait_max()].into_iter().flatten().min();
+        let predecessors = [self.predecessor.as_ref(), self.former.as_ref()].into_iter().flatten();
+        let mut handovers = predecessors.map(|predecessor| &predecessor.channel).chain(&self.successor);
+        let is_throttled = handovers.any(|channel| channel.sender.is_throttled());
+        let throttled = is_throttled.then_some(THROTTLE_TIME);
+        let time = [deadline, throttled, self.children.wait_max()].into_iter().flatten().min();
         let time =
             time.map(|time| Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() });
         match poll(&mut polled, time.as_ref()) {
@@ -259,7 +298,10 @@ impl<'a> Driver<'a> {
     /// Reports the children that have exited, after their last messages.
     fn reap(&mut self) {
         while let Ok(Some((process, exit))) = self.children.reap() {
-            self.receive_from(process, usize::MAX);
+            // Another process may have the end of the child, and send on and on.
+            self.receive_from(process, LAST_MESSAGES_MAX);
+            // A process that has exited cannot take over.
+            self.events.retain(|event| event.starts_to_serve() != Some(process));
             self.children.remove(process);
             self.starts.remove(&process);
             self.counters.free(process);

@@ -13,10 +13,10 @@ use crate::{
         handover::predecessor::PredecessorChannel,
         process::{
             ProcessId,
-            message::{MessageKey, ToServer, ToSuccessor},
+            message::{ToServer, ToSuccessor},
         },
     },
-    sys::signals::die_of,
+    sys::{io::output_has_room, signals::die_of},
 };
 use rustix::process::Signal;
 use std::{mem, os::fd::OwnedFd, sync::Arc};
@@ -59,7 +59,7 @@ impl Driver<'_> {
             Action::Emit(notice) => self.emit(notice),
             Action::Notify(state) => self.notify(state),
             Action::Reply(caller, outcome) => self.reply(caller, outcome),
-            Action::TellPredecessor => self.predecessor.iter_mut().for_each(PredecessorChannel::serving),
+            Action::NotifyPredecessor => self.predecessor.iter_mut().for_each(PredecessorChannel::serving),
             Action::Die(number) => {
                 // Dropping the children kills and reaps them.
                 drop(mem::take(&mut self.children));
@@ -86,35 +86,26 @@ impl Driver<'_> {
     }
 
     fn send(&mut self, process: ProcessId, message: ToChild) {
-        let none = Arc::default();
-        match message {
+        let (message, descriptors) = match message {
             ToChild::Site { site, version, is_earlier, loads } => {
                 let Some((transfer, descriptors)) = self.versions.get(&version) else { return };
                 let message = ToServer::Site { site, transfer: transfer.clone(), is_earlier, loads };
-                // At the start every version counts. Later the newest of a site replaces one that waits.
-                let key = if is_earlier { None } else { Some(MessageKey::Site(site)) };
-                self.children.send(process, key, &message, descriptors);
+                (message, Arc::clone(descriptors))
             }
             ToChild::Log { log: LogId(generation, number), of } => {
                 let generation = self.generations.get(&generation);
                 let Some(log) = generation.and_then(|generation| generation.logs.get(number)) else { return };
-                let message = ToServer::Log { of };
-                self.children.send(process, message.key(), &message, log.descriptor());
+                (ToServer::Log { of }, Arc::clone(log.descriptor()))
             }
-            ToChild::Stop { grace } => {
-                let message = ToServer::Stop { grace };
-                self.children.send(process, message.key(), &message, &none);
-            }
-            ToChild::Drain { grace } => {
-                let message = ToServer::Drain { grace };
-                self.children.send(process, message.key(), &message, &none);
-            }
+            ToChild::Shutdown { mode, grace } => (ToServer::Shutdown { mode, grace }, Arc::default()),
             ToChild::Commit { callers } => {
                 let connections: Vec<OwnedFd> =
                     callers.iter().filter_map(|caller| self.callers.remove(caller)).collect();
                 self.children.send(process, None, &ToSuccessor::Commit, &connections.into());
+                return;
             }
-        }
+        };
+        self.children.send(process, message.key(), &message, &descriptors);
     }
 
     fn open_log(&mut self, log @ LogId(generation, number): LogId) {
@@ -136,7 +127,11 @@ impl Driver<'_> {
         }
     }
 
+    /// Emits a notice, unless it would have to wait for a reader: the service does not depend on who reads its output.
     fn emit(&self, notice: SupervisorNotice) {
+        if !output_has_room() {
+            return;
+        }
         let emit = self.emit;
         match notice {
             SupervisorNotice::ProcessEnded { role, how, restart_delay } => {

@@ -56,7 +56,7 @@ impl Driver<'_> {
                 SupervisorEvent::SiteBuilt { builder: process, site, version, is_earlier }
             }
             FromBuilder::RootReplaced => SupervisorEvent::RootReplaced(process),
-            FromBuilder::StartFailed { why } => SupervisorEvent::BuilderFailed(process, why),
+            FromBuilder::StartFailed { why } => SupervisorEvent::Failed(process, why),
         }))
     }
 
@@ -77,7 +77,7 @@ impl Driver<'_> {
         Ok(Some(match message {
             FromSuccessor::ConfigRead => SupervisorEvent::SuccessorReady(process),
             FromSuccessor::Serving => SupervisorEvent::SuccessorServes(process),
-            FromSuccessor::StartFailed { why } => SupervisorEvent::SuccessorFailed(process, why),
+            FromSuccessor::StartFailed { why } => SupervisorEvent::Failed(process, why),
         }))
     }
 

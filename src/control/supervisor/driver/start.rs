@@ -12,18 +12,15 @@ use crate::{
         process::{
             ProcessId,
             channel::Channel,
+            fork::fork,
             message::{InheritedSite, ToSuccessor},
         },
         server_process::{self, ServerStart},
     },
-    sys::process,
+    sys::process::SingleThreaded,
 };
 use rustix::process::Pid;
-use std::{
-    ffi::CStr,
-    io,
-    os::fd::{AsFd, AsRawFd, RawFd},
-};
+use std::io;
 use tarpon_site::Printable;
 
 impl Driver<'_> {
@@ -38,7 +35,7 @@ impl Driver<'_> {
                 #[cfg(test)]
                 crate::control::helpers::HelperKind::StandIn => unreachable!("only simulators start it"),
             },
-            ProcessStart::Successor(_, engine) => return self.start_successor(id, start, engine),
+            ProcessStart::Successor(engine) => return self.start_successor(id, start, engine),
         };
         let (pid, mut channel) = started.map_err(|error| reason(&error).to_string())?;
         channel.receiver.limit_descriptors(self.descriptor_count_max);
@@ -54,7 +51,10 @@ impl Driver<'_> {
     fn start_builder(&mut self, id: GenerationId, start: BuilderStart) -> io::Result<(Pid, Channel)> {
         let generation = self.generations.get(&id).ok_or_else(forgotten)?;
         let (sites, privileges, emit) = (&generation.service.sites, &generation.privileges, self.emit);
-        fork(c"tarpon-builder", &[], |channel| builder_process::run(sites, privileges, start, channel, emit))
+        let (single_threaded, channel) = (SingleThreaded::new()?, Channel::pair()?);
+        fork(&single_threaded, c"tarpon-builder", channel, Vec::new(), |channel| {
+            builder_process::run(sites, privileges, start, channel, emit)
+        })
     }
 
     fn start_server(
@@ -67,9 +67,10 @@ impl Driver<'_> {
         let generation = self.generations.get(&id).ok_or_else(forgotten)?;
         let (service, privileges, emit) = (&generation.service, &generation.privileges, self.emit);
         let settings = &Settings { engine, ..service.settings.clone() };
+        let (single_threaded, channel) = (SingleThreaded::new()?, Channel::pair()?);
         let numbers = self.listeners.numbers();
         let (all, counters) = (&mut self.listeners, self.counters.assign(process)?);
-        let started = fork(c"tarpon-server", &numbers, |channel| {
+        let started = fork(&single_threaded, c"tarpon-server", channel, numbers, |channel| {
             let (listeners, admin) = all.take(service);
             let start = ServerStart {
                 settings,
@@ -113,21 +114,6 @@ impl Driver<'_> {
         }
         Ok(())
     }
-}
-
-/// Forks a child that inherits the descriptors `keep`. Returns its process ID and the channel to it.
-fn fork(
-    name: &'static CStr,
-    keep: &[RawFd],
-    main: impl FnOnce(Channel) -> i32,
-) -> io::Result<(Pid, Channel)> {
-    let (channel, theirs) = Channel::pair()?;
-    let keep = [keep, &[theirs.as_fd().as_raw_fd()]].concat();
-    let pid = process::spawn(&keep, || {
-        process::set_name(name);
-        main(theirs)
-    })?;
-    Ok((pid, channel))
 }
 
 fn forgotten() -> io::Error {

@@ -16,6 +16,7 @@ mod pool;
 mod script;
 mod world;
 
+use crate::control::process::random::variable;
 use script::run;
 use std::{
     panic::catch_unwind,
@@ -32,11 +33,11 @@ const SEED_COUNT: u64 = 10_000;
 
 #[test]
 fn supervisor_keeps_its_promises_in_every_world() {
-    if let Some(seed) = number("SEED") {
+    if let Some(seed) = variable("SEED") {
         eprintln!("{:?}", run(seed, true));
         return;
     }
-    let count = SEED_COUNT * number("TARPON_SEEDS_FACTOR").unwrap_or(1);
+    let count = SEED_COUNT * variable("TARPON_SEEDS_FACTOR").unwrap_or(1);
     let next = AtomicU64::new(0);
     let worlds = || {
         let mut histories = Vec::new();
@@ -82,8 +83,4 @@ fn supervisor_keeps_its_promises_in_every_world() {
         println!("{what}: {worlds} of {count} worlds");
         assert!(worlds * 1_000 >= thousandths * count, "{what}: only {worlds} of {count} worlds");
     }
-}
-
-fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok()?.parse().ok()
 }

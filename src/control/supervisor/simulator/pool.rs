@@ -47,11 +47,10 @@ impl World {
                 ToServer::Site { site, transfer: SiteTransfer::simulated(version.0), is_earlier, loads }
             }
             ToChild::Log { of, .. } => ToServer::Log { of },
-            ToChild::Stop { grace } => ToServer::Stop { grace },
-            ToChild::Drain { grace } => ToServer::Drain { grace },
+            ToChild::Shutdown { mode, grace } => ToServer::Shutdown { mode, grace },
             ToChild::Commit { .. } => return false,
         };
-        sim.is_ending |= matches!(message, ToServer::Stop { .. } | ToServer::Drain { .. });
+        sim.is_ending |= matches!(message, ToServer::Shutdown { .. });
         pool.receive(now, message);
         self.after_pool(process);
         true
@@ -60,7 +59,7 @@ impl World {
     /// Lets happen what is due in a worker pool.
     pub(super) fn wake_pool(&mut self, process: ProcessId) {
         let now = self.now;
-        let Some(sim) = self.processes.get_mut(&process).filter(|sim| !sim.is_killed) else { return };
+        let Some(sim) = self.processes.get_mut(&process).filter(|sim| !sim.is_exiting) else { return };
         let Some(pool) = &mut sim.pool else { return };
         pool.wake(now);
         self.after_pool(process);
@@ -80,12 +79,14 @@ impl World {
                 self.processes.entry(process).and_modify(|sim| sim.serves = true);
                 self.history.pool_served += 1;
             }
-            self.say(process, SupervisorEvent::Server(process, message, None));
+            self.emit(process, SupervisorEvent::Server(process, message, None));
         }
         match (exit, deadline) {
             (Some(exit), _) => {
-                let Some(sim) = self.processes.get_mut(&process).filter(|sim| !sim.is_killed) else { return };
-                sim.is_killed = true;
+                let Some(sim) = self.processes.get_mut(&process).filter(|sim| !sim.is_exiting) else {
+                    return;
+                };
+                sim.is_exiting = true;
                 self.plan(WorldStep::Exit(process, exit), 0..20);
             }
             (None, Some(at)) => {
@@ -106,7 +107,7 @@ impl World {
     pub(super) fn check_pool(&mut self) {
         let now = self.now;
         let wanted: Vec<_> = self.machine.current_versions().into_iter().map(|version| version.0).collect();
-        let is_serving = |sim: &&mut SimChild| sim.serves && !sim.is_ending && !sim.is_killed;
+        let is_serving = |sim: &&mut SimChild| sim.serves && !sim.is_ending && !sim.is_exiting;
         for sim in self.processes.values_mut().filter(is_serving) {
             for pool in sim.pool.iter_mut() {
                 pool.check_recovered(now);
@@ -121,7 +122,7 @@ impl World {
         let now = self.now;
         let end = clock::after(now, ORPHAN_TIME_MAX);
         for (_, mut sim) in std::mem::take(&mut self.processes) {
-            let Some(mut pool) = sim.pool.take().filter(|_| !sim.is_killed) else { continue };
+            let Some(mut pool) = sim.pool.take().filter(|_| !sim.is_exiting) else { continue };
             assert!(matches!(sim.start, ProcessStart::Server { .. }));
             pool.supervisor_gone(now);
             while let Some(at) = pool.deadline().filter(|at| *at <= end) {

@@ -28,6 +28,7 @@ use crate::{
 };
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    mem,
     time::Duration,
 };
 use tarpon_conn::Tick;
@@ -60,6 +61,8 @@ pub(super) struct World {
     /// What happens later, in order.
     pub(super) agenda: BTreeMap<(Tick, u64), WorldStep>,
     pub(super) step_count: u64,
+    /// Events that the machine has not handled.
+    events: VecDeque<SupervisorEvent>,
     pub(super) processes: BTreeMap<ProcessId, SimChild>,
     generations: BTreeMap<GenerationId, GenerationPlan>,
     announced: Option<GenerationId>,
@@ -117,7 +120,10 @@ pub(super) struct SimChild {
     lost_sites: BTreeMap<usize, Tick>,
     pub(super) serves: bool,
     pub(super) is_ending: bool,
-    pub(super) is_killed: bool,
+    /// The process was killed, or exits by itself.
+    pub(super) is_exiting: bool,
+    /// A successor has reported that it has read its configuration.
+    is_ready: bool,
     /// The server process is a worker pool.
     pub(super) pool: Option<Box<SimPool>>,
 }
@@ -138,6 +144,9 @@ pub(super) enum WorldStep {
 
 /// The longest time without a server after the faults have ended: the longest back-off, and the start of a builder and a server.
 const OUTAGE_MAX: u64 = 30_000;
+
+/// Events within this time may be handled in one turn of the driver's loop, in milliseconds.
+const BATCH_TIME: u64 = 5;
 
 /// The longest time until a server gets a site again: its message arrives, and the longest back-off.
 const RESEND_MAX: u64 = 15_000;
@@ -187,6 +196,7 @@ impl World {
             machine,
             agenda: BTreeMap::new(),
             step_count: 0,
+            events: VecDeque::new(),
             processes: BTreeMap::new(),
             generations: BTreeMap::new(),
             announced: None,
@@ -207,6 +217,7 @@ impl World {
             history: WorldHistory::default(),
         };
         world.perform_all(actions);
+        world.handle_events();
         world
     }
 
@@ -221,8 +232,17 @@ impl World {
             self.now = self.now.max(at);
             match next.is_some_and(|next| next <= at) {
                 true => {
-                    let (_, step) = self.agenda.pop_first().expect("there is a next step");
-                    self.step(step);
+                    // Often several messages have arrived when the supervisor looks.
+                    let mut batch_len = if self.random.percent(20) { self.random.within(2..5) } else { 1 };
+                    while batch_len > 0
+                        && let Some(entry) = self.agenda.first_entry()
+                        && entry.key().0 <= self.now.after(BATCH_TIME)
+                    {
+                        batch_len -= 1;
+                        let step = entry.remove();
+                        self.step(step);
+                    }
+                    self.handle_events();
                 }
                 false => {
                     self.handle(SupervisorEvent::Timer);
@@ -238,30 +258,35 @@ impl World {
     }
 
     pub(super) fn handle(&mut self, event: SupervisorEvent) {
-        if self.exit.is_some() {
-            return;
-        }
-        if self.is_verbose {
-            eprintln!("{:>8} {event:?}", self.now.0);
-        }
-        let mut actions = Vec::new();
-        self.machine.handle(self.now, event, &mut actions);
-        self.perform_all(actions);
-        self.check();
+        self.events.push_back(event);
+        self.handle_events();
     }
 
-    /// Performs actions, and handles their results after all of them, as the driver does.
+    /// Handles all events, as the driver does: the result of an action comes behind the events that already wait.
+    fn handle_events(&mut self) {
+        while let Some(event) = self.events.pop_front() {
+            if self.exit.is_some() {
+                return;
+            }
+            if self.is_verbose {
+                eprintln!("{:>8} {event:?}", self.now.0);
+            }
+            let mut actions = Vec::new();
+            self.machine.handle(self.now, event, &mut actions);
+            self.perform_all(actions);
+            self.check();
+        }
+    }
+
     fn perform_all(&mut self, actions: Vec<Action>) {
-        let mut events = Vec::new();
+        let mut results = Vec::new();
         for action in actions {
             if self.is_verbose {
                 eprintln!("         └ {action:?}");
             }
-            self.perform(action, &mut events);
+            self.perform(action, &mut results);
         }
-        for event in events {
-            self.handle(event);
-        }
+        self.events.extend(results);
     }
 
     fn perform(&mut self, action: Action, events: &mut Vec<SupervisorEvent>) {
@@ -315,7 +340,7 @@ impl World {
                 self.history.order_refused += u64::from(matches!(outcome, OrderOutcome::Refused(_)));
                 self.answered(caller);
             }
-            Action::TellPredecessor => self.plan(WorldStep::Predecessor, 0..1_000),
+            Action::NotifyPredecessor => self.plan(WorldStep::Predecessor, 0..1_000),
             Action::Die(_) => {
                 assert!(!self.has_served && self.may_exit, "a service that runs does not die");
                 self.processes.clear();
@@ -378,7 +403,7 @@ impl World {
             (ProcessStart::Helper(new, _), ProcessStart::Helper(old, _)) => new == old,
             _ => false,
         };
-        let others = self.processes.values().filter(|other| !other.is_killed && !other.is_ending).find(same);
+        let others = self.processes.values().filter(|other| !other.is_exiting && !other.is_ending).find(same);
         assert!(others.is_none(), "{start:?} runs already");
         if self.random.percent(self.faults.start_fails) {
             return SupervisorEvent::StartFailed(process, "Resource temporarily unavailable".to_owned());
@@ -397,7 +422,8 @@ impl World {
             served: BTreeMap::new(),
             serves: false,
             is_ending: false,
-            is_killed: false,
+            is_exiting: false,
+            is_ready: false,
             pool: None,
         };
         self.processes.insert(process, sim);
@@ -416,7 +442,7 @@ impl World {
         if let ToChild::Commit { callers } = &message {
             callers.iter().for_each(|caller| self.answered(*caller));
         }
-        if let ToChild::Stop { .. } | ToChild::Drain { .. } = &message {
+        if let ToChild::Shutdown { .. } = &message {
             self.may_end(process);
         }
         let grace = self.grace.as_millis() as u64;
@@ -432,14 +458,14 @@ impl World {
                 let message = FromServer::SiteRejected { site, rejection };
                 self.history.site_lost += 1;
                 sim.lost_sites.insert(site, self.now.after(RESEND_MAX));
-                self.say(process, SupervisorEvent::Server(process, message, None));
+                self.emit(process, SupervisorEvent::Server(process, message, None));
             }
             ToChild::Site { site, version, is_earlier: false, .. } => {
                 sim.missing_sites.remove(&site);
                 sim.lost_sites.remove(&site);
                 sim.served.insert(site, version);
             }
-            ToChild::Stop { .. } | ToChild::Drain { .. } => {
+            ToChild::Shutdown { .. } => {
                 sim.is_ending = true;
                 if !hangs {
                     let status = ProcessExit::Status(if self.random.percent(5) { 1 } else { 0 });
@@ -456,14 +482,14 @@ impl World {
         let others = self.processes.iter().any(|(&id, sim)| id != process && sim.serves && !sim.is_ending);
         let is_needed = self.processes.get(&process).is_some_and(|sim| sim.serves && !sim.is_ending);
         let is_successor = |sim: &SimChild| matches!(sim.start, ProcessStart::Successor(..));
-        let is_garbled = self.processes.get(&process).is_some_and(|sim| sim.is_killed || is_successor(sim));
+        let is_garbled = self.processes.get(&process).is_some_and(|sim| sim.is_exiting || is_successor(sim));
         assert!(!is_needed || others || self.may_exit || is_garbled, "the server that serves is ended");
     }
 
     pub(super) fn kill(&mut self, process: ProcessId) {
         let Some(sim) = self.processes.get_mut(&process) else { return };
-        if !sim.is_killed {
-            sim.is_killed = true;
+        if !sim.is_exiting {
+            sim.is_exiting = true;
             sim.pool.iter_mut().for_each(|pool| pool.kill());
             self.plan(WorldStep::Exit(process, ProcessExit::Signal(9)), 0..20);
         }
@@ -490,7 +516,7 @@ impl World {
 
     /// Returns the processes that could be killed or give orders.
     pub(super) fn living(&self, is_wanted: impl Fn(&SimChild) -> bool) -> Vec<ProcessId> {
-        let living = self.processes.iter().filter(|(_, sim)| !sim.is_killed && is_wanted(sim));
+        let living = self.processes.iter().filter(|(_, sim)| !sim.is_exiting && is_wanted(sim));
         living.map(|(&id, _)| id).collect()
     }
 
@@ -505,7 +531,7 @@ impl World {
             WorldStep::Pool(process) => self.wake_pool(process),
             WorldStep::Deliver(process) => {
                 if let Some(event) = self.processes.get_mut(&process).and_then(|sim| sim.outbox.pop_front()) {
-                    self.handle(event);
+                    self.events.push_back(event);
                 }
             }
             WorldStep::Exit(process, exit) => {
@@ -513,10 +539,11 @@ impl World {
                 while let Some(event) =
                     self.processes.get_mut(&process).and_then(|sim| sim.outbox.pop_front())
                 {
-                    self.handle(event);
+                    self.events.push_back(event);
                 }
                 if self.processes.remove(&process).is_some() {
-                    self.handle(SupervisorEvent::Exited(process, exit));
+                    self.events.retain(|event| event.starts_to_serve() != Some(process));
+                    self.events.push_back(SupervisorEvent::Exited(process, exit));
                 }
             }
             WorldStep::Predecessor => {
@@ -536,7 +563,7 @@ impl World {
     /// A process does what it would do next.
     fn step_process(&mut self, process: ProcessId) {
         let faults = self.faults;
-        let Some(sim) = self.processes.get(&process).filter(|sim| !sim.is_killed && !sim.is_ending) else {
+        let Some(sim) = self.processes.get(&process).filter(|sim| !sim.is_exiting && !sim.is_ending) else {
             return;
         };
         let start = sim.start;
@@ -546,7 +573,7 @@ impl World {
             return self.end(process, exit);
         }
         if self.random.percent(faults.garbage) {
-            return self.say(process, SupervisorEvent::Malformed(process, "garbage".to_owned()));
+            return self.emit(process, SupervisorEvent::Malformed(process, "garbage".to_owned()));
         }
         if self.random.percent(faults.hang) {
             return;
@@ -562,13 +589,13 @@ impl World {
 
     fn end(&mut self, process: ProcessId, exit: ProcessExit) {
         if let Some(sim) = self.processes.get_mut(&process) {
-            sim.is_killed = true;
+            sim.is_exiting = true;
         }
         self.plan(WorldStep::Exit(process, exit), 0..20);
     }
 
-    /// A process sends a message, which arrives later.
-    pub(super) fn say(&mut self, process: ProcessId, event: SupervisorEvent) {
+    /// Sends a message of a process, which arrives later.
+    pub(super) fn emit(&mut self, process: ProcessId, event: SupervisorEvent) {
         if let Some(sim) = self.processes.get_mut(&process) {
             sim.outbox.push_back(event);
             self.plan(WorldStep::Deliver(process), 0..50);
@@ -579,24 +606,24 @@ impl World {
         let Some(sim) = self.processes.get_mut(&process) else { return };
         let first = sim.missing_sites.pop_first().filter(|_| start == BuilderStart::First);
         if first.is_none() && self.random.percent(10) {
-            self.say(process, SupervisorEvent::RootReplaced(process));
+            self.emit(process, SupervisorEvent::RootReplaced(process));
             return self.end(process, ProcessExit::Status(0));
         }
         if start == BuilderStart::First && self.random.percent(self.faults.crash) {
-            self.say(process, SupervisorEvent::BuilderFailed(process, "no such directory".to_owned()));
+            self.emit(process, SupervisorEvent::Failed(process, "no such directory".to_owned()));
             return self.end(process, ProcessExit::Status(1));
         }
         let Some(site_count) = self.generations.get(&id).map(|plan| plan.sites.len() as u64) else { return };
         let site = first.unwrap_or(self.random.within(0..site_count) as usize);
         if first.is_some() && self.random.percent(20) {
             let version = self.version();
-            self.say(
+            self.emit(
                 process,
                 SupervisorEvent::SiteBuilt { builder: process, site, version, is_earlier: true },
             );
         }
         let version = self.version();
-        self.say(process, SupervisorEvent::SiteBuilt { builder: process, site, version, is_earlier: false });
+        self.emit(process, SupervisorEvent::SiteBuilt { builder: process, site, version, is_earlier: false });
         self.plan(WorldStep::Process(process), 1..if first.is_some() { 500 / self.speed } else { 20_000 });
     }
 
@@ -620,7 +647,7 @@ impl World {
         match (sim.serves, sim.missing_sites.is_empty()) {
             (false, true) if is_unlucky => {
                 let why = "out of memory".to_owned();
-                self.say(process, SupervisorEvent::Server(process, FromServer::StartFailed { why }, None));
+                self.emit(process, SupervisorEvent::Server(process, FromServer::StartFailed { why }, None));
                 return self.end(process, ProcessExit::Status(1));
             }
             (false, true) => {
@@ -630,7 +657,7 @@ impl World {
                     fallback_reason: None,
                     confinement: Vec::new(),
                 };
-                self.say(process, SupervisorEvent::Server(process, message, None));
+                self.emit(process, SupervisorEvent::Server(process, message, None));
             }
             (true, _) => {
                 let message = match self.random.percent(50) {
@@ -641,7 +668,7 @@ impl World {
                         FromServer::SiteRejected { site: self.random.within(0..9) as usize, rejection }
                     }
                 };
-                self.say(process, SupervisorEvent::Server(process, message, None));
+                self.emit(process, SupervisorEvent::Server(process, message, None));
             }
             // It waits for its sites.
             (false, false) => {}
@@ -654,19 +681,19 @@ impl World {
     fn step_successor(&mut self, process: ProcessId) {
         let is_unlucky = self.random.percent(self.faults.crash);
         let Some(sim) = self.processes.get_mut(&process) else { return };
-        let event = match sim.missing_sites.insert(0) {
-            true => SupervisorEvent::SuccessorReady(process),
-            false if is_unlucky => {
+        let event = match mem::replace(&mut sim.is_ready, true) {
+            false => SupervisorEvent::SuccessorReady(process),
+            true if is_unlucky => {
                 let why = "the configuration is invalid".to_owned();
-                self.say(process, SupervisorEvent::SuccessorFailed(process, why));
+                self.emit(process, SupervisorEvent::Failed(process, why));
                 return self.end(process, ProcessExit::Status(1));
             }
-            false => {
+            true => {
                 sim.serves = true;
                 SupervisorEvent::SuccessorServes(process)
             }
         };
-        self.say(process, event);
+        self.emit(process, event);
         if !self.processes.get(&process).is_none_or(|sim| sim.serves) {
             self.plan(WorldStep::Process(process), 1..4_000);
         }
@@ -675,11 +702,11 @@ impl World {
     /// Checks what holds after each event.
     fn check(&mut self) {
         assert!(self.callers.len() <= 4 * super::super::orders::CALLER_COUNT_MAX, "callers pile up");
-        let ending = self.processes.values().filter(|sim| sim.is_ending && !sim.is_killed).count();
+        let ending = self.processes.values().filter(|sim| sim.is_ending && !sim.is_exiting).count();
         self.history.most_draining = self.history.most_draining.max(ending as u64);
         assert!(ending <= super::super::machine::DRAINING_COUNT_MAX + 1, "draining servers pile up");
         let starting = self.processes.values().filter(|sim| {
-            !sim.is_killed && !sim.is_ending && matches!(sim.start, ProcessStart::Successor(..))
+            !sim.is_exiting && !sim.is_ending && matches!(sim.start, ProcessStart::Successor(..))
         });
         let generations = self.generations.keys().filter(|&&id| Some(id) != self.announced).count();
         assert!(
@@ -687,7 +714,7 @@ impl World {
             "more than one change at a time: {:?}",
             self.generations.keys()
         );
-        let is_active = |sim: &&SimChild| sim.serves && !sim.is_ending && !sim.is_killed;
+        let is_active = |sim: &&SimChild| sim.serves && !sim.is_ending && !sim.is_exiting;
         for sim in self.processes.values().filter(is_active) {
             assert!(
                 sim.lost_sites.values().all(|by| self.now <= *by),
@@ -718,7 +745,7 @@ impl World {
         let generation = self.announced.expect("a generation serves");
         let server = self.processes.values().find(|sim| {
             sim.serves
-                && !sim.is_killed
+                && !sim.is_exiting
                 && !sim.is_ending
                 && matches!(sim.start, ProcessStart::Server { generation: id, .. } if id == generation)
         });

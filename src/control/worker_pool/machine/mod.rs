@@ -10,9 +10,9 @@
 //! other: the pool tries again after a back-off, and the processes that run go on serving.
 
 mod admission;
-mod awaited_sites;
 mod ending;
 mod orders;
+mod pending_sites;
 mod processes;
 mod shutdown;
 mod slots;
@@ -31,7 +31,7 @@ use crate::{
     control::process::{ProcessSlot, ProcessTable},
 };
 use admission::Admission;
-use awaited_sites::AwaitedSites;
+use pending_sites::PendingSites;
 use shutdown::PoolShutdown;
 use slots::WorkerSlots;
 use tarpon_conn::Tick;
@@ -57,7 +57,7 @@ pub(crate) struct WorkerPool {
     aux: ProcessSlot,
     workers: WorkerSlots,
     admission: Admission,
-    sites: AwaitedSites,
+    sites: PendingSites,
     /// All sites have arrived: workers may start.
     is_serving: bool,
     /// The supervisor knows that the pool serves.
@@ -102,7 +102,7 @@ impl WorkerPool {
             aux,
             workers: WorkerSlots::new(config.slot_count),
             admission: Admission::default(),
-            sites: AwaitedSites::new(config.site_count),
+            sites: PendingSites::new(config.site_count),
             is_serving: false,
             is_reported: false,
             logs: Vec::new(),
@@ -129,7 +129,11 @@ impl WorkerPool {
                 self.reject_site(site, is_earlier, rejection, actions);
             }
             PoolEvent::LogArrived { of, log } => self.set_log(of, log, actions),
-            PoolEvent::LogLost { why } => actions.push(PoolAction::Emit(PoolNotice::LogNotReopened { why })),
+            PoolEvent::LogLost { of, why } => {
+                actions.push(PoolAction::Emit(PoolNotice::LogNotReopened { why }));
+                // The supervisor sends another descriptor.
+                actions.push(PoolAction::Report(PoolReport::LogBroken { of }));
+            }
             PoolEvent::ShutdownOrdered { mode, grace } => self.shut_down(mode, grace, actions),
             PoolEvent::SupervisorGone { why } | PoolEvent::ListenerFailed { error: why } => {
                 self.abort(why, actions);
@@ -169,9 +173,13 @@ impl WorkerPool {
             PoolStage::Overdue(at) | PoolStage::EndingAux(at) | PoolStage::Killing(at, _) => Some(at),
             PoolStage::Exited => return None,
         };
-        let may_start = self.may_start_workers();
-        let workers = self.workers.deadline().filter(|_| may_start);
+        let workers = self.workers.deadline().filter(|_| self.is_active());
         [aux, stage, workers, self.admission.deadline(self.now)].into_iter().flatten().min()
+    }
+
+    /// Returns whether the pool starts, serves, or finishes connections after an order to shut down: workers may start.
+    fn is_active(&self) -> bool {
+        self.stage == PoolStage::Active
     }
 
     /// Returns whether the driver reports waiting clients.
@@ -188,7 +196,7 @@ impl WorkerPool {
 
     /// Starts a worker for an accepted client, or refuses the client.
     fn admit(&mut self, client: ClientId, actions: &mut Vec<PoolAction>) {
-        if !self.may_start_workers() {
+        if !self.is_active() {
             actions.push(PoolAction::Close { client });
             return;
         }
@@ -200,8 +208,8 @@ impl WorkerPool {
 
     /// Reports to the supervisor that the pool serves: with `fork`, clients are accepted; with `prefork`, the workers run.
     fn report_serving(&mut self, actions: &mut Vec<PoolAction>) {
-        let is_active = self.stage == PoolStage::Active && self.shutdown.is_none();
-        if self.is_serving && !self.is_reported && is_active {
+        let is_shutting_down = !self.is_active() || self.shutdown.is_some();
+        if self.is_serving && !self.is_reported && !is_shutting_down {
             self.is_reported = self.config.forks || self.workers.is_settled(self.now);
             actions.extend(self.is_reported.then_some(PoolAction::Report(PoolReport::Serving)));
         }

@@ -25,7 +25,7 @@ impl WorkerPool {
             let rejection = SiteRejection { why, is_shortage: false };
             actions.push(PoolAction::Report(PoolReport::SiteRejected { site, rejection }));
             actions.push(PoolAction::Release { arrival: version });
-        } else if self.shutdown.is_some() || self.is_serving && is_earlier || !self.may_start_workers() {
+        } else if self.shutdown.is_some() || self.is_serving && is_earlier || !self.is_active() {
             actions.push(PoolAction::Release { arrival: version });
         } else if self.is_serving {
             actions.push(PoolAction::Replace { site, version });
@@ -89,7 +89,7 @@ impl WorkerPool {
     /// Starts a shutdown, or makes the one under way stricter or shorter.
     pub(super) fn shut_down(&mut self, mode: ShutdownMode, grace: Duration, actions: &mut Vec<PoolAction>) {
         let shutdown = PoolShutdown::merge(self.shutdown, self.now, mode, grace);
-        if self.stage != PoolStage::Active || self.shutdown == Some(shutdown) {
+        if !self.is_active() || self.shutdown == Some(shutdown) {
             return;
         }
         self.shutdown = Some(shutdown);

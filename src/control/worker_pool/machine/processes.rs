@@ -15,7 +15,7 @@ impl WorkerPool {
             self.aux.begin(process);
             actions.push(PoolAction::StartAux { process });
         }
-        if self.may_start_workers()
+        if self.is_active()
             && let Some(slot) = self.workers.take_due(self.now)
         {
             // Set before the start: the worker updates the flag itself from then on, and may be busy at once.
@@ -33,10 +33,6 @@ impl WorkerPool {
         let process = self.processes.add(PoolRole::Worker(slot));
         self.workers.begin(slot, process, client);
         actions.push(PoolAction::StartWorker { process, slot, client });
-    }
-
-    pub(super) fn may_start_workers(&self) -> bool {
-        self.stage == PoolStage::Active
     }
 
     pub(super) fn started(&mut self, process: ProcessId, actions: &mut Vec<PoolAction>) {
@@ -122,11 +118,11 @@ impl WorkerPool {
             actions.push(PoolAction::RepairSlot { slot });
         }
         if self.config.forks {
-            if !exit.is_success() && self.stage == PoolStage::Active {
+            if !exit.is_success() && self.is_active() {
                 actions.push(PoolAction::Emit(PoolNotice::ConnectionLost { exit }));
             }
             self.workers.free(slot);
-        } else if self.shutdown.is_none() && self.stage == PoolStage::Active {
+        } else if self.shutdown.is_none() && self.is_active() {
             let restart_delay = self.workers.restart(slot, self.now, lived);
             let role = Role::Worker;
             actions.push(PoolAction::Emit(PoolNotice::ProcessEnded { role, exit, restart_delay }));

@@ -8,14 +8,14 @@
 //!
 //! One gate for all workers, as they need the same resources: a shortage costs one attempt, and one notice, per back-off.
 
-use crate::control::process::{RestartPolicy, clock};
+use crate::control::process::{Backoff, clock};
 use std::time::Duration;
 use tarpon_conn::Tick;
 
 /// Decides whether another worker may start.
 #[derive(Debug)]
 pub(super) struct StartGate {
-    policy: RestartPolicy,
+    backoff: Backoff,
     limit: Option<StartLimit>,
     /// A failure after this time has nothing to do with the last one.
     calm_after: Tick,
@@ -35,7 +35,7 @@ const CALM_TIME: Duration = Duration::from_secs(10);
 impl StartGate {
     /// Returns an open gate.
     pub(super) fn new() -> StartGate {
-        StartGate { policy: RestartPolicy::default(), limit: None, calm_after: Tick(0) }
+        StartGate { backoff: Backoff::default(), limit: None, calm_after: Tick(0) }
     }
 
     /// Returns whether a worker may start beside this many others.
@@ -60,9 +60,9 @@ impl StartGate {
             return None;
         }
         if self.calm_after <= now {
-            self.policy = RestartPolicy::default();
+            self.backoff = Backoff::default();
         }
-        let delay = self.policy.after_failed_start();
+        let delay = self.backoff.after_failure();
         let until = clock::after(now, delay);
         self.limit = Some(StartLimit { process_count_max: process_count, until });
         self.calm_after = clock::after(until, CALM_TIME);

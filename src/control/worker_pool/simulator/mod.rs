@@ -174,9 +174,8 @@ impl SimPool {
                 self.expected.logs.push((of, log));
                 PoolEvent::LogArrived { of, log }
             }
-            ToServer::Log { .. } => PoolEvent::LogLost { why: "no room".to_owned() },
-            ToServer::Stop { grace } => self.shutdown(ShutdownMode::Stop, grace),
-            ToServer::Drain { grace } => self.shutdown(ShutdownMode::Drain, grace),
+            ToServer::Log { of } => PoolEvent::LogLost { of, why: "no room".to_owned() },
+            ToServer::Shutdown { mode, grace } => self.shutdown(mode, grace),
         };
         self.feed(event);
         self.wake(now);

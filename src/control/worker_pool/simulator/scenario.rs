@@ -8,36 +8,34 @@ use crate::{
     control::process::{
         ProcessExit,
         message::{FromServer, ToServer},
-        random::SimRandom,
+        random::{SimRandom, variable},
     },
+    data::worker::mailbox::ShutdownMode,
     site::transfer::SiteTransfer,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
-    env, thread,
+    thread,
     time::Duration,
 };
 use tarpon_conn::Tick;
 
-/// Lives that the test runs.
+/// Lives in one run of the tests. `TARPON_SEEDS_FACTOR` multiplies them.
 const SEED_COUNT: u64 = 3_000;
 
 #[test]
 fn worker_pool_survives_faults() {
-    let seeds = match env::var("SEED") {
-        Ok(seed) => {
-            let seed: u64 = seed.parse().expect("SEED is a number");
-            seed..seed + 1
-        }
-        Err(_) => 0..SEED_COUNT,
-    };
-    let (mut seen, is_all) = (BTreeSet::new(), seeds.end - seeds.start == SEED_COUNT);
-    for seed in seeds {
+    if let Some(seed) = variable("SEED") {
+        live(seed);
+        return;
+    }
+    let mut seen = BTreeSet::new();
+    for seed in 0..SEED_COUNT * variable("TARPON_SEEDS_FACTOR").unwrap_or(1) {
         let _replay = Replay(seed);
         seen.extend(live(seed));
     }
     // A world in which less happens would prove less.
-    assert_eq!(seen.len(), if is_all { SITUATION_COUNT } else { seen.len() }, "{seen:?}");
+    assert_eq!(seen.len(), SITUATION_COUNT, "{seen:?}");
 }
 
 /// The situations that `SimPool` distinguishes.
@@ -131,9 +129,8 @@ fn steps(random: &mut SimRandom, config: SimPoolConfig) -> BTreeMap<(Tick, usize
     let end = if random.percent(20) { random.within(0..2_000) } else { random.within(10_000..40_000) };
     for _ in 0..random.within(1..4) {
         let grace = Duration::from_millis([0, 1_000, 8_000][random.within(0..3) as usize]);
-        let stops = random.percent(50);
-        let message = if stops { ToServer::Stop { grace } } else { ToServer::Drain { grace } };
-        add(end + random.within(0..3_000), Step::Send(message));
+        let mode = if random.percent(50) { ShutdownMode::Stop } else { ShutdownMode::Drain };
+        add(end + random.within(0..3_000), Step::Send(ToServer::Shutdown { mode, grace }));
     }
     match random.within(0..20) {
         0 | 1 => add(random.within(0..end + 3_000), Step::Exit),

@@ -5,21 +5,22 @@ use std::mem;
 
 /// The versions that have arrived, by the number of the site. Empty once the pool serves.
 #[derive(Debug)]
-pub(super) struct AwaitedSites {
-    sites: Vec<AwaitedSite>,
+pub(super) struct PendingSites {
+    sites: Vec<PendingVersions>,
 }
 
+/// The versions of one site.
 #[derive(Debug, Default)]
-struct AwaitedSite {
+struct PendingVersions {
     current: Option<ArrivalId>,
     /// The oldest comes first.
     earlier: Vec<ArrivalId>,
 }
 
-impl AwaitedSites {
-    /// Awaits this many sites.
-    pub(super) fn new(count: usize) -> AwaitedSites {
-        AwaitedSites { sites: (0..count).map(|_| AwaitedSite::default()).collect() }
+impl PendingSites {
+    /// Returns this many sites without versions.
+    pub(super) fn new(count: usize) -> PendingSites {
+        PendingSites { sites: (0..count).map(|_| PendingVersions::default()).collect() }
     }
 
     /// Adds a version. Returns the version that it replaces.
@@ -37,7 +38,8 @@ impl AwaitedSites {
         if self.sites.iter().any(|site| site.current.is_none()) {
             return None;
         }
-        let take = |site: AwaitedSite| Some(SiteArrivals { current: site.current?, earlier: site.earlier });
+        let take =
+            |site: PendingVersions| Some(SiteArrivals { current: site.current?, earlier: site.earlier });
         Some(mem::take(&mut self.sites).into_iter().filter_map(take).collect())
     }
 

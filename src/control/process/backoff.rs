@@ -1,10 +1,10 @@
-//! The back-off between a process and its replacement: none at first, then longer each time.
+//! The back-off between two attempts: none after the first exit of a process, then longer each time.
 
 use std::time::Duration;
 
-/// The restart policy of one slot: counts the exits and failed starts in a row.
+/// The back-off of one process, log or site: counts the exits and failures in a row.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct RestartPolicy {
+pub(crate) struct Backoff {
     count: u32,
 }
 
@@ -15,7 +15,7 @@ const DELAY_MAX: Duration = Duration::from_secs(10);
 /// A process that has lived this long did not exit because of what made it start.
 const LONG_LIFE: Duration = Duration::from_secs(10);
 
-impl RestartPolicy {
+impl Backoff {
     /// Returns the delay until a replacement starts, after a process that lived this long.
     pub(crate) fn after_exit(&mut self, lived: Duration) -> Duration {
         if lived >= LONG_LIFE {
@@ -28,8 +28,8 @@ impl RestartPolicy {
         }
     }
 
-    /// Returns the delay until another attempt, after a start that failed: the system is short of something, so never zero.
-    pub(crate) fn after_failed_start(&mut self) -> Duration {
+    /// Returns the delay until another attempt, after one that failed: the system is short of something, so never zero.
+    pub(crate) fn after_failure(&mut self) -> Duration {
         self.count = self.count.max(1) + 1;
         self.delay()
     }
@@ -45,22 +45,22 @@ mod tests {
 
     #[test]
     fn delays_grow_and_a_long_life_resets_them() {
-        let mut policy = RestartPolicy::default();
-        let delays: Vec<_> = (0..11).map(|_| policy.after_exit(Duration::ZERO).as_millis()).collect();
+        let mut backoff = Backoff::default();
+        let delays: Vec<_> = (0..11).map(|_| backoff.after_exit(Duration::ZERO).as_millis()).collect();
         assert_eq!(delays, [0, 100, 200, 400, 800, 1_600, 3_200, 6_400, 10_000, 10_000, 10_000]);
         for _ in 0..100 {
-            assert_eq!(policy.after_exit(LONG_LIFE - Duration::from_millis(1)), DELAY_MAX);
+            assert_eq!(backoff.after_exit(LONG_LIFE - Duration::from_millis(1)), DELAY_MAX);
         }
-        assert_eq!(policy.after_exit(LONG_LIFE), Duration::ZERO);
-        assert_eq!(policy.after_exit(Duration::ZERO), FIRST_DELAY);
+        assert_eq!(backoff.after_exit(LONG_LIFE), Duration::ZERO);
+        assert_eq!(backoff.after_exit(Duration::ZERO), FIRST_DELAY);
     }
 
     #[test]
-    fn failed_start_is_never_retried_at_once() {
-        let mut policy = RestartPolicy::default();
-        let delays: Vec<_> = (0..9).map(|_| policy.after_failed_start().as_millis()).collect();
+    fn failed_attempt_is_never_retried_at_once() {
+        let mut backoff = Backoff::default();
+        let delays: Vec<_> = (0..9).map(|_| backoff.after_failure().as_millis()).collect();
         assert_eq!(delays, [100, 200, 400, 800, 1_600, 3_200, 6_400, 10_000, 10_000]);
-        assert_eq!(policy.after_exit(LONG_LIFE), Duration::ZERO);
-        assert_eq!(policy.after_failed_start(), FIRST_DELAY);
+        assert_eq!(backoff.after_exit(LONG_LIFE), Duration::ZERO);
+        assert_eq!(backoff.after_failure(), FIRST_DELAY);
     }
 }
