@@ -186,7 +186,7 @@ impl<S: Default> Worker<S> {
         slot.fd
     }
 
-    /// Ends a drive: the timer must fire no later than the connection's deadline, and the worker must know who holds buffers.
+    /// Ends a drive: moves the timer to the connection's deadline if that is earlier, and records whether the connection holds buffers.
     #[inline]
     pub(crate) fn end_drive(&mut self, index: u32) {
         if let Some(slot) = self.slots.get_mut(index) {

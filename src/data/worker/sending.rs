@@ -120,7 +120,7 @@ impl WorkerContext {
             to[end..][..bytes.len()].copy_from_slice(bytes);
             end += bytes.len();
         }
-        // After the copy: the file may have been truncated meanwhile.
+        // Checked after the copy, as another process may truncate the file during it.
         spans.iter().all(|span| self.is_intact(span)).then_some(&to[..end])
     }
 

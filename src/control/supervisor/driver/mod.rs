@@ -232,7 +232,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Sends what is queued for the predecessor and the successor. If one has exited, its channel is at EOF, or nobody needs the message.
+    /// Sends queued messages to the predecessor and the successor. A message to a process that has exited is lost.
     fn flush_handover(&mut self) {
         self.handover_channels().for_each(|channel| drop(channel.sender.flush()));
     }

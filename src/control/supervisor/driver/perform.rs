@@ -127,7 +127,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Emits a notice, unless it would have to wait for a reader: the service does not depend on who reads its output.
+    /// Emits a notice, unless the write would wait for a reader of the output.
     fn emit(&self, notice: SupervisorNotice) {
         if !output_has_room() {
             return;
