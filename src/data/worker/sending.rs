@@ -38,7 +38,7 @@ pub(crate) enum Stage<'s, 'c> {
 
 impl WorkerContext {
     /// Returns the first range that must be read before the front of an outbox can be sent: of the spans in memory, or of the first
-    /// span, as far as it is sent now.
+    /// span, up to the length of one send.
     #[inline]
     pub(crate) fn first_not_resident(&mut self, spans: &[Span], limits: SendLimits) -> Option<MissingRange> {
         if !self.any_on_disk || self.blocks_on_disk {

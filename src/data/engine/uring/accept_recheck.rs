@@ -1,9 +1,8 @@
 //! Looks at the accept queues again, several times after the start.
 //!
-//! The kernel wakes one process for each new client. If a server was killed, its rings still wait at the listeners until the kernel has
-//! freed them, which it does later, in the background. A ring that is woken meanwhile accepts nothing, so its client stays in the accept
-//! queue: the workers of the next server would see it only when another client connects. An accept that starts takes from the queue
-//! first, so starting the accepts anew finds such a client.
+//! The kernel wakes one process for each new client. The rings of a killed server wait at the listeners until the kernel has freed them in
+//! the background. If the kernel wakes such a ring, the client stays in the accept queue, and the workers of the next server notice it only
+//! when another client connects. An accept that starts takes from the queue first, so starting the accepts anew finds such a client.
 //!
 //! Each wait is twice as long as the one before it. A client thus waits at most as long again as the rings took.
 
