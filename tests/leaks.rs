@@ -8,10 +8,10 @@ use common::{EMBEDDED, client::TestClient, kernel::wait_until_asleep, server::se
 use rustix::process::{Resource, Rlimit, getpid, getrlimit, setrlimit};
 use std::{
     env, fs,
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     os::fd::AsRawFd,
     path::Path,
-    process::Command,
+    process::{self, Command},
     sync::mpsc::channel,
     time::Duration,
 };
@@ -173,9 +173,14 @@ impl Usage {
     }
 }
 
-/// Returns a listener and its address.
+/// Returns a listener and its address. On Linux the address belongs to this process: on a shared one, another process may take a port as
+/// soon as it is free.
 fn listener() -> (SocketAddr, Listener) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    const LOOPBACK: u32 = Ipv4Addr::new(127, 128, 0, 0).to_bits();
+    // Process IDs of Linux have 22 bits.
+    let own = Ipv4Addr::from_bits(LOOPBACK | process::id() & 0x7f_ffff);
+    let address = if cfg!(target_os = "linux") { own } else { Ipv4Addr::LOCALHOST };
+    let listener = TcpListener::bind((address, 0)).unwrap();
     (listener.local_addr().unwrap(), listener.try_into().unwrap())
 }
 
