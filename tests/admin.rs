@@ -295,7 +295,7 @@ fn draining_server_is_not_ready() {
             dir.path(),
             &["--admin", &admin.address, "--engine", engine.name()],
         ));
-        assert_eq!(admin.get("/ready").status, 200);
+        wait_until_ready(&admin);
         let mut client = TestClient::connect(program.address());
         client.send(get("/big"));
         client.read_exact(10_000);
@@ -319,6 +319,7 @@ fn successor_alone_responds_while_its_predecessor_drains() {
             dir.path(),
             &["--admin", &admin.address, "--engine", engine.name()],
         ));
+        wait_until_ready(&admin);
         let mut client = TestClient::connect(program.address());
         client.send(get("/big"));
         client.read_exact(10_000);
@@ -364,6 +365,7 @@ fn silent_clients_delay_no_other() {
         let admin = AdminSocket::default();
         let options = ["--admin", &admin.address, "--engine", engine];
         let _program = RunningProgram::start_ready(serve(dir.path(), &options));
+        wait_until_ready(&admin);
         let mut silent: Vec<_> = (0..SILENT_COUNT).map(|_| TestClient::connect_unix(&admin.path)).collect();
         assert_eq!(admin.get("/health").status, 200);
         // The clients that have been silent longest made room, and the others are still there: none of them timed out before the response.
@@ -533,6 +535,11 @@ fn first_server_owns_the_default_admin_socket() {
     let first = first.wait();
     assert!(first.status.success() && !first.out.contains("admin: "), "{first:?}");
     assert!(!socket.exists() && !others.exists());
+}
+
+/// Waits until the server reports ready: with worker processes, the process that answers learns it after the program.
+fn wait_until_ready(admin: &AdminSocket) {
+    wait_for("the server is ready", || (admin.get("/ready").status == 200).then_some(()));
 }
 
 /// An admin listener on a Unix socket.
