@@ -5,7 +5,7 @@
 mod common;
 
 use common::{
-    ENGINES,
+    ENGINES, TEST_TIMEOUT,
     client::{Response, TestClient, get},
     distinct_bytes,
     program::{RunningProgram, has_exited, serve, tarpon, unprivileged, wrap_command},
@@ -267,7 +267,7 @@ fn metrics_match_the_traffic() {
         };
         let since = Instant::now();
         while matches().is_none() {
-            assert!(since.elapsed() < Duration::from_secs(10), "{engine}: {last}");
+            assert!(since.elapsed() < TEST_TIMEOUT, "{engine}: {last}");
             thread::sleep(Duration::from_millis(20));
         }
         // An aborted response and a changed site.

@@ -20,7 +20,7 @@ use crate::{
         engine::WorkerReady,
         log_ring::LogRings,
         worker::{
-            WorkerConfig,
+            Backends, WorkerConfig,
             idle_workers::IdleWorkers,
             loader::{self},
             mailbox::{Mailbox, ShutdownMode, WorkerMessage},
@@ -148,6 +148,7 @@ impl Server {
             let sockets =
                 listeners.iter().map(|listener| listener.sockets_for(number % socket_count, socket_count));
             io::Result::Ok(WorkerConfig {
+                backends: Backends::default(),
                 number,
                 worker_count,
                 idle_workers: idle_workers.clone(),

@@ -21,7 +21,9 @@
 //! # Example
 //!
 //! ```
-//! use tarpon_conn::{AcceptedClient, ConnResources, Connection, Counters, Limits, Pool, Records, ResponsePrefixes, Sites, Tick};
+//! use tarpon_conn::{
+//!     AcceptedClient, ConnResources, Connection, Counters, Limits, Pipes, Pool, Records, ResponsePrefixes, Sites, Tick,
+//! };
 //! # use std::io::Cursor;
 //! # let dir = tempfile::tempdir().unwrap();
 //! # std::fs::write(dir.path().join("index.html"), "hello").unwrap();
@@ -37,6 +39,7 @@
 //!     now: Tick(0),
 //!     counters: &counters,
 //!     records: &mut records,
+//!     pipes: &mut Pipes::default(),
 //! };
 //! let mut conn = Connection::new(&mut cx, AcceptedClient::default());
 //!
@@ -49,6 +52,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod backend;
 mod bounded_writer;
 mod byte_ranges;
 mod counters;
@@ -56,6 +60,7 @@ mod h1;
 mod health;
 mod host_redirect;
 mod hosts;
+mod pipe;
 mod plan;
 mod pool;
 mod record;
@@ -69,22 +74,28 @@ mod sites;
 mod span;
 mod step;
 
+pub use backend::{BackendId, BackendLimits, FRAME_PREFIX_LEN, FrameKind, FramePrefix, InvalidFrame};
+#[cfg(feature = "sim")]
+pub use backend::{echo::EchoBackend, sim::BackendSim};
 pub use counters::{Counter, CounterName, Counters, LATENCY_MS, VERSIONS};
 pub use h1::CONTENT_LEN_MAX;
 pub use hosts::{HostName, HostNameError, Hosts, HostsError};
+pub use pipe::{BackendRefusal, PipeId, Pipes};
 pub use pool::{BUF_LEN, BufId, BufRange, Pool};
 pub use record::{
     AGENT_LEN_MAX, AcceptedClient, HEADS_LEN_MAX, HOST_LEN_MAX, LINE_LEN_MAX, ProgressRecord, RECORDS_LEN,
     REFERER_LEN_MAX, Record, RecordedText, Recording, Records, RequestRecord,
 };
 pub use response_prefix::{Persistence, ResponsePrefix, ResponsePrefixes};
-pub use sites::{ImageId, MissingPage, SiteId, Sites};
+pub use sites::{BackendRoute, ImageId, MissingPage, SiteId, Sites};
 pub use span::{SPAN_COUNT_MAX, Span};
 pub use step::{DriveState, DriveStep};
 
+use backend::BackendConnection;
 use h1::Http1;
 use span::Outbox;
 use std::num::NonZeroU32;
+use tarpon_http::status::Status;
 
 /// A time in milliseconds since the start of the worker. The engine supplies it; this crate reads no clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -158,6 +169,8 @@ pub struct ConnResources<'w> {
     pub counters: &'w Counters,
     /// The records for the access log.
     pub records: &'w mut Records,
+    /// The pipes between clients and backends.
+    pub pipes: &'w mut Pipes,
 }
 
 /// What the engine must do for a connection.
@@ -192,87 +205,151 @@ pub enum Close {
     Both,
 }
 
-/// A client connection. The [crate documentation](crate) describes its use.
+/// A connection with a client or a backend. The [crate documentation](crate) describes its use.
 #[derive(Debug)]
 pub struct Connection {
-    protocol: Http1,
+    party: Party,
     wire: Outbox,
+}
+
+/// The other end of a connection.
+#[derive(Debug)]
+enum Party {
+    Client(Http1),
+    Backend(Box<BackendConnection>),
 }
 
 impl Connection {
     /// Creates the state of an accepted connection.
     pub fn new(cx: &mut ConnResources<'_>, accepted: AcceptedClient) -> Connection {
         cx.counters.accepted.add(1);
-        Connection { protocol: Http1::new(cx, accepted), wire: Outbox::new() }
+        Connection { party: Party::Client(Http1::new(cx, accepted)), wire: Outbox::new() }
+    }
+
+    /// Creates the state of a connection to a backend, for a pipe that [`Pipes::next_unconnected`] has returned. `number` identifies the
+    /// connection among those of the worker, with clients too.
+    pub fn to_backend(
+        cx: &mut ConnResources<'_>,
+        number: u32,
+        backend: BackendId,
+        limits: BackendLimits,
+        pipe: PipeId,
+    ) -> Connection {
+        let connection = BackendConnection::new(cx, number, backend, limits, pipe);
+        let mut connection = Connection { party: Party::Backend(Box::new(connection)), wire: Outbox::new() };
+        connection.woken(cx);
+        connection
     }
 
     /// Handles input. Returns how many bytes the connection consumed. The engine keeps the rest and passes it again, followed by more
     /// input, or unchanged after [`need`](Connection::need) asked to pause.
     #[inline]
     pub fn received(&mut self, cx: &mut ConnResources<'_>, input: BufRange) -> usize {
-        let used = self.protocol.received(cx, &mut self.wire, input);
-        cx.counters.received_len.add(used as u64);
-        used
+        match &mut self.party {
+            Party::Client(client) => {
+                let used = client.received(cx, &mut self.wire, input);
+                cx.counters.received_len.add(used as u64);
+                used
+            }
+            Party::Backend(backend) => backend.received(cx, input),
+        }
+    }
+
+    /// Handles the event that the connection at the other end of its pipe has added or taken messages.
+    pub fn woken(&mut self, cx: &mut ConnResources<'_>) {
+        match &mut self.party {
+            Party::Client(client) => client.woken(cx, &mut self.wire),
+            Party::Backend(backend) => backend.woken(cx, &mut self.wire),
+        }
     }
 
     /// Handles the event that the [missing page](Connection::missing_page) is in memory. The engine passes the unused input again.
     pub fn loaded(&mut self) {
-        self.protocol.loaded();
+        if let Party::Client(client) = &mut self.party {
+            client.loaded();
+        }
     }
 
     /// Handles the end of the input.
     pub fn ended(&mut self, cx: &mut ConnResources<'_>) {
-        self.protocol.ended(cx, &self.wire);
+        match &mut self.party {
+            Party::Client(client) => client.ended(cx, &mut self.wire),
+            Party::Backend(backend) => backend.ended(cx),
+        }
     }
 
     /// Handles the event that the engine has sent the first `len` bytes of the outbox.
     #[inline]
     pub fn sent(&mut self, cx: &mut ConnResources<'_>, len: u64) {
-        match self.wire.sent(len, cx.sites, cx.pool, cx.prefixes) {
-            Ok(()) => self.protocol.sent(cx, &self.wire, len),
-            Err(span::NoFreeBuffer) => self.protocol.abort(),
+        let advanced = self.wire.sent(len, cx.sites, cx.pool, cx.prefixes);
+        match (&mut self.party, advanced) {
+            (Party::Client(client), Ok(())) => client.sent(cx, &mut self.wire, len),
+            (Party::Client(client), Err(span::NoFreeBuffer)) => client.abort(),
+            (Party::Backend(backend), _) => backend.sent(cx, &mut self.wire),
         }
     }
 
     /// Handles the end of the deadline. The client has not acknowledged the last `unacked` bytes that the engine sent.
     pub fn expired(&mut self, cx: &mut ConnResources<'_>, unacked: u64) {
-        self.protocol.expired(cx, &mut self.wire, unacked);
+        match &mut self.party {
+            Party::Client(client) => client.expired(cx, &mut self.wire, unacked),
+            Party::Backend(backend) => backend.expired(cx, &self.wire),
+        }
     }
 
     /// Ends the connection before its deadline, because other connections need its buffers. Discards the inbox.
     pub fn evict(&mut self, cx: &mut ConnResources<'_>) {
-        self.protocol.time_out(cx, &mut self.wire);
+        match &mut self.party {
+            Party::Client(client) => client.time_out(cx, &mut self.wire),
+            Party::Backend(backend) => backend.abort(cx, Status::ServiceUnavailable),
+        }
     }
 
     /// Announces with the next response that it is the last one, because another server takes over. Keeps an idle connection open until
     /// then, because closing it could make a request fail that the client is already sending.
     pub fn drain(&mut self) {
-        self.protocol.drain();
+        if let Party::Client(client) = &mut self.party {
+            client.drain();
+        }
     }
 
     /// Finishes the current exchange and begins no other, because the server stops.
     pub fn stop(&mut self, cx: &mut ConnResources<'_>) {
-        self.protocol.stop(cx, &self.wire);
+        match &mut self.party {
+            Party::Client(client) => client.stop(cx, &self.wire),
+            Party::Backend(backend) => backend.stop(cx),
+        }
     }
 
     /// Releases all resources after the connection has closed. This must be the last call.
     pub fn closed(&mut self, cx: &mut ConnResources<'_>) {
-        cx.counters.closed.add(1);
-        self.protocol.closed(cx);
+        match &mut self.party {
+            Party::Client(client) => {
+                cx.counters.closed.add(1);
+                client.closed(cx);
+            }
+            Party::Backend(backend) => backend.closed(cx),
+        }
         self.wire.clear(cx.sites, cx.pool);
     }
 
     /// Returns what to read and what to close.
     #[inline]
     pub fn need(&self) -> Need {
-        self.protocol.need(&self.wire)
+        match &self.party {
+            Party::Client(client) => client.need(&self.wire),
+            Party::Backend(backend) => backend.need(),
+        }
     }
 
     /// Returns the page that must be in memory before the next exchange can begin. The connection pauses until
     /// [`loaded`](Connection::loaded).
     #[inline]
     pub fn missing_page(&self) -> Option<MissingPage> {
-        self.protocol.missing_page()
+        match &self.party {
+            Party::Client(client) => client.missing_page(),
+            Party::Backend(_) => None,
+        }
     }
 
     /// Returns the spans to send, in order.
@@ -284,18 +361,34 @@ impl Connection {
     /// Returns whether the connection is idle: no request has begun, and no output is pending.
     #[inline]
     pub fn is_unused(&self) -> bool {
-        self.protocol.is_unused(&self.wire)
+        match &self.party {
+            Party::Client(client) => client.is_unused(&self.wire),
+            Party::Backend(backend) => !backend.is_busy(),
+        }
     }
 
-    /// Returns whether output is pending that lies in buffers of the pool.
+    /// Returns whether buffers of the pool hold output or, perhaps, messages of its pipe.
     #[inline]
     pub fn holds_buffers(&self) -> bool {
-        self.wire.holds_buffers()
+        let has_pipe = match &self.party {
+            Party::Client(client) => client.has_pipe(),
+            Party::Backend(backend) => backend.is_busy(),
+        };
+        self.wire.holds_buffers() || has_pipe
+    }
+
+    /// Returns whether a client is at the other end, and no backend.
+    #[inline]
+    pub fn is_client(&self) -> bool {
+        matches!(self.party, Party::Client(_))
     }
 
     /// Returns when the engine must call [`expired`](Connection::expired), unless another event comes first.
     #[inline]
     pub fn deadline(&self) -> Tick {
-        self.protocol.deadline()
+        match &self.party {
+            Party::Client(client) => client.deadline(),
+            Party::Backend(backend) => backend.deadline(),
+        }
     }
 }

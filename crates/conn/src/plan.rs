@@ -211,7 +211,7 @@ pub(crate) fn expects_continue(head: &Head<'_>) -> bool {
 }
 
 /// Returns whether 100-continue is the only expectation.
-fn expects_only_continue(head: &Head<'_>) -> bool {
+pub(crate) fn expects_only_continue(head: &Head<'_>) -> bool {
     let mut members = head.all(FieldName::Expect).flat_map(field::members);
     members.all(|member| member.eq_ignore_ascii_case(b"100-continue"))
 }

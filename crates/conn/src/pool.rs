@@ -131,6 +131,13 @@ impl Pool {
         BufRange { len: range.len + bytes.len() as u32, ..range }
     }
 
+    /// Writes bytes before a range, which has that much room before it in its buffer.
+    pub(crate) fn prepend(&mut self, range: BufRange, bytes: &[u8]) -> BufRange {
+        let at = range.at as usize - bytes.len();
+        self.buf_mut(range.buf)[at..range.at as usize].copy_from_slice(bytes);
+        BufRange { at: at as u32, len: range.len + bytes.len() as u32, ..range }
+    }
+
     /// Appends a range of another buffer to a range, as [`append`](Pool::append) does.
     pub fn join(&mut self, range: BufRange, next: BufRange) -> BufRange {
         let range = self.with_room(range, next.len as usize);

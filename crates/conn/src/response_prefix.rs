@@ -39,6 +39,7 @@ impl ResponsePrefix {
 pub struct ResponsePrefixes {
     rows: Box<[PrefixRow; ROW_COUNT]>,
     unix_s: u64,
+    date: [u8; 29],
 }
 
 #[derive(Clone, Copy)]
@@ -51,7 +52,7 @@ impl ResponsePrefixes {
     /// Renders the rows for a time in seconds since 1970.
     pub fn new(unix_s: u64) -> ResponsePrefixes {
         let rows = Box::new([PrefixRow { len: 0, bytes: [0; ROW_LEN_MAX] }; ROW_COUNT]);
-        let mut prefixes = ResponsePrefixes { rows, unix_s };
+        let mut prefixes = ResponsePrefixes { rows, unix_s, date: date::format(unix_s) };
         prefixes.render();
         prefixes
     }
@@ -71,6 +72,11 @@ impl ResponsePrefixes {
         self.unix_s
     }
 
+    /// Returns the value of `Date`.
+    pub(crate) fn date(&self) -> &[u8; 29] {
+        &self.date
+    }
+
     /// Returns the prefix for a status and a persistence.
     #[inline]
     pub fn prefix(&self, status: Status, persistence: Persistence) -> ResponsePrefix {
@@ -86,11 +92,11 @@ impl ResponsePrefixes {
 
     #[cold]
     fn render(&mut self) {
-        let date = date::format(self.unix_s);
+        self.date = date::format(self.unix_s);
         for status in Status::ALL {
             for persistence in PERSISTENCES {
                 let row = &mut self.rows[status.index() * PERSISTENCES.len() + persistence as usize];
-                *row = PrefixRow::render(status, persistence, &date);
+                *row = PrefixRow::render(status, persistence, &self.date);
             }
         }
     }

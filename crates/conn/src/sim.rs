@@ -16,8 +16,8 @@
 //! Before every event the simulation moves the connection: it must contain nothing that the kernel reads.
 
 use crate::{
-    AcceptedClient, BUF_LEN, BufRange, Close, ConnResources, Connection, Counters, Input, Limits, Pool,
-    Records, ResponsePrefixes, SPAN_COUNT_MAX, Sites, Span, Tick,
+    AcceptedClient, BUF_LEN, BufRange, Close, ConnResources, Connection, Counters, Input, Limits, Pipes,
+    Pool, Records, ResponsePrefixes, SPAN_COUNT_MAX, Sites, Span, Tick,
 };
 use std::sync::Arc;
 use tarpon_site::{Image, Region, ResidentPages};
@@ -99,6 +99,7 @@ impl Sim {
             now,
             counters: &counters,
             records: &mut records,
+            pipes: &mut Pipes::default(),
         };
         let conn = Some(Connection::new(&mut cx, AcceptedClient::default()));
         Sim {
@@ -309,6 +310,7 @@ impl Sim {
             now: self.now,
             counters: &self.counters,
             records: &mut self.records,
+            pipes: &mut Pipes::default(),
         };
         let result = event(&mut conn, &mut cx);
         self.conn = Some(conn);

@@ -12,6 +12,7 @@
 
 use crate::{
     Limits,
+    backend::{BackendId, BackendLimits},
     hosts::{HostMatch, Hosts},
     request::Request,
 };
@@ -65,6 +66,8 @@ pub struct Sites {
     hosts: Option<Arc<Hosts>>,
     /// The site that responds if a request has no site: the default site, or the first.
     fallback: SiteId,
+    /// The routes to backends, by prefix of the path: they come before the site.
+    backend_routes: Vec<(Box<[u8]>, BackendRoute)>,
     /// The path of health checks.
     health_path: Option<Arc<[u8]>>,
     /// The images by number.
@@ -111,6 +114,17 @@ pub(crate) enum Route {
     RedirectHost(SiteId),
     /// No site. This one sends the status page.
     NoSite(SiteId),
+    /// A backend. This site sends status pages.
+    Backend(SiteId, BackendRoute),
+}
+
+/// A route to a backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackendRoute {
+    /// The backend.
+    pub backend: BackendId,
+    /// The limits of its exchanges.
+    pub limits: BackendLimits,
 }
 
 impl MissingPage {
@@ -143,7 +157,20 @@ impl Sites {
         // With a single choice, no request records its site.
         let requested = if hosts.is_none() { 0..1 } else { 0..0 };
         let (health_path, retiring) = (None, Vec::new());
-        Sites { rows, hosts, fallback, health_path, slots, retiring, requested, earlier_used: false }
+        let (backend_routes, earlier_used) = (Vec::new(), false);
+        Sites { rows, hosts, fallback, backend_routes, health_path, slots, retiring, requested, earlier_used }
+    }
+
+    /// Routes requests for paths below `prefix`, on all hosts with a site, to a backend.
+    pub fn add_backend_route(&mut self, prefix: &[u8], route: BackendRoute) {
+        self.hosts.get_or_insert_with(|| Arc::new(Hosts::new(Some(SiteId::FIRST))));
+        self.backend_routes.push((prefix.into(), route));
+    }
+
+    /// Returns the limits of exchanges with a backend: those of its first route.
+    pub fn backend_limits(&self, backend: BackendId) -> BackendLimits {
+        let route = self.backend_routes.iter().find(|(_, route)| route.backend == backend);
+        route.map_or(BackendLimits::default(), |(_, route)| route.limits)
     }
 
     /// Sets the path of health checks, with which load balancers ask whether to send clients here. It applies to all hosts. A file or rule
@@ -212,6 +239,13 @@ impl Sites {
             (Some(HostMatch::Site(site)), _) | (None, Some(site)) => Route::Site(site),
             (Some(HostMatch::RedirectHost(site)), _) => Route::RedirectHost(site),
             (None, None) => Route::NoSite(self.fallback),
+        };
+        let route = match (route, request.path()) {
+            (Route::Site(site), Some(path)) => {
+                let row = self.backend_routes.iter().find(|(prefix, _)| path.starts_with(prefix));
+                row.map_or(route, |(_, to)| Route::Backend(site, *to))
+            }
+            _ => route,
         };
         let SiteId(number) = route.site();
         self.requested = match self.requested.is_empty() {
@@ -319,7 +353,8 @@ impl Route {
     /// Returns the site of the route.
     #[inline]
     pub(crate) fn site(self) -> SiteId {
-        let (Route::Site(site) | Route::RedirectHost(site) | Route::NoSite(site)) = self;
+        let (Route::Site(site) | Route::RedirectHost(site) | Route::NoSite(site) | Route::Backend(site, _)) =
+            self;
         site
     }
 }

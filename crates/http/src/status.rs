@@ -20,6 +20,7 @@ macro_rules! statuses {
 
 statuses! {
     Ok 200 "OK",
+    Created 201 "Created",
     NoContent 204 "No Content",
     PartialContent 206 "Partial Content",
     MovedPermanently 301 "Moved Permanently",
@@ -29,6 +30,7 @@ statuses! {
     TemporaryRedirect 307 "Temporary Redirect",
     PermanentRedirect 308 "Permanent Redirect",
     BadRequest 400 "Bad Request",
+    Unauthorized 401 "Unauthorized",
     Forbidden 403 "Forbidden",
     NotFound 404 "Not Found",
     MethodNotAllowed 405 "Method Not Allowed",
@@ -40,11 +42,14 @@ statuses! {
     RangeNotSatisfiable 416 "Range Not Satisfiable",
     ExpectationFailed 417 "Expectation Failed",
     MisdirectedRequest 421 "Misdirected Request",
+    TooManyRequests 429 "Too Many Requests",
     RequestHeaderFieldsTooLarge 431 "Request Header Fields Too Large",
     UnavailableForLegalReasons 451 "Unavailable For Legal Reasons",
     InternalServerError 500 "Internal Server Error",
     NotImplemented 501 "Not Implemented",
+    BadGateway 502 "Bad Gateway",
     ServiceUnavailable 503 "Service Unavailable",
+    GatewayTimeout 504 "Gateway Timeout",
     HttpVersionNotSupported 505 "HTTP Version Not Supported",
 }
 

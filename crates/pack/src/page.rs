@@ -23,7 +23,7 @@ h1{{line-height:1.2;text-wrap:balance}}</style>
 
 /// Status, reason (RFC 9110, section 15), and an explanation for visitors.
 #[rustfmt::skip]
-const TEXTS: [(u16, &str, &str); 15] = [
+const TEXTS: [(u16, &str, &str); 17] = [
     (400, "Bad Request",                     "The server could not understand this request."),
     (404, "Not Found",                       "There is no page at this address. It may have moved, or the address may be mistyped."),
     (405, "Method Not Allowed",              "This address supports GET, HEAD and OPTIONS requests only."),
@@ -37,7 +37,9 @@ const TEXTS: [(u16, &str, &str); 15] = [
     (431, "Request Header Fields Too Large", "The header of the request is larger than this server accepts."),
     (500, "Internal Server Error",           "Something went wrong on this server. It is not your fault."),
     (501, "Not Implemented",                 "This server does not support this kind of request."),
+    (502, "Bad Gateway",                     "The program behind this server gave no valid response. Please try again in a moment."),
     (503, "Service Unavailable",             "The server is busy. Please try again in a moment."),
+    (504, "Gateway Timeout",                 "The program behind this server did not respond in time. Please try again in a moment."),
     (505, "HTTP Version Not Supported",      "This server does not support the HTTP version of the request."),
 ];
 

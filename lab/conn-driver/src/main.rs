@@ -12,8 +12,8 @@ use std::error::Error;
 use std::{env, fs};
 
 use tarpon_conn::{
-    AcceptedClient, BufRange, ConnResources, Connection, Counters, DriveState, DriveStep, Limits, Pool,
-    Records, ResponsePrefixes, Sites, Span, Tick,
+    AcceptedClient, BufRange, ConnResources, Connection, Counters, DriveState, DriveStep, Limits, Pipes,
+    Pool, Records, ResponsePrefixes, Sites, Span, Tick,
 };
 use tarpon_site::{Image, packed};
 
@@ -31,6 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         now,
         counters: &counters,
         records: &mut records,
+        pipes: &mut Pipes::default(),
     };
     let mut conn = Connection::new(&mut cx, AcceptedClient::default());
     let buf = cx.pool.take().ok_or("no buffer")?;

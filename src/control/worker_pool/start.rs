@@ -14,7 +14,7 @@ use crate::{
     },
     data::{
         engine::{WorkerReady, blocking},
-        worker::WorkerConfig,
+        worker::{Backends, WorkerConfig},
     },
     sys::process::SingleThreaded,
 };
@@ -84,6 +84,7 @@ impl Master<'_> {
                 // The worker owns the set: a site must live only as long as the worker serves it.
                 let sites = all.take().expect("the master had the sites when it forked");
                 let config = WorkerConfig {
+                    backends: Backends::default(),
                     number: slot,
                     worker_count: settings.workers().get(),
                     idle_workers: shared.idle_workers.clone(),

@@ -7,6 +7,8 @@
 //!                        └──────────────────────────────────┘   serving, and no worker is idle
 //! ```
 //!
+//! A connection to a backend, which the exchange of the client needs, or which is idle after one, comes before all others.
+//!
 //! If no worker is idle and a client waits for more than a moment, a busy connection gets one more response with `Connection: close`,
 //! and an unused connection gives way. Its worker accepts first and closes then, so at most one connection gives way to each client.
 //! The worker shuts down its sending side and keeps it open for a while: a late request then meets EOF and no reset.
@@ -35,7 +37,7 @@ use rustix::{
 };
 use std::{
     collections::VecDeque,
-    io,
+    io, mem,
     os::fd::{AsFd, OwnedFd},
 };
 use tarpon_conn::Tick;
@@ -76,8 +78,12 @@ struct Blocking {
     idle_mark: IdleMark,
     /// Entries for the kernel: see the module. Without a connection the first one is out of date.
     entries: Vec<PollEntry>,
-    /// Drive the connection again without an event.
-    again: bool,
+    /// The slot of the connection to a backend, if there is one.
+    backend: Option<u32>,
+    /// Drive this slot again without an event: that of the client, and that of the backend.
+    again: [Option<u32>; 2],
+    /// The slot of the client's connection, if there is one.
+    client: u32,
     last_activity: LastActivity,
     waiting_clients: WaitingClients,
     /// The listener to try first: it rotates, so that no listener is preferred.
@@ -116,19 +122,19 @@ struct LastActivity {
 }
 
 /// Result of one wait.
+#[derive(Default)]
 struct WaitResult {
+    backend: PollEvents,
     connection: PollEvents,
     mailbox: bool,
     client: bool,
 }
 
-/// The slot of the only connection.
-const ONLY_SLOT: u32 = 0;
-
-/// Positions of the connection, the mailbox and the first listener among the entries.
-const CONNECTION: usize = 0;
-const MAILBOX: usize = 1;
-const LISTENERS: usize = 2;
+/// Positions of the connection to a backend, that of the client, the mailbox and the first listener among the entries.
+const BACKEND: usize = 0;
+const CONNECTION: usize = 1;
+const MAILBOX: usize = 2;
+const LISTENERS: usize = 3;
 
 /// An unused connection may give way after this time in milliseconds. A client that reads a page and then requests its parts takes
 /// less.
@@ -154,18 +160,20 @@ impl Blocking {
         let idle_mark =
             IdleMark { idle_workers: config.idle_workers.clone(), number: config.number, is_idle: true };
         let worker_count = config.worker_count;
-        // Two: the new connection is accepted before the old one is closed. The number of buffers depends on it, so the limit of
-        // descriptors is not used.
-        let connection_count_max = 2;
+        // Three: the new connection is accepted before the old one is closed, and an exchange may need one to a backend. The number of
+        // buffers depends on it, so the limit of descriptors is not used.
+        let connection_count_max = 3;
         let worker: Worker<Readiness> = Worker::new(WorkerConfig { connection_count_max, ..config });
         let mailbox = PollEntry::new(worker.mailbox.as_fd(), POLLIN);
         let listeners = worker.listeners.iter().map(|listener| PollEntry::new(listener.as_fd(), POLLIN));
-        let entries = [mailbox, mailbox].into_iter().chain(listeners).collect();
+        let entries = [mailbox, mailbox, mailbox].into_iter().chain(listeners).collect();
         Ok(Blocking {
             worker,
             idle_mark,
             entries,
-            again: false,
+            backend: None,
+            again: [None; 2],
+            client: 0,
             last_activity: LastActivity { since: Tick(0), deadline: Tick(0) },
             waiting_clients: WaitingClients::No,
             first_listener: 0,
@@ -176,12 +184,12 @@ impl Blocking {
     }
 
     fn is_serving(&self) -> bool {
-        !self.worker.slots.is_empty()
+        self.worker.slots.has_clients()
     }
 
     /// Returns whether there is no connection, or only one that waits for its client to close.
     fn may_start_next(&mut self) -> bool {
-        self.only_slot().is_none_or(|slot| slot.write_closed)
+        self.client_slot().is_none_or(|slot| slot.write_closed)
     }
 
     fn run_once(&mut self) -> io::Result<()> {
@@ -190,14 +198,20 @@ impl Blocking {
         if ready.mailbox {
             self.read_mailbox()?;
         }
+        let again = mem::take(&mut self.again);
+        if let Some(backend) = self.backend.filter(|_| ready.backend != 0) {
+            self.on_ready(backend, ready.backend);
+        }
         if ready.connection != 0 {
-            self.on_ready(ready.connection);
-        } else if self.again {
-            self.drive();
+            self.on_ready(self.client, ready.connection);
         }
-        while self.worker.next_expired().is_some() {
-            self.drive();
+        for index in again.into_iter().flatten() {
+            self.drive(index);
         }
+        while let Some(index) = self.worker.next_expired() {
+            self.drive(index);
+        }
+        self.drive_woken();
         if ready.client {
             self.on_waiting_client()?;
         }
@@ -216,8 +230,26 @@ impl Blocking {
         while self.half_closed.front().is_some_and(|(_, by)| *by <= now) {
             self.half_closed.pop_front();
         }
+        self.drive_woken();
         self.worker.end_batch();
         Ok(())
+    }
+
+    /// Drives the connections whose pipe has changed, and connects to a backend if an exchange needs it.
+    fn drive_woken(&mut self) {
+        for _ in 0..self.worker.woken_count() {
+            let Some(index) = self.worker.next_woken() else { break };
+            self.drive(index);
+        }
+        while let Some(index) = self.worker.next_backend(true) {
+            // The former one is idle, and for another backend.
+            if let Some(former) = self.backend.replace(index).filter(|&former| former != index)
+                && self.worker.slots.get_mut(former).is_some_and(|slot| !slot.conn.is_client())
+            {
+                self.worker.remove(former);
+            }
+            self.drive(index);
+        }
     }
 
     /// Waits for events.
@@ -227,14 +259,23 @@ impl Blocking {
         // Read once: idle workers may change at any moment.
         let end = if self.watches_listeners() { self.entries.len() } else { LISTENERS };
         let wait_ms = self.wait_ms(end > LISTENERS);
-        if let Some(slot) = self.only_slot() {
-            let entry = PollEntry::new(slot.fd.as_fd(), events_to_wait_for(&slot.state));
-            self.entries[CONNECTION] = entry;
+        let first = match (self.backend, is_serving) {
+            (Some(_), _) => BACKEND,
+            (None, true) => CONNECTION,
+            (None, false) => MAILBOX,
+        };
+        // Without a client its entry would be out of date.
+        self.entries[CONNECTION] = self.entries[MAILBOX];
+        let (client, backend) = (is_serving.then_some(self.client), self.backend);
+        for (place, index) in [(CONNECTION, client), (BACKEND, backend)] {
+            if let Some(slot) = index.and_then(|index| self.worker.slots.get_mut(index)) {
+                self.entries[place] = PollEntry::new(slot.fd.as_fd(), events_to_wait_for(&slot.state));
+            }
         }
-        let entries = &mut self.entries[if is_serving { CONNECTION } else { MAILBOX }..end];
+        let entries = &mut self.entries[first..end];
         match poll(entries, wait_ms) {
             // Unhandled events are reported again.
-            Err(Errno::INTR) => Ok(WaitResult { connection: 0, mailbox: false, client: false }),
+            Err(Errno::INTR) => Ok(WaitResult::default()),
             result => {
                 result?;
                 let is_ready = |entry: &PollEntry| entry.revents() != 0;
@@ -243,6 +284,7 @@ impl Blocking {
                     self.waiting_clients = WaitingClients::No;
                 }
                 Ok(WaitResult {
+                    backend: if first == BACKEND { self.entries[BACKEND].revents() } else { 0 },
                     connection: if is_serving { self.entries[CONNECTION].revents() } else { 0 },
                     mailbox: is_ready(&self.entries[MAILBOX]),
                     client,
@@ -271,7 +313,7 @@ impl Blocking {
 
     /// Returns the longest wait in milliseconds. `sees_clients`: the wait includes the listeners.
     fn wait_ms(&mut self, sees_clients: bool) -> Option<u64> {
-        if self.again {
+        if self.again.iter().any(Option::is_some) {
             return Some(0);
         }
         let now = self.worker.context.now;
@@ -290,13 +332,14 @@ impl Blocking {
         [self.worker.wait_ms(), half_closed, check_again].into_iter().flatten().min()
     }
 
-    fn only_slot(&mut self) -> Option<&mut Slot<Readiness>> {
-        self.worker.slots.get_mut(ONLY_SLOT)
+    /// Returns the slot of the client.
+    fn client_slot(&mut self) -> Option<&mut Slot<Readiness>> {
+        self.worker.slots.get_mut(self.client).filter(|slot| slot.conn.is_client())
     }
 
     /// Returns whether there is a connection without a request in progress, or with all sent.
     fn is_unused(&mut self) -> bool {
-        self.only_slot().is_some_and(|slot| slot.write_closed || slot.conn.is_unused())
+        self.client_slot().is_some_and(|slot| slot.write_closed || slot.conn.is_unused())
     }
 
     fn may_give_way(&mut self) -> bool {
@@ -316,14 +359,10 @@ impl Blocking {
                 self.give_way();
                 self.start(fd);
             }
-        } else if let Some(slot) = self.worker.slots.get_mut(ONLY_SLOT) {
+        } else {
             self.waiting_clients = match self.waiting_clients {
                 WaitingClients::No => WaitingClients::Seen(self.worker.context.now),
-                WaitingClients::Seen(_) => {
-                    slot.conn.drain();
-                    WaitingClients::Draining
-                }
-                WaitingClients::Draining => WaitingClients::Draining,
+                WaitingClients::Seen(_) | WaitingClients::Draining => self.drain_client(),
             };
         }
         Ok(())
@@ -334,19 +373,26 @@ impl Blocking {
         let now = self.worker.context.now;
         let is_any_idle = self.idle_mark.is_any_idle();
         if !is_any_idle && self.may_give_way() {
-            self.worker.remove(ONLY_SLOT);
+            self.worker.remove(self.client);
         }
-        let Some(slot) = self.worker.slots.get_mut(ONLY_SLOT) else { return };
+        if !self.is_serving() {
+            return;
+        }
         self.waiting_clients = match self.waiting_clients {
             WaitingClients::Draining => WaitingClients::Draining,
             _ if is_any_idle => WaitingClients::No,
             WaitingClients::No => WaitingClients::Seen(now),
             WaitingClients::Seen(at) if at.after(CLIENT_WAIT_MS_MAX) > now => WaitingClients::Seen(at),
-            WaitingClients::Seen(_) => {
-                slot.conn.drain();
-                WaitingClients::Draining
-            }
+            WaitingClients::Seen(_) => self.drain_client(),
         };
+    }
+
+    /// Makes the next response of the client the last one.
+    fn drain_client(&mut self) -> WaitingClients {
+        if let Some(slot) = self.client_slot() {
+            slot.conn.drain();
+        }
+        WaitingClients::Draining
     }
 
     fn accept(&mut self) -> io::Result<Option<OwnedFd>> {
@@ -362,7 +408,7 @@ impl Blocking {
 
     /// Half-closes the connection to make room for another one.
     fn give_way(&mut self) {
-        let fd = self.worker.remove(ONLY_SLOT);
+        let fd = self.worker.remove(self.client);
         // An error means that it is closed already, or that the client has gone.
         let _ = shutdown(&fd, Shutdown::Write);
         self.half_closed.push_back((fd, self.worker.context.now.after(HALF_CLOSED_MS)));
@@ -373,44 +419,47 @@ impl Blocking {
 
     /// Starts a connection and drives it before the first wait: often the request has arrived with it.
     fn start(&mut self, fd: OwnedFd) {
-        let index = self.worker.insert(fd);
-        debug_assert_eq!(index, ONLY_SLOT, "one at a time");
-        if self.worker.is_shutting_down()
-            && let Some(slot) = self.worker.slots.get_mut(index)
-        {
-            slot.conn.drain();
+        // An idle connection to a backend may have been closed since it was watched.
+        if let Some(backend) = self.backend {
+            self.on_ready(backend, POLLIN);
+        }
+        self.client = self.worker.insert(fd);
+        if self.worker.is_shutting_down() {
+            self.drain_client();
         }
         self.idle_mark.set(false);
         self.waiting_clients = WaitingClients::No;
         self.last_activity = LastActivity { since: self.worker.context.now, deadline: Tick::NEVER };
-        self.drive();
+        self.drive(self.client);
+        self.drive_woken();
     }
 
-    fn on_ready(&mut self, flags: PollEvents) {
-        if let Some(slot) = self.only_slot() {
+    fn on_ready(&mut self, index: u32, flags: PollEvents) {
+        if let Some(slot) = self.worker.slots.get_mut(index) {
             update_readiness(&mut slot.state, flags);
-            self.drive();
+            self.drive(index);
         }
     }
 
-    fn drive(&mut self) {
-        self.again = false;
+    fn drive(&mut self, index: u32) {
         let Worker { slots, context, .. } = &mut self.worker;
-        let Some(slot) = slots.get_mut(ONLY_SLOT) else { return };
+        let Some(slot) = slots.get_mut(index) else { return };
+        let is_client = slot.conn.is_client();
         match drive::drive(context, slot) {
             Ok(NextDrive::Wait) => {}
-            Ok(NextDrive::Again) => self.again = true,
+            Ok(NextDrive::Again) => self.again[usize::from(is_client)] = Some(index),
             Ok(NextDrive::Load(_)) => unreachable!("without a loader nothing is cold"),
             Err(Closed) => {
-                self.worker.remove(ONLY_SLOT);
+                self.worker.remove(index);
+                self.backend = self.backend.filter(|&backend| backend != index);
                 return;
             }
         }
         let (deadline, now) = (slot.conn.deadline(), context.now);
-        if self.last_activity.deadline != deadline {
+        if is_client && self.last_activity.deadline != deadline {
             self.last_activity = LastActivity { since: now, deadline };
         }
-        self.worker.end_drive(ONLY_SLOT);
+        self.worker.end_drive(index);
     }
 
     fn read_mailbox(&mut self) -> io::Result<()> {
@@ -432,7 +481,7 @@ impl Blocking {
         }
         match shutdown_mode {
             ShutdownMode::Drain => {
-                if let Some(slot) = self.only_slot() {
+                if let Some(slot) = self.client_slot() {
                     slot.conn.drain();
                 }
             }
@@ -445,14 +494,17 @@ impl Blocking {
 
     /// Stops the connection: finishes requests that have arrived, and takes no others.
     fn stop(&mut self) {
-        if let Some(slot) = self.only_slot() {
+        if let Some(slot) = self.client_slot() {
             slot.state.readable = true;
         }
-        self.drive();
+        self.drive(self.client);
         let Worker { slots, context, .. } = &mut self.worker;
-        if let Some(slot) = slots.get_mut(ONLY_SLOT) {
+        for index in slots.indices() {
+            let Some(slot) = slots.get_mut(index) else { continue };
             slot.conn.stop(&mut context.conn_resources());
-            self.drive();
+        }
+        for index in self.worker.slots.indices() {
+            self.drive(index);
         }
     }
 }

@@ -43,6 +43,9 @@ impl WorkerReady {
     }
 }
 
+#[cfg(test)]
+mod tests;
+
 impl Engine {
     /// Checks whether this host offers the engine, and chooses one for `auto`.
     ///

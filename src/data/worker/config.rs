@@ -1,6 +1,6 @@
 //! Configuration of one worker.
 
-use super::{idle_workers::IdleWorkers, loader::Loader, mailbox::Mailbox};
+use super::{backends::Backends, idle_workers::IdleWorkers, loader::Loader, mailbox::Mailbox};
 use crate::{data::log_ring::RingProducer, site::versions::SiteVersions, sys::shared::SharedRow};
 use std::{os::fd::OwnedFd, sync::Arc};
 use tarpon_conn::{Counters, Hosts, Limits, Recording};
@@ -28,6 +28,7 @@ pub(crate) struct WorkerConfig {
     pub(crate) counters: SharedRow<Counters>,
     /// Path of the health check.
     pub(crate) health_path: Option<Arc<[u8]>>,
+    pub(crate) backends: Backends,
     /// What to record of exchanges, and the ring for the records.
     pub(crate) log: Option<(Recording, RingProducer)>,
 }
@@ -51,6 +52,7 @@ impl WorkerConfig {
             connection_count_max: 10,
             counters: Arc::new(SharedArray::new(1).expect("memory")).row(0),
             health_path: None,
+            backends: Backends::default(),
             log: None,
         }
     }

@@ -4,7 +4,7 @@ use super::served_site::ServedSite;
 use crate::{data::log_ring::RingProducer, site::Site, sys::shared::SharedRow};
 use rustix::time::Timespec;
 use tarpon_conn::{
-    BufId, ConnResources, Counters, ImageId, Pool, RECORDS_LEN, Records, ResponsePrefixes, Sites, Tick,
+    BufId, ConnResources, Counters, ImageId, Pipes, Pool, RECORDS_LEN, Records, ResponsePrefixes, Sites, Tick,
 };
 
 /// State that all connections of one worker share.
@@ -21,6 +21,7 @@ pub(crate) struct WorkerContext {
     pub(crate) scratch: BufId,
     /// Small responses are copied together here.
     pub(crate) copy: Box<[u8]>,
+    pub(crate) pipes: Pipes,
     /// The monotonic clock at the start of the worker.
     pub(super) started_at: Timespec,
     /// The worker has no loader: it sends without a check of residency, and blocks on disk reads.
@@ -42,6 +43,7 @@ impl WorkerContext {
             now: self.now,
             counters: &self.counters,
             records: &mut self.records,
+            pipes: &mut self.pipes,
         }
     }
 

@@ -21,6 +21,7 @@
 //! | `mailbox` | messages from the control plane and the loader |
 //! | `timer_wheel` | one timer for each connection |
 //! | `buffer_holders` | which connections hold buffers, and which holds them longest |
+//! | `backends` | connects to backends |
 //! | `accept_backoff` | stops accepting while descriptors or memory are short |
 //! | `idle_workers` | which workers are idle, for engines with one connection per worker |
 //! | `clock` | wall clock and waits |
@@ -28,6 +29,7 @@
 //! A worker waits only in its engine, and without a loader for the disk. Other threads reach it only through its mailbox.
 
 mod accept_backoff;
+mod backends;
 mod buffer_holders;
 mod clock;
 mod config;
@@ -43,6 +45,9 @@ mod site_versions;
 mod slots;
 mod timer_wheel;
 
+#[cfg(test)]
+pub(crate) use backends::BackendConnector;
+pub(crate) use backends::Backends;
 #[cfg(target_os = "linux")]
 pub(crate) use clock::WAIT_MS_MAX;
 pub(crate) use clock::timespec;
@@ -68,7 +73,7 @@ use std::{
     thread,
     time::Duration,
 };
-use tarpon_conn::{AcceptedClient, Connection, Pool, Records, ResponsePrefixes, SiteId, Sites, Tick};
+use tarpon_conn::{AcceptedClient, Connection, Pipes, Pool, Records, ResponsePrefixes, SiteId, Sites, Tick};
 use timer_wheel::TimerWheel;
 
 /// One worker. An engine runs it.
@@ -90,6 +95,7 @@ pub(crate) struct Worker<S> {
     loader: Option<Loader>,
     /// Slots whose missing pages were read: the engine drives them next.
     loaded: Vec<u32>,
+    backends: Backends,
 }
 
 /// Limit of buffers per worker: 64 MiB, which take memory only once they are used. A connection holds a buffer only for part of a head,
@@ -107,7 +113,7 @@ const BUF_RESERVE: usize = 16;
 impl<S: Default> Worker<S> {
     pub(crate) fn new(config: WorkerConfig) -> Worker<S> {
         let WorkerConfig { listeners, mailbox, sites, hosts, health_path, loader, .. } = config;
-        let WorkerConfig { connection_count_max, counters, log, .. } = config;
+        let WorkerConfig { connection_count_max, counters, log, backends, .. } = config;
         let (records, producer) = match log {
             Some((recording, producer)) => (Records::new(recording), Some(producer)),
             None => (Records::off(), None),
@@ -128,12 +134,16 @@ impl<S: Default> Worker<S> {
             any_on_disk: false,
             scratch,
             copy: vec![0; COPY_LEN_MAX].into(),
+            pipes: Pipes::default(),
             started_at: clock_gettime(clocks::STEADY),
             blocks_on_disk,
             counters,
             records,
             producer,
         };
+        for (prefix, route) in &backends.routes {
+            context.sites.add_backend_route(prefix, *route);
+        }
         if let Some(path) = health_path {
             context.sites.set_health_path(path);
         }
@@ -154,6 +164,7 @@ impl<S: Default> Worker<S> {
             accept_backoff: None,
             loader,
             loaded,
+            backends,
         }
     }
 
@@ -162,8 +173,12 @@ impl<S: Default> Worker<S> {
         let peer = if self.context.records.is_on() { peer(&fd) } else { None };
         let accepted = AcceptedClient { number: self.slots.next_index(), peer };
         let conn = Connection::new(&mut self.context.conn_resources(), accepted);
-        let deadline = conn.deadline();
-        let index = self.slots.insert(Slot::new(fd, conn));
+        self.insert_slot(Slot::new(fd, conn))
+    }
+
+    fn insert_slot(&mut self, slot: Slot<S>) -> u32 {
+        let deadline = slot.conn.deadline();
+        let index = self.slots.insert(slot);
         self.timers.arm(index, deadline);
         index
     }
@@ -283,6 +298,9 @@ impl<S: Default> Worker<S> {
     /// Returns how long the engine may wait for the kernel, in milliseconds. `None`: without limit.
     #[inline]
     pub(crate) fn wait_ms(&self) -> Option<u64> {
+        if self.context.pipes.has_work() {
+            return Some(0);
+        }
         let ms_until = |at: Tick| at.0.saturating_sub(self.context.now.0);
         let times = [
             self.timers.wait_ms(self.context.now),
@@ -334,7 +352,7 @@ impl<S: Default> Worker<S> {
     /// Returns whether the worker can end: shutdown has begun, and no connection is left or the deadline has passed.
     #[inline]
     pub(crate) fn is_finished(&self) -> bool {
-        self.shutdown_deadline.is_some_and(|by| self.slots.is_empty() || by <= self.context.now)
+        self.shutdown_deadline.is_some_and(|by| !self.slots.has_clients() || by <= self.context.now)
     }
 }
 

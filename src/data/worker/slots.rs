@@ -53,12 +53,21 @@ pub(crate) struct Slots<S> {
     generations: Vec<u32>,
     free: Vec<u32>,
     count: usize,
+    /// The number of those with a client.
+    client_count: usize,
     count_max: usize,
 }
 
 impl<S> Slots<S> {
     pub(super) fn new(count_max: usize) -> Slots<S> {
-        Slots { slots: Vec::new(), generations: Vec::new(), free: Vec::new(), count: 0, count_max }
+        Slots {
+            slots: Vec::new(),
+            generations: Vec::new(),
+            free: Vec::new(),
+            count: 0,
+            client_count: 0,
+            count_max,
+        }
     }
 
     /// Returns the index that the next connection gets.
@@ -68,6 +77,7 @@ impl<S> Slots<S> {
 
     pub(super) fn insert(&mut self, slot: Slot<S>) -> u32 {
         self.count += 1;
+        self.client_count += usize::from(slot.conn.is_client());
         if let Some(index) = self.free.pop() {
             self.slots[index as usize] = Some(slot);
             return index;
@@ -81,7 +91,9 @@ impl<S> Slots<S> {
         self.count -= 1;
         self.generations[index as usize] = self.generations[index as usize].wrapping_add(1);
         self.free.push(index);
-        self.slots[index as usize].take().expect("a slot is removed once")
+        let slot = self.slots[index as usize].take().expect("a slot is removed once");
+        self.client_count -= usize::from(slot.conn.is_client());
+        slot
     }
 
     /// Returns the connection in a slot, if there is one.
@@ -100,8 +112,9 @@ impl<S> Slots<S> {
         (0..self.slots.len()).filter(|&index| self.slots[index].is_some()).map(|index| index as u32).collect()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.count == 0
+    /// Returns whether any connection is with a client.
+    pub(crate) fn has_clients(&self) -> bool {
+        self.client_count > 0
     }
 
     pub(super) fn is_full(&self) -> bool {

@@ -8,7 +8,7 @@
 //!
 //! Until a request is admitted nothing has changed: the engine offers the same input again.
 
-use super::{Blocked, Ending, Http1, Http1Phase, RequestContent, emit};
+use super::{Blocked, CONTENT_LEN_MAX, Ending, Http1, Http1Phase, RequestContent, emit};
 use crate::{
     BufRange, ConnResources,
     plan::{self, Plan, PlanOptions},
@@ -66,7 +66,10 @@ impl Http1 {
 
         let route = cx.sites.route(&request);
         let site = route.site();
-        let content = match RequestContent::of(&head) {
+        if let Route::Backend(_, backend) = route {
+            return self.begin_piped(cx, out, input, site, backend);
+        }
+        let content = match RequestContent::of(&head, CONTENT_LEN_MAX) {
             Ok(content) => content,
             Err(status) => return self.refuse(cx, out, input, site, status),
         };
@@ -194,7 +197,7 @@ impl Http1 {
     /// Refuses the request at the front of `input` and all that follows: where the next request begins is unknown. Returns the length of
     /// the input.
     #[cold]
-    fn refuse(
+    pub(super) fn refuse(
         &mut self,
         cx: &mut ConnResources<'_>,
         out: &mut Outbox,

@@ -14,22 +14,26 @@
 //! |---|---|
 //! | `exchange` | begins an exchange: parse, route, plan, admit, emit |
 //! | `emit` | queues a response |
-//! | `request_content` | drops the content of a request |
+//! | `piped` | an exchange with a backend |
+//! | `request_content` | the content of a request |
 
 mod emit;
 mod exchange;
+mod piped;
 mod request_content;
 
 pub use request_content::CONTENT_LEN_MAX;
 
 use crate::{
     BufRange, Close, ConnResources, Input, Limits, Need, Tick,
+    pipe::PipeId,
     plan::Plan,
     pool::BUF_LEN,
     record::{AcceptedClient, ExchangeStart, ProgressRecord},
     sites::{MissingPage, SiteId},
     span::{Outbox, Span},
 };
+use piped::PipedExchange;
 use request_content::{InvalidContent, RequestContent};
 use std::mem;
 use tarpon_http::{head::Version, status::Status};
@@ -39,6 +43,8 @@ use tarpon_site::Region;
 pub(crate) struct Http1 {
     accepted: AcceptedClient,
     phase: Http1Phase,
+    /// The pipe of the exchange with a backend. The connection leaves it when the exchange ends or the connection closes.
+    pipe: Option<PipeId>,
     /// Bytes at the front of the inbox in which no head was complete: they are not parsed again before another line ends. More than 0:
     /// a head has begun.
     incomplete_len: u32,
@@ -69,6 +75,8 @@ enum Http1Phase {
     Head,
     /// Waits for the rest of a request's content, which is dropped.
     Content(RequestContent),
+    /// Waits for the content of a request or for its response, which pass through a pipe.
+    Piped(Box<PipedExchange>),
     /// Waits until the last response has been sent. No more input is parsed. `linger`: the client may send more, and closing now could
     /// reset the connection before the client has read the response.
     LastResponse {
@@ -115,6 +123,7 @@ impl Http1 {
         Http1 {
             accepted,
             phase: Http1Phase::Head,
+            pipe: None,
             incomplete_len: 0,
             receive_by: Some(by),
             deadline: by,
@@ -143,14 +152,15 @@ impl Http1 {
             let rest = input.skip(used);
             let step = match &mut self.phase {
                 Http1Phase::Head => self.begin(cx, out, rest),
-                Http1Phase::Content(content) => match content.skip(cx.pool.bytes(rest)) {
-                    Ok(skipped) => {
+                Http1Phase::Piped(_) => self.forward_content(cx, out, rest),
+                Http1Phase::Content(content) => match content.decode(cx.pool.bytes(rest)) {
+                    Ok(dropped) => {
                         if content.is_complete() {
                             self.content_complete();
                         }
-                        skipped
+                        dropped.used
                     }
-                    Err(InvalidContent) => {
+                    Err(InvalidContent(_)) => {
                         self.phase = Http1Phase::LastResponse { linger: true };
                         continue;
                     }
@@ -183,14 +193,17 @@ impl Http1 {
         used
     }
 
-    pub(crate) fn ended(&mut self, cx: &mut ConnResources<'_>, out: &Outbox) {
+    pub(crate) fn ended(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) {
+        if let Http1Phase::Piped(_) = self.phase {
+            return self.piped_input_ended(cx, out);
+        }
         self.phase = match self.phase {
             // A client that has closed only its sending side still gets its responses.
             Http1Phase::Head
             | Http1Phase::Content(_)
             | Http1Phase::LastResponse { .. }
             | Http1Phase::LastResponseAfterEnd => Http1Phase::LastResponseAfterEnd,
-            Http1Phase::Lingering { .. } | Http1Phase::Closed => Http1Phase::Closed,
+            Http1Phase::Lingering { .. } | Http1Phase::Closed | Http1Phase::Piped(_) => Http1Phase::Closed,
         };
         if out.is_empty() {
             self.output_empty(cx);
@@ -198,10 +211,12 @@ impl Http1 {
     }
 
     #[inline]
-    pub(crate) fn sent(&mut self, cx: &mut ConnResources<'_>, out: &Outbox, len: u64) {
+    pub(crate) fn sent(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox, len: u64) {
         self.sent_len += len;
         cx.counters.sent_len.add(len);
-        if out.is_empty() {
+        if let Http1Phase::Piped(_) = self.phase {
+            self.piped_output_sent(cx, out);
+        } else if out.is_empty() {
             self.completed(cx);
             self.output_empty(cx);
         } else if self.is_recorded && matches!(out.spans()[0], Span::Prefix(_)) {
@@ -220,6 +235,7 @@ impl Http1 {
             Http1Phase::Lingering { by } if unacknowledged > 0 => {
                 mem::replace(by, cx.now) > cx.now || is_fast_enough
             }
+            Http1Phase::Piped(piped) if out.is_empty() => return self.piped_window_ended(cx, out),
             _ => !out.is_empty() && is_fast_enough,
         };
         if !goes_on {
@@ -241,6 +257,9 @@ impl Http1 {
                 let plan = self.respond_with_page(cx, out, site, status, true);
                 self.responded(cx, out, &plan, None);
                 self.deadline = cx.now.after(self.limits(cx).send_ms);
+            }
+            Http1Phase::Piped(_) if out.is_empty() => {
+                self.end_piped_with(cx, out, Status::RequestTimeout);
             }
             // The response was sent, but a reset could still overtake it.
             Http1Phase::Content(_) if out.is_empty() => {
@@ -269,6 +288,7 @@ impl Http1 {
         if self.is_recorded {
             self.record_sent(cx, true);
         }
+        self.leave_pipe(cx);
         self.abort();
     }
 
@@ -286,9 +306,13 @@ impl Http1 {
                 (Input::Pause, Close::No)
             }
             // Input that would be dropped waits too: the same bound in all phases.
-            Http1Phase::Content(_) | Http1Phase::LastResponse { .. } if out.is_full() => {
+            Http1Phase::Content(_) | Http1Phase::Piped(_) | Http1Phase::LastResponse { .. }
+                if out.is_full() =>
+            {
                 (Input::Pause, Close::No)
             }
+            Http1Phase::Piped(ref piped) if piped.wants_content() => (READ, Close::No),
+            Http1Phase::Piped(_) => (Input::Pause, Close::No),
             Http1Phase::Head | Http1Phase::Content(_) => (READ, Close::No),
             Http1Phase::LastResponseAfterEnd => (Input::Pause, Close::No),
             // To be dropped: unread bytes would reset the connection when it closes.
@@ -387,6 +411,8 @@ impl Http1 {
                 self.phase = Http1Phase::Closed;
                 Tick::NEVER
             }
+            // The backend connection has a deadline, and the content of the request a window.
+            Http1Phase::Piped(ref piped) => piped.deadline(),
             Http1Phase::Head | Http1Phase::Content(_) => {
                 self.receive_by.unwrap_or(cx.now.after(self.limits(cx).idle_ms))
             }

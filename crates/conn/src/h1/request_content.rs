@@ -1,7 +1,7 @@
-//! The content of a request to a static resource: read and dropped, never parsed as the next request.
+//! The content of a request: for a backend, or read and dropped; never parsed as the next request.
 
 use tarpon_http::{
-    chunked::ChunkedDecoder,
+    chunked::{ChunkedDecoder, Decoded},
     framing::{self, Framing},
     head::Head,
     status::Status,
@@ -18,39 +18,39 @@ pub(super) enum RequestContent {
     Chunked { decoder: ChunkedDecoder, left: u64 },
 }
 
-/// The content is malformed or too long: its end is unknown, or not worth waiting for.
-pub(super) struct InvalidContent;
+/// The content is malformed or too long: its end is unknown, or not worth waiting for. The status of the response, if it has not begun.
+pub(super) struct InvalidContent(pub(super) Status);
 
 impl RequestContent {
-    /// Returns the content that follows a head. RFC 9112, section 6.3.
+    /// Returns the content that follows a head, of at most `len_max` bytes. RFC 9112, section 6.3.
     ///
     /// # Errors
     /// Returns the status of the response if the framing is invalid or the content too long.
     #[inline]
-    pub(super) fn of(head: &Head<'_>) -> Result<Option<RequestContent>, Status> {
+    pub(super) fn of(head: &Head<'_>, len_max: u64) -> Result<Option<RequestContent>, Status> {
         match framing::framing(head).map_err(|error| error.status())? {
             Framing::None | Framing::Length(0) => Ok(None),
-            Framing::Length(len) if len > CONTENT_LEN_MAX => Err(Status::ContentTooLarge),
+            Framing::Length(len) if len > len_max => Err(Status::ContentTooLarge),
             Framing::Length(left) => Ok(Some(RequestContent::Length { left })),
-            Framing::Chunked => Ok(Some(RequestContent::Chunked {
-                decoder: ChunkedDecoder::default(),
-                left: CONTENT_LEN_MAX,
-            })),
+            Framing::Chunked => {
+                Ok(Some(RequestContent::Chunked { decoder: ChunkedDecoder::default(), left: len_max }))
+            }
         }
     }
 
-    /// Drops content from the front of `input`. Returns how many bytes it has dropped.
-    pub(super) fn skip(&mut self, input: &[u8]) -> Result<usize, InvalidContent> {
+    /// Decodes content at the front of `input`.
+    pub(super) fn decode(&mut self, input: &[u8]) -> Result<Decoded, InvalidContent> {
         match self {
             RequestContent::Length { left } => {
-                let skipped = (*left).min(input.len() as u64);
-                *left -= skipped;
-                Ok(skipped as usize)
+                let used = (*left).min(input.len() as u64);
+                *left -= used;
+                Ok(Decoded { used: used as usize, content: 0..used as usize })
             }
             RequestContent::Chunked { decoder, left } => {
-                let piece = decoder.decode(input).map_err(|_| InvalidContent)?;
-                *left = left.checked_sub(piece.content.len() as u64).ok_or(InvalidContent)?;
-                Ok(piece.used)
+                let piece = decoder.decode(input).map_err(|error| InvalidContent(error.status()))?;
+                let len = piece.content.len() as u64;
+                *left = left.checked_sub(len).ok_or(InvalidContent(Status::ContentTooLarge))?;
+                Ok(piece)
             }
         }
     }

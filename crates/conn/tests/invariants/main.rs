@@ -7,12 +7,14 @@
 //! | `spans.rs` | an outbox names bytes by place, and holds what they lie in |
 //! | `time.rs` | deadlines, and the minimum rate of a client |
 //! | `ends.rs` | the end of a connection: a stop, a drain, the last request |
+//! | `backends.rs` | exchanges with a backend, through a pipe |
 //! | `sites.rs` | the sites of these tests |
 //!
 //! `Sim` checks bounds, frozen front, quiet and idle after every event, and moves the connection before it.
 
 #![allow(clippy::disallowed_methods, reason = "the ban is for the core, not for its tests")]
 
+mod backends;
 mod ends;
 mod properties;
 mod ranges;

@@ -140,6 +140,13 @@ impl<S: Selector> EventLoop<S> {
             while let Some(index) = self.worker.next_evicted() {
                 self.drive(index);
             }
+            for _ in 0..self.worker.woken_count() {
+                let Some(index) = self.worker.next_woken() else { break };
+                self.drive(index);
+            }
+            while let Some(index) = self.worker.next_backend(true) {
+                self.start(index);
+            }
             self.worker.end_batch();
             if self.worker.is_finished() {
                 return Ok(());
@@ -223,6 +230,11 @@ impl<S: Selector> EventLoop<S> {
     /// never watched at all.
     fn accepted(&mut self, fd: OwnedFd) {
         let index = self.worker.insert(fd);
+        self.start(index);
+    }
+
+    /// Drives a new connection, and watches it then.
+    fn start(&mut self, index: u32) {
         self.drive(index);
         let generation = self.worker.slots.generation(index);
         let Some(slot) = self.worker.slots.get_mut(index) else { return };

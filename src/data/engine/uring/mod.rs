@@ -176,6 +176,13 @@ impl UringEngine {
             while let Some(index) = self.worker.next_evicted() {
                 self.drive(index);
             }
+            for _ in 0..self.worker.woken_count() {
+                let Some(index) = self.worker.next_woken() else { break };
+                self.drive(index);
+            }
+            while let Some(index) = self.worker.next_backend(false) {
+                self.drive(index);
+            }
             self.worker.end_batch();
             let any_in_flight = self.accepts.iter().any(|&accepting| accepting != Receive::Idle);
             if self.worker.is_finished() && !any_in_flight {

@@ -1,0 +1,331 @@
+//! Clients and backends in memory, around the pipes of one worker.
+//!
+//! ```text
+//! test ──▶ client's connection ── pipe ── backend connection ──▶ EchoBackend
+//! ```
+//!
+//! After every event it checks that the buffers held are bounded. When nothing moves any more, a test checks what the client has received.
+
+use super::echo::EchoBackend;
+use crate::{
+    AcceptedClient, BackendLimits, BackendRefusal, BufRange, ConnResources, Connection, Counters, DriveState,
+    DriveStep, Pipes, Pool, Records, ResponsePrefixes, Sites, Span, Tick, pipe::MESSAGE_COUNT_MAX, sim::Cuts,
+};
+use tarpon_site::Region;
+
+/// A simulation of the connections of one worker.
+pub struct BackendSim {
+    sites: Sites,
+    pool: Pool,
+    prefixes: ResponsePrefixes,
+    now: Tick,
+    /// The counters of the worker.
+    pub counters: Counters,
+    records: Records,
+    pipes: Pipes,
+    limits: BackendLimits,
+    /// The connections by number. `None`: closed.
+    parties: Vec<Option<SimParty>>,
+    /// The bytes sent on closed connections, by number.
+    received: Vec<Vec<u8>>,
+    /// The number of connections made to the backend.
+    pub connect_count: usize,
+    /// Connecting to the backend fails.
+    pub refuses: bool,
+}
+
+struct SimParty {
+    conn: Connection,
+    inbox: Option<BufRange>,
+    inbox_changed: bool,
+    /// Bytes that the other end has sent and the engine has not read.
+    socket: Vec<u8>,
+    has_ended: bool,
+    /// The connection knows that its input has ended.
+    is_end_passed: bool,
+    is_write_shut_down: bool,
+    /// The bytes sent to the other end.
+    wire: Vec<u8>,
+    echo: Option<EchoBackend>,
+}
+
+/// The buffers that one connection holds: those of its outbox and inbox, and both directions of its pipe.
+const BUFS_HELD_MAX: usize = 4 + 2 * (MESSAGE_COUNT_MAX + 1);
+
+impl BackendSim {
+    /// Returns a worker with these sites, whose routes to backends have these limits.
+    pub fn new(sites: Sites, limits: BackendLimits) -> BackendSim {
+        BackendSim {
+            sites,
+            pool: Pool::new(256),
+            prefixes: ResponsePrefixes::new(crate::sim::UNIX_S),
+            now: Tick(0),
+            counters: Counters::default(),
+            records: Records::off(),
+            pipes: Pipes::default(),
+            limits,
+            parties: Vec::new(),
+            received: Vec::new(),
+            connect_count: 0,
+            refuses: false,
+        }
+    }
+
+    /// Accepts a client. Returns its number.
+    pub fn connect(&mut self) -> usize {
+        let number = self.parties.len();
+        let accepted = AcceptedClient { number: number as u32, peer: None };
+        let conn = Connection::new(&mut self.cx(), accepted);
+        self.add(SimParty::new(conn, None));
+        number
+    }
+
+    /// Sends bytes as a client.
+    pub fn client_sends(&mut self, client: usize, bytes: &[u8]) {
+        self.party(client).socket.extend_from_slice(bytes);
+    }
+
+    /// Closes a client's sending side.
+    pub fn client_ends(&mut self, client: usize) {
+        self.party(client).has_ended = true;
+    }
+
+    /// Removes a client without notice.
+    pub fn client_vanishes(&mut self, client: usize) {
+        self.close(client);
+    }
+
+    /// Returns what a client has received since the last call.
+    pub fn take_received(&mut self, client: usize) -> Vec<u8> {
+        let open = self.parties[client].as_mut();
+        std::mem::take(open.map_or(&mut self.received[client], |party| &mut party.wire))
+    }
+
+    /// Returns whether a connection is closed.
+    pub fn is_closed(&self, number: usize) -> bool {
+        self.parties[number].is_none()
+    }
+
+    /// Returns the number of held buffers.
+    pub fn bufs_held(&self) -> usize {
+        self.pool.held()
+    }
+
+    /// Returns the number of open pipes.
+    pub fn pipe_count(&self) -> usize {
+        self.pipes.open_count()
+    }
+
+    /// Returns the number of open backend connections.
+    pub fn backend_count(&self) -> usize {
+        self.parties.iter().flatten().filter(|party| party.echo.is_some()).count()
+    }
+
+    /// Advances the clock and passes the deadlines that have ended.
+    pub fn pass(&mut self, ms: u64, cuts: Cuts) {
+        self.now = self.now.after(ms);
+        for number in 0..self.parties.len() {
+            let now = self.now;
+            if self.parties[number].as_ref().is_some_and(|party| party.conn.deadline() <= now) {
+                self.event(number, |conn, cx| conn.expired(cx, 0));
+            }
+        }
+        self.run(cuts);
+    }
+
+    /// Tells all connections that the server stops.
+    pub fn stop(&mut self) {
+        for number in 0..self.parties.len() {
+            if self.parties[number].is_some() {
+                self.event(number, |conn, cx| conn.stop(cx));
+            }
+        }
+    }
+
+    /// Runs until nothing moves. With `cuts.send == 0` the clients receive nothing.
+    pub fn run(&mut self, cuts: Cuts) {
+        loop {
+            let mut any = false;
+            while let Some((pipe, backend)) = self.pipes.next_unconnected() {
+                any = true;
+                if self.refuses {
+                    self.pipes.refuse(&mut self.pool, pipe, BackendRefusal::Unreachable);
+                    continue;
+                }
+                let (number, limits) = (self.parties.len(), self.limits);
+                let conn = Connection::to_backend(&mut self.cx(), number as u32, backend, limits, pipe);
+                self.add(SimParty::new(conn, Some(EchoBackend::default())));
+                self.connect_count += 1;
+            }
+            for _ in 0..self.pipes.scheduled_count() {
+                let Some(number) = self.pipes.next_scheduled() else { break };
+                any = true;
+                if self.parties.get(number as usize).is_some_and(Option::is_some) {
+                    self.event(number as usize, |conn, cx| conn.woken(cx));
+                }
+            }
+            for number in 0..self.parties.len() {
+                any |= self.step(number, cuts);
+                any |= self.run_echo(number);
+            }
+            if !any {
+                return;
+            }
+        }
+    }
+
+    /// Takes one step of a connection. Returns whether it made progress.
+    fn step(&mut self, number: usize, cuts: Cuts) -> bool {
+        let Some(party) = &self.parties[number] else { return false };
+        let send_max = if party.echo.is_some() && cuts.send == 0 { usize::MAX } else { cuts.send };
+        let step = party.conn.next_step(DriveState {
+            can_send: send_max > 0,
+            is_loading: false,
+            has_new_input: party.inbox_changed && party.inbox.is_some(),
+            is_write_shut_down: party.is_write_shut_down,
+        });
+        match step {
+            DriveStep::Close => self.close(number),
+            DriveStep::Send => self.send(number, send_max),
+            DriveStep::Load(page) => panic!("{page:?} is in memory"),
+            DriveStep::ShutDown => self.party(number).is_write_shut_down = true,
+            DriveStep::Offer => {
+                let inbox = party.inbox.expect("an inbox to offer");
+                self.offer(number, inbox);
+            }
+            DriveStep::Read { max } => return self.read(number, cuts.read, max as usize),
+            DriveStep::Pause => return false,
+        }
+        true
+    }
+
+    fn send(&mut self, number: usize, max: usize) {
+        let party = self.parties[number].as_mut().expect("an open connection");
+        let mut left = max;
+        for span in party.conn.outbox() {
+            let bytes = match *span {
+                Span::Prefix(prefix) => self.prefixes.bytes(prefix),
+                Span::Site { image, at, len } => self.sites.image(image).bytes(Region { at, len }),
+                Span::Buf(range) => self.pool.bytes(range),
+                Span::File { .. } | Span::Archive { .. } => panic!("{span:?}: the site is in memory"),
+            };
+            let len = bytes.len().min(left);
+            party.wire.extend_from_slice(&bytes[..len]);
+            left -= len;
+        }
+        let sent = (max - left) as u64;
+        self.event(number, |conn, cx| conn.sent(cx, sent));
+    }
+
+    fn read(&mut self, number: usize, cut: usize, max: usize) -> bool {
+        let BackendSim { parties, pool, .. } = self;
+        let party = parties[number].as_mut().expect("an open connection");
+        if party.socket.is_empty() {
+            let is_end = party.has_ended && !party.is_end_passed;
+            if is_end {
+                party.is_end_passed = true;
+                if let Some(range) = party.inbox.take() {
+                    pool.release(range.buf);
+                }
+                self.event(number, |conn, cx| conn.ended(cx));
+            }
+            return is_end;
+        }
+        let range = match party.inbox.take() {
+            Some(range) => pool.copy(range, range.buf, 0),
+            None => BufRange { buf: pool.take().expect("a buffer"), at: 0, len: 0 },
+        };
+        let len = party.socket.len().min(cut).min(max - range.len as usize);
+        pool.buf_mut(range.buf)[range.len as usize..][..len].copy_from_slice(&party.socket[..len]);
+        party.socket.drain(..len);
+        let range = BufRange { len: range.len + len as u32, ..range };
+        party.inbox = Some(range);
+        self.offer(number, range);
+        len > 0
+    }
+
+    fn offer(&mut self, number: usize, range: BufRange) {
+        let used = self.event(number, |conn, cx| conn.received(cx, range));
+        let BackendSim { parties, pool, .. } = self;
+        let party = parties[number].as_mut().expect("an open connection");
+        party.inbox_changed = used > 0 || party.conn.need().input == crate::Input::Pause;
+        party.inbox = Some(range.skip(used)).filter(|rest| rest.len > 0);
+        if party.inbox.is_none() {
+            pool.release(range.buf);
+        }
+    }
+
+    /// Passes the bytes of a backend connection to the backend, and its response back.
+    fn run_echo(&mut self, number: usize) -> bool {
+        let Some(party) = &mut self.parties[number] else { return false };
+        let Some(echo) = &mut party.echo else { return false };
+        let bytes = std::mem::take(&mut party.wire);
+        let output = echo.received(&bytes);
+        party.socket.extend(output);
+        let has_ended = echo.is_closed() && !std::mem::replace(&mut party.has_ended, echo.is_closed());
+        !bytes.is_empty() || has_ended
+    }
+
+    fn close(&mut self, number: usize) {
+        let BackendSim { parties, pool, .. } = self;
+        if let Some(party) = parties[number].as_mut()
+            && let Some(range) = party.inbox.take()
+        {
+            pool.release(range.buf);
+        }
+        self.event(number, |conn, cx| conn.closed(cx));
+        let party = self.parties[number].take().expect("an open connection");
+        self.received[number] = party.wire;
+    }
+
+    /// Passes an event to a connection, and checks the invariants.
+    fn event<T>(
+        &mut self,
+        number: usize,
+        event: impl FnOnce(&mut Connection, &mut ConnResources<'_>) -> T,
+    ) -> T {
+        let mut party = self.parties[number].take().expect("an open connection");
+        let result = event(&mut party.conn, &mut self.cx());
+        self.parties[number] = Some(party);
+        let open_count = self.parties.iter().flatten().count();
+        assert!(self.pool.held() <= open_count * BUFS_HELD_MAX, "{} buffers held", self.pool.held());
+        result
+    }
+
+    fn add(&mut self, party: SimParty) {
+        self.parties.push(Some(party));
+        self.received.push(Vec::new());
+    }
+
+    fn party(&mut self, number: usize) -> &mut SimParty {
+        self.parties[number].as_mut().expect("an open connection")
+    }
+
+    fn cx(&mut self) -> ConnResources<'_> {
+        ConnResources {
+            sites: &mut self.sites,
+            pool: &mut self.pool,
+            prefixes: &self.prefixes,
+            now: self.now,
+            counters: &self.counters,
+            records: &mut self.records,
+            pipes: &mut self.pipes,
+        }
+    }
+}
+
+impl SimParty {
+    fn new(conn: Connection, echo: Option<EchoBackend>) -> SimParty {
+        SimParty {
+            conn,
+            inbox: None,
+            inbox_changed: false,
+            socket: Vec::new(),
+            has_ended: false,
+            is_end_passed: false,
+            is_write_shut_down: false,
+            wire: Vec::new(),
+            echo,
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Heads and trailers without a protocol: a list of fields in one buffer.
+//!
+//! ```text
+//! [ length of the name, 2 ][ length of the value, 2 ][ name, in lower case ][ value ] …
+//! ```
+//!
+//! As in HTTP/2, pseudo-fields come first: `:method`, `:scheme`, `:authority` and `:path` in a request, `:status` in a response
+//! (RFC 9113, section 8.3). Fields that belong to one connection are not in the list (RFC 9110, section 7.6.1).
+
+use crate::bounded_writer::BoundedWriter;
+
+/// The length of what precedes a name.
+const PREFIX_LEN: usize = 4;
+
+/// A valid list of fields.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FieldList<'a>(&'a [u8]);
+
+impl<'a> FieldList<'a> {
+    /// Checks a list: its lengths, that names are tokens in lower case, and that values contain no line break and no NUL (RFC 9110,
+    /// section 5.5). Pseudo-fields come first.
+    pub(crate) fn parse(bytes: &'a [u8]) -> Option<FieldList<'a>> {
+        let list = FieldList(bytes);
+        let (mut len, mut are_pseudo) = (0, true);
+        for (name, value) in list.iter() {
+            len += PREFIX_LEN + name.len() + value.len();
+            let is_pseudo = name.starts_with(b":");
+            let bare = name.strip_prefix(b":").unwrap_or(name);
+            let is_valid = !bare.is_empty()
+                && bare.iter().all(|byte| is_name_byte(*byte))
+                && value.iter().all(|byte| !matches!(byte, b'\r' | b'\n' | b'\0'));
+            if !is_valid || is_pseudo && !are_pseudo {
+                return None;
+            }
+            are_pseudo &= is_pseudo;
+        }
+        (len == bytes.len()).then_some(list)
+    }
+
+    /// Returns names and values, in order. Ends early if a length is wrong.
+    pub(crate) fn iter(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+        let mut rest = self.0;
+        std::iter::from_fn(move || {
+            let (prefix, behind) = rest.split_first_chunk::<PREFIX_LEN>()?;
+            let [a, b, c, d] = *prefix;
+            let name_len = u16::from_le_bytes([a, b]) as usize;
+            let (name, behind) = behind.split_at_checked(name_len)?;
+            let (value, behind) = behind.split_at_checked(u16::from_le_bytes([c, d]) as usize)?;
+            rest = behind;
+            Some((name, value))
+        })
+    }
+
+    /// Returns the value of the first field with a name.
+    pub(crate) fn get(self, name: &[u8]) -> Option<&'a [u8]> {
+        self.iter().find(|(found, _)| *found == name).map(|(_, value)| value)
+    }
+}
+
+/// Returns whether a byte may be in a name: a token without upper-case letters (RFC 9110, section 5.1; RFC 9113, section 8.2.1).
+fn is_name_byte(byte: u8) -> bool {
+    byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+/// Writes a list of fields.
+pub(crate) struct FieldListWriter<'t>(BoundedWriter<'t>);
+
+impl<'t> FieldListWriter<'t> {
+    pub(crate) fn new(to: &'t mut [u8]) -> FieldListWriter<'t> {
+        FieldListWriter(BoundedWriter::new(to))
+    }
+
+    /// Adds a field, with its name in lower case. Returns `None` if it does not fit.
+    pub(crate) fn put(&mut self, name: &[u8], value: &[u8]) -> Option<()> {
+        let lengths = [u16::try_from(name.len()).ok()?, u16::try_from(value.len()).ok()?];
+        for len in lengths {
+            self.0.put(&len.to_le_bytes())?;
+        }
+        for byte in name {
+            self.0.put(&[byte.to_ascii_lowercase()])?;
+        }
+        self.0.put(value)
+    }
+
+    /// Returns the number of bytes written.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// Returns whether a field belongs to one connection, and so never passes through a pipe: RFC 9110, section 7.6.1.
+pub(crate) fn belongs_to_connection(name: &[u8]) -> bool {
+    const NAMES: [&[u8]; 7] = [
+        b"connection",
+        b"keep-alive",
+        b"proxy-connection",
+        b"te",
+        b"transfer-encoding",
+        b"upgrade",
+        b"http2-settings",
+    ];
+    NAMES.iter().any(|of| name.eq_ignore_ascii_case(of))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn list_is_read_as_it_was_written() {
+        let mut bytes = [0; 100];
+        let mut writer = FieldListWriter::new(&mut bytes);
+        let fields: [(&[u8], &[u8]); 3] =
+            [(b":status", b"200"), (b"content-type", b"text/html"), (b"x", b"")];
+        writer.put(b":status", b"200").unwrap();
+        writer.put(b"Content-Type", b"text/html").unwrap();
+        writer.put(b"X", b"").unwrap();
+        let len = writer.len();
+        let list = FieldList::parse(&bytes[..len]).unwrap();
+        assert!(list.iter().eq(fields));
+        assert_eq!(list.get(b"content-type"), Some(&b"text/html"[..]));
+        assert_eq!(list.get(b"y"), None);
+    }
+
+    #[test]
+    fn invalid_lists_are_refused() {
+        #[rustfmt::skip]
+        let cases: &[(&str, &[u8], bool)] = &[
+            // case                          list                                  valid
+            ("empty",                        b"",                                  true),
+            ("one field",                    b"\x01\0\x01\0ab",                    true),
+            ("pseudo-field",                 b"\x02\0\x01\0:ab",                   true),
+            ("lengths cut",                  b"\x01\0\x01",                        false),
+            ("value cut",                    b"\x01\0\x02\0ab",                    false),
+            ("name longer than the list",    b"\xff\xff\0\0ab",                    false),
+            ("no name",                      b"\0\0\x01\0b",                       false),
+            ("colon alone",                  b"\x01\0\x01\0:b",                    false),
+            ("upper case",                   b"\x01\0\x01\0Ab",                    false),
+            ("space in a name",              b"\x02\0\x01\0a b",                   false),
+            ("line break in a value",        b"\x01\0\x02\0a\r\n",                 false),
+            ("NUL in a value",               b"\x01\0\x01\0a\0",                   false),
+            ("pseudo-field after a field",   b"\x01\0\0\0a\x02\0\0\0:a",           false),
+        ];
+        for &(what, bytes, want) in cases {
+            assert_eq!(FieldList::parse(bytes).is_some(), want, "{what}");
+        }
+    }
+
+    #[test]
+    fn field_that_does_not_fit_is_refused() {
+        let mut bytes = [0; 6];
+        assert_eq!(FieldListWriter::new(&mut bytes).put(b"a", b"bc"), None);
+        assert_eq!(FieldListWriter::new(&mut bytes).put(b"a", b"b"), Some(()));
+    }
+}

@@ -1,0 +1,392 @@
+//! Pipes: each joins an exchange of a client with a backend connection.
+//!
+//! ```text
+//! client's connection ── Head, Data …, Trailers, End ─────────────▶ backend connection
+//!                     ◀─ Interim …, Head, Data …, Trailers, End ──
+//! ```
+//!
+//! The two connections never see each other: they add messages to a pipe and take messages from it. A message does not depend on a
+//! protocol. Each direction is bounded; a full one makes the connection that adds to it stop reading from its socket. If a connection adds
+//! or takes, the pipe schedules the other one, and the engine drives that one in the same batch.
+//!
+//! Content is copied into buffers of the pipe. Small pieces are copied together, so a backend that sends byte by byte cannot take all
+//! buffers; and no buffer that a socket is read into is ever shared.
+//!
+//! | file | what |
+//! |---|---|
+//! | `fields` | heads and trailers without a protocol |
+//! | `idle` | backend connections that wait for an exchange |
+
+pub(crate) mod fields;
+mod idle;
+
+use crate::{
+    backend::BackendId,
+    pool::{BUF_LEN, BufRange, Pool},
+};
+use idle::IdleBackends;
+use std::{collections::VecDeque, mem};
+use tarpon_http::status::Status;
+
+/// The name of a pipe of one worker. It stays valid until both connections have left the pipe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PipeId(u32);
+
+/// One of the two connections of a pipe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Client,
+    Backend,
+}
+
+/// A message of a pipe. Its bytes lie in a buffer that it holds, with [`MESSAGE_ROOM`] bytes of room before and after them for the framing
+/// of a protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Message {
+    /// The head of a request or of a final response.
+    Head(BufRange),
+    /// The head of an interim response: RFC 9110, section 15.2.
+    Interim(BufRange),
+    /// A part of the content.
+    Data(BufRange),
+    /// The trailers.
+    Trailers(BufRange),
+    /// The end. No message follows.
+    End(PipeEnd),
+}
+
+/// The end of one direction of a pipe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PipeEnd {
+    /// The message is complete.
+    Complete,
+    /// The rest is missing. If the client's response has not begun, it has this status.
+    Aborted(Status),
+}
+
+/// The room in bytes before and after the bytes of a message: the size line and the end of a chunk (RFC 9112, section 7.1), the header of
+/// an HTTP/2 frame (9 bytes) or of a FastCGI record (8 bytes).
+pub(crate) const MESSAGE_ROOM: usize = 16;
+
+/// The maximum length of a message in bytes.
+pub(crate) const MESSAGE_LEN_MAX: usize = BUF_LEN - 2 * MESSAGE_ROOM;
+
+/// The maximum number of messages in one direction, besides its end: 64 KiB, as much as the socket buffers beside it often hold.
+pub(crate) const MESSAGE_COUNT_MAX: usize = 4;
+
+/// The pipes of one worker.
+#[derive(Debug, Default)]
+pub struct Pipes {
+    pipes: Vec<Option<Pipe>>,
+    free: Vec<u32>,
+    idle: IdleBackends,
+    /// Pipes that need a new backend connection.
+    unconnected: VecDeque<PipeId>,
+    /// Numbers of the connections whose other side has added or taken a message.
+    scheduled: VecDeque<u32>,
+}
+
+#[derive(Debug)]
+struct Pipe {
+    backend: BackendId,
+    /// The numbers of the connections. `None`: it has left, or the backend connection has not joined yet.
+    client: Option<u32>,
+    server: Option<u32>,
+    has_backend_left: bool,
+    to_backend: Queue,
+    to_client: Queue,
+}
+
+/// One direction of a pipe.
+#[derive(Debug, Default)]
+struct Queue {
+    messages: VecDeque<Message>,
+    is_ended: bool,
+}
+
+impl Queue {
+    fn has_room(&self) -> bool {
+        self.messages.len() < MESSAGE_COUNT_MAX
+    }
+
+    fn release(&mut self, pool: &mut Pool) {
+        for message in self.messages.drain(..) {
+            message.release(pool);
+        }
+    }
+}
+
+impl Message {
+    /// Releases the buffer of the message.
+    pub(crate) fn release(self, pool: &mut Pool) {
+        if let Message::Head(range)
+        | Message::Interim(range)
+        | Message::Data(range)
+        | Message::Trailers(range) = self
+        {
+            pool.release(range.buf);
+        }
+    }
+}
+
+impl Pipes {
+    /// Opens a pipe from the connection of a client to a backend. An idle connection to the backend is scheduled to join; without one,
+    /// [`next_unconnected`](Pipes::next_unconnected) returns the pipe.
+    pub(crate) fn open(&mut self, client: u32, backend: BackendId) -> PipeId {
+        let pipe = Pipe {
+            backend,
+            client: Some(client),
+            server: None,
+            has_backend_left: false,
+            to_backend: Queue::default(),
+            to_client: Queue::default(),
+        };
+        let index = self.free.pop().unwrap_or(self.pipes.len() as u32);
+        match self.pipes.get_mut(index as usize) {
+            Some(place) => *place = Some(pipe),
+            None => self.pipes.push(Some(pipe)),
+        }
+        let id = PipeId(index);
+        match self.idle.assign(backend, id) {
+            Some(server) => self.scheduled.push_back(server),
+            None => self.unconnected.push_back(id),
+        }
+        id
+    }
+
+    /// Returns the next pipe that needs a new backend connection, and its backend. The engine connects, or calls
+    /// [`refuse`](Pipes::refuse).
+    pub fn next_unconnected(&mut self) -> Option<(PipeId, BackendId)> {
+        while let Some(id) = self.unconnected.pop_front() {
+            if let Some(Some(pipe)) = self.pipes.get(id.0 as usize)
+                && pipe.server.is_none()
+                && !pipe.has_backend_left
+            {
+                return Some((id, pipe.backend));
+            }
+        }
+        None
+    }
+
+    /// Ends a pipe that has no backend connection.
+    pub fn refuse(&mut self, pool: &mut Pool, id: PipeId, why: BackendRefusal) {
+        let status = match why {
+            BackendRefusal::Unreachable => Status::BadGateway,
+            BackendRefusal::Full => Status::ServiceUnavailable,
+        };
+        self.push(id, Side::Backend, Message::End(PipeEnd::Aborted(status)));
+        self.leave(pool, id, Side::Backend);
+    }
+
+    /// Returns a pipe to those that need a new connection: the idle one that was to join it has closed.
+    pub(crate) fn reconnect(&mut self, id: PipeId) {
+        self.unconnected.push_back(id);
+    }
+
+    /// Joins a pipe as its backend connection.
+    pub(crate) fn join(&mut self, id: PipeId, server: u32) {
+        self.pipe(id).server = Some(server);
+    }
+
+    /// Returns the next connection that the engine calls [`woken`](crate::Connection::woken) on, and drives then.
+    #[inline]
+    pub fn next_scheduled(&mut self) -> Option<u32> {
+        self.scheduled.pop_front()
+    }
+
+    /// Returns whether a pipe needs a new backend connection.
+    #[inline]
+    pub fn has_unconnected(&self) -> bool {
+        !self.unconnected.is_empty()
+    }
+
+    /// Returns whether a connection is scheduled, or a pipe needs a connection.
+    #[inline]
+    pub fn has_work(&self) -> bool {
+        !self.scheduled.is_empty() || !self.unconnected.is_empty()
+    }
+
+    /// Returns the number of connections that are scheduled now.
+    #[inline]
+    pub fn scheduled_count(&self) -> usize {
+        self.scheduled.len()
+    }
+
+    /// Returns the number of open pipes.
+    pub fn open_count(&self) -> usize {
+        self.pipes.len() - self.free.len()
+    }
+
+    /// Returns the idle backend connections: who waits for an exchange.
+    pub(crate) fn idle(&mut self) -> &mut IdleBackends {
+        &mut self.idle
+    }
+
+    /// Returns whether a side may add a message.
+    pub(crate) fn has_room(&mut self, id: PipeId, from: Side) -> bool {
+        self.pipe(id).queue_from(from).has_room()
+    }
+
+    /// Returns how many bytes of content a side may add.
+    pub(crate) fn room(&mut self, id: PipeId, from: Side) -> usize {
+        let queue = self.pipe(id).queue_from(from);
+        let count = MESSAGE_COUNT_MAX.saturating_sub(queue.messages.len());
+        let behind_last = match queue.messages.back() {
+            Some(Message::Data(last)) => MESSAGE_ROOM + MESSAGE_LEN_MAX - (last.at + last.len) as usize,
+            _ => 0,
+        };
+        count * MESSAGE_LEN_MAX + behind_last
+    }
+
+    /// Returns whether the other side has taken all messages of a side.
+    pub(crate) fn is_drained(&mut self, id: PipeId, from: Side) -> bool {
+        self.pipe(id).queue_from(from).messages.is_empty()
+    }
+
+    /// Returns whether the other side has left the pipe.
+    pub(crate) fn has_other_left(&mut self, id: PipeId, side: Side) -> bool {
+        let pipe = self.pipe(id);
+        match side {
+            Side::Client => pipe.has_backend_left,
+            Side::Backend => pipe.client.is_none(),
+        }
+    }
+
+    /// Adds a message. The caller has asked for room, unless the message is the end. After the end, drops the message.
+    pub(crate) fn push(&mut self, id: PipeId, from: Side, message: Message) {
+        let pipe = self.pipe(id);
+        let queue = pipe.queue_from(from);
+        debug_assert!(!queue.is_ended, "no message follows the end");
+        queue.is_ended |= matches!(message, Message::End(_));
+        queue.messages.push_back(message);
+        self.schedule_other(id, from);
+    }
+
+    /// Adds a part of the content: as much of `bytes` as there is room for. Returns how many bytes it has added.
+    ///
+    /// # Errors
+    /// No buffer is free.
+    pub(crate) fn push_data(
+        &mut self,
+        pool: &mut Pool,
+        id: PipeId,
+        from: Side,
+        bytes: BufRange,
+    ) -> Result<usize, NoBuffer> {
+        let queue = self.pipe(id).queue_from(from);
+        let mut added = 0;
+        if let Some(Message::Data(last)) = queue.messages.back_mut() {
+            let room = MESSAGE_ROOM + MESSAGE_LEN_MAX - (last.at + last.len) as usize;
+            let len = room.min(bytes.len as usize) as u32;
+            pool.copy(BufRange { len, ..bytes }, last.buf, last.at + last.len);
+            last.len += len;
+            added = len as usize;
+        }
+        while added < bytes.len as usize && queue.has_room() {
+            let rest = bytes.skip(added);
+            let buf = pool.take_for_response().ok_or(NoBuffer)?;
+            let len = rest.len.min(MESSAGE_LEN_MAX as u32);
+            let data = pool.copy(BufRange { len, ..rest }, buf, MESSAGE_ROOM as u32);
+            queue.messages.push_back(Message::Data(data));
+            added += len as usize;
+        }
+        if added > 0 {
+            self.schedule_other(id, from);
+        }
+        Ok(added)
+    }
+
+    /// Takes the next message for a side, which then holds its buffer.
+    pub(crate) fn pop(&mut self, id: PipeId, to: Side) -> Option<Message> {
+        let queue = self.pipe(id).queue_from(to.other());
+        let was_full = !queue.has_room();
+        let message = queue.messages.pop_front()?;
+        if was_full || queue.messages.is_empty() {
+            self.schedule_other(id, to);
+        }
+        Some(message)
+    }
+
+    /// Returns whether the next message for a side is its complete end, and takes it then.
+    pub(crate) fn pop_end(&mut self, id: PipeId, to: Side) -> bool {
+        let queue = self.pipe(id).queue_from(to.other());
+        let is_end = queue.messages.front() == Some(&Message::End(PipeEnd::Complete));
+        if is_end {
+            queue.messages.pop_front();
+        }
+        is_end
+    }
+
+    /// Leaves a pipe. If the side has not ended its direction, that is aborted. The pipe ends when both sides have left.
+    pub(crate) fn leave(&mut self, pool: &mut Pool, id: PipeId, side: Side) {
+        let pipe = self.pipe(id);
+        match side {
+            Side::Client => pipe.client = None,
+            Side::Backend => (pipe.server, pipe.has_backend_left) = (None, true),
+        }
+        // Without a backend connection there is no other side to leave.
+        let is_last = pipe.client.is_none() && pipe.server.is_none();
+        pipe.queue_from(side.other()).release(pool);
+        let queue = pipe.queue_from(side);
+        if !mem::replace(&mut queue.is_ended, true) {
+            queue.messages.push_back(Message::End(PipeEnd::Aborted(Status::BadGateway)));
+        }
+        if is_last {
+            queue.release(pool);
+            let assigned = self.idle.unassign(id);
+            self.pipes[id.0 as usize] = None;
+            self.free.push(id.0);
+            self.scheduled.extend(assigned);
+        } else {
+            self.schedule_other(id, side);
+        }
+    }
+
+    fn schedule_other(&mut self, id: PipeId, side: Side) {
+        let pipe = self.pipe(id);
+        let other = match side {
+            Side::Client => pipe.server,
+            Side::Backend => pipe.client,
+        };
+        if let Some(number) = other
+            && self.scheduled.back() != Some(&number)
+        {
+            self.scheduled.push_back(number);
+        }
+    }
+
+    fn pipe(&mut self, id: PipeId) -> &mut Pipe {
+        self.pipes[id.0 as usize].as_mut().expect("a pipe is open until both sides have left it")
+    }
+}
+
+/// The reason why a pipe gets no backend connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BackendRefusal {
+    /// Connecting has failed: the client gets 502.
+    Unreachable,
+    /// The worker has as many connections as it may have: the client gets 503.
+    Full,
+}
+
+/// The error that no buffer is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NoBuffer;
+
+impl Pipe {
+    fn queue_from(&mut self, side: Side) -> &mut Queue {
+        match side {
+            Side::Client => &mut self.to_backend,
+            Side::Backend => &mut self.to_client,
+        }
+    }
+}
+
+impl Side {
+    fn other(self) -> Side {
+        match self {
+            Side::Client => Side::Backend,
+            Side::Backend => Side::Client,
+        }
+    }
+}

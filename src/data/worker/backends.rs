@@ -1,0 +1,78 @@
+//! Connections to backends, which make dynamic content: the worker connects when a pipe needs a connection.
+
+use super::{Slot, Worker};
+use std::{io, os::fd::OwnedFd, sync::Arc};
+use tarpon_conn::{BackendId, BackendRefusal, BackendRoute, Connection};
+
+/// The backends of a server, and the routes to them.
+#[derive(Clone, Default)]
+pub(crate) struct Backends {
+    /// By the number of the backend.
+    pub(crate) connectors: Vec<Arc<dyn BackendConnector>>,
+    /// Each for the paths with this prefix.
+    pub(crate) routes: Vec<(Box<[u8]>, BackendRoute)>,
+}
+
+/// Connects to a backend.
+pub(crate) trait BackendConnector: Send + Sync {
+    /// Returns a connected stream socket, without waiting.
+    fn connect(&self, is_nonblocking: bool) -> io::Result<OwnedFd>;
+}
+
+impl<S: Default> Worker<S> {
+    /// Connects to the backend of the next pipe that needs a connection. Returns its slot, for the engine to start. `is_nonblocking`: the
+    /// mode of the engine's sockets.
+    #[inline]
+    pub(crate) fn next_backend(&mut self, is_nonblocking: bool) -> Option<u32> {
+        if !self.context.pipes.has_unconnected() {
+            return None;
+        }
+        self.connect_next(is_nonblocking)
+    }
+
+    #[cold]
+    fn connect_next(&mut self, is_nonblocking: bool) -> Option<u32> {
+        while let Some((pipe, backend)) = self.context.pipes.next_unconnected() {
+            let connected = match self.slots.is_full() {
+                true => Err(BackendRefusal::Full),
+                false => self.connect(backend, is_nonblocking).map_err(|_| BackendRefusal::Unreachable),
+            };
+            match connected {
+                Ok(fd) => {
+                    let (number, limits) =
+                        (self.slots.next_index(), self.context.sites.backend_limits(backend));
+                    let cx = &mut self.context.conn_resources();
+                    let conn = Connection::to_backend(cx, number, backend, limits, pipe);
+                    return Some(self.insert_slot(Slot::new(fd, conn)));
+                }
+                Err(why) => self.context.pipes.refuse(&mut self.context.pool, pipe, why),
+            }
+        }
+        None
+    }
+
+    fn connect(&self, BackendId(number): BackendId, is_nonblocking: bool) -> io::Result<OwnedFd> {
+        match self.backends.connectors.get(number as usize) {
+            Some(connector) => connector.connect(is_nonblocking),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// Returns the number of connections whose pipes have changed.
+    #[inline]
+    pub(crate) fn woken_count(&self) -> usize {
+        self.context.pipes.scheduled_count()
+    }
+
+    /// Returns the next connection whose pipe has changed. The engine drives it.
+    #[inline]
+    pub(crate) fn next_woken(&mut self) -> Option<u32> {
+        while let Some(index) = self.context.pipes.next_scheduled() {
+            if let Some(slot) = self.slots.get_mut(index) {
+                slot.conn.woken(&mut self.context.conn_resources());
+                return Some(index);
+            }
+        }
+        None
+    }
+}
