@@ -18,6 +18,9 @@
 //!
 //! Queries have no side effects: their results change only after an event.
 //!
+//! Between the socket and the connection lies a [`Transport`]. It takes the events that name bytes, and passes them on: for a plain socket
+//! as they are.
+//!
 //! # Example
 //!
 //! ```
@@ -68,6 +71,7 @@ pub mod sim;
 mod sites;
 mod span;
 mod step;
+mod transport;
 
 pub use counters::{Counter, CounterName, Counters, LATENCY_MS, VERSIONS};
 pub use h1::CONTENT_LEN_MAX;
@@ -81,6 +85,7 @@ pub use response_prefix::{Persistence, ResponsePrefix, ResponsePrefixes};
 pub use sites::{ImageId, MissingPage, SiteId, Sites};
 pub use span::{SPAN_COUNT_MAX, Span};
 pub use step::{DriveState, DriveStep};
+pub use transport::{RECORD_PLAIN_LEN_MAX, SealedRecord, Transport, TransportError};
 
 use h1::Http1;
 use span::Outbox;
@@ -234,9 +239,10 @@ impl Connection {
         }
     }
 
-    /// Handles the end of the deadline. The client has not acknowledged the last `unacked` bytes that the engine sent.
-    pub fn expired(&mut self, cx: &mut ConnResources<'_>, unacked: u64) {
-        self.protocol.expired(cx, &mut self.wire, unacked);
+    /// Handles the end of the deadline. The client has acknowledged `acked_len` bytes in all, and not the last `unacked` that the engine
+    /// sent. [`Transport::expired`] counts them.
+    pub fn expired(&mut self, cx: &mut ConnResources<'_>, acked_len: u64, unacked: u64) {
+        self.protocol.expired(cx, &mut self.wire, acked_len, unacked);
     }
 
     /// Ends the connection before its deadline, because other connections need its buffers. Discards the inbox.
@@ -293,7 +299,13 @@ impl Connection {
         self.wire.holds_buffers()
     }
 
-    /// Returns when the engine must call [`expired`](Connection::expired), unless another event comes first.
+    /// Returns the number of plain bytes sent.
+    #[inline]
+    pub fn sent_len(&self) -> u64 {
+        self.protocol.sent_len()
+    }
+
+    /// Returns when the engine must call [`expired`](Transport::expired), unless another event comes first.
     #[inline]
     pub fn deadline(&self) -> Tick {
         self.protocol.deadline()
