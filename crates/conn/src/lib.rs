@@ -18,6 +18,9 @@
 //!
 //! Queries have no side effects: their results change only after an event.
 //!
+//! Between the socket and the connection lies a [`Transport`]. It takes the events that name bytes, and passes them on: for a plain socket
+//! as they are.
+//!
 //! # Example
 //!
 //! ```
@@ -73,6 +76,7 @@ pub mod sim;
 mod sites;
 mod span;
 mod step;
+mod transport;
 
 pub use backend::{BackendId, BackendLimits, FRAME_PREFIX_LEN, FrameKind, FramePrefix, InvalidFrame};
 #[cfg(feature = "sim")]
@@ -90,6 +94,7 @@ pub use response_prefix::{Persistence, ResponsePrefix, ResponsePrefixes};
 pub use sites::{BackendRoute, ImageId, MissingPage, SiteId, Sites};
 pub use span::{SPAN_COUNT_MAX, Span};
 pub use step::{DriveState, DriveStep};
+pub use transport::{RECORD_PLAIN_LEN_MAX, SealedRecord, Transport, TransportError};
 
 use backend::BackendConnection;
 use h1::Http1;
@@ -289,10 +294,11 @@ impl Connection {
         }
     }
 
-    /// Handles the end of the deadline. The client has not acknowledged the last `unacked` bytes that the engine sent.
-    pub fn expired(&mut self, cx: &mut ConnResources<'_>, unacked: u64) {
+    /// Handles the end of the deadline. The client has acknowledged `acked_len` bytes in all, and not the last `unacked` that the engine
+    /// sent. [`Transport::expired`] counts them.
+    pub fn expired(&mut self, cx: &mut ConnResources<'_>, acked_len: u64, unacked: u64) {
         match &mut self.party {
-            Party::Client(client) => client.expired(cx, &mut self.wire, unacked),
+            Party::Client(client) => client.expired(cx, &mut self.wire, acked_len, unacked),
             Party::Backend(backend) => backend.expired(cx, &self.wire),
         }
     }
@@ -383,7 +389,16 @@ impl Connection {
         matches!(self.party, Party::Client(_))
     }
 
-    /// Returns when the engine must call [`expired`](Connection::expired), unless another event comes first.
+    /// Returns the number of plain bytes sent.
+    #[inline]
+    pub fn sent_len(&self) -> u64 {
+        match &self.party {
+            Party::Client(client) => client.sent_len(),
+            Party::Backend(_) => 0,
+        }
+    }
+
+    /// Returns when the engine must call [`expired`](Transport::expired), unless another event comes first.
     #[inline]
     pub fn deadline(&self) -> Tick {
         match &self.party {

@@ -1,6 +1,6 @@
 //! Decides the next step of a drive. Each engine takes the step in its own way, and queries the next one until it must wait for an event.
 
-use crate::{Close, Connection, Input, Need, sites::MissingPage};
+use crate::{Close, Connection, Input, Need, Transport, sites::MissingPage};
 
 /// The state of a slot that only the engine knows.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +20,8 @@ pub struct DriveState {
 pub enum DriveStep {
     /// Close the socket.
     Close,
-    /// Send the front of the outbox; load it first if it is not in memory.
+    /// Send the front of the outbox; load it first if it is not in memory. A transport that seals puts it into a record first, or sends a
+    /// record of its own.
     Send,
     /// Load this page, and then call [`Connection::loaded`].
     Load(MissingPage),
@@ -38,12 +39,16 @@ pub enum DriveStep {
 }
 
 impl Connection {
-    /// Returns the next step. Its order matters: after a time-out the rest of the outbox must not be sent, and while output is pending
-    /// the connection waits for no page.
+    /// Returns the next step. Its order matters: the transport's own output, an alert too, leaves before the socket closes; after a time-out
+    /// the rest of the outbox must not be sent; and while output is pending the connection waits for no page. A full socket delays no close.
     #[inline]
-    pub fn next_step(&self, slot: DriveState) -> DriveStep {
+    pub fn next_step(&self, transport: &Transport, slot: DriveState) -> DriveStep {
         let Need { input, close } = self.need();
         let has_output = !self.outbox().is_empty();
+        let has_own_output = transport.has_own_output(close, has_output);
+        if has_own_output && slot.can_send {
+            return DriveStep::Send;
+        }
         if close == Close::Both {
             return DriveStep::Close;
         }
@@ -56,7 +61,7 @@ impl Connection {
         {
             return DriveStep::Load(page);
         }
-        if close == Close::Write && !slot.is_write_shut_down {
+        if close == Close::Write && !slot.is_write_shut_down && !has_own_output {
             return DriveStep::ShutDown;
         }
         match input {

@@ -13,7 +13,7 @@ use std::{env, fs};
 
 use tarpon_conn::{
     AcceptedClient, BufRange, ConnResources, Connection, Counters, DriveState, DriveStep, Limits, Pipes,
-    Pool, Records, ResponsePrefixes, Sites, Span, Tick,
+    Pool, Records, ResponsePrefixes, Sites, Span, Tick, Transport,
 };
 use tarpon_site::{Image, packed};
 
@@ -47,15 +47,16 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// Receives one request and sends its response, with the queries of an engine in between.
 #[inline(never)]
 fn exchange(conn: &mut Connection, cx: &mut ConnResources<'_>, input: BufRange) -> Result<(), &'static str> {
-    if conn.received(cx, input) != input.len as usize {
+    let mut transport = Transport::Plain;
+    if transport.received(conn, cx, input) != Ok(input.len as usize) {
         return Err("the file is not one complete request");
     }
-    if conn.next_step(IDLE) != DriveStep::Send {
+    if conn.next_step(&transport, IDLE) != DriveStep::Send {
         return Err("the connection sends no response");
     }
     let response_len = conn.outbox().iter().map(Span::len).sum();
-    conn.sent(cx, response_len);
-    if !matches!(conn.next_step(IDLE), DriveStep::Read { .. }) || conn.deadline() == Tick::NEVER {
+    transport.sent(conn, cx, response_len);
+    if !matches!(conn.next_step(&transport, IDLE), DriveStep::Read { .. }) || conn.deadline() == Tick::NEVER {
         return Err("the connection does not persist");
     }
     Ok(())

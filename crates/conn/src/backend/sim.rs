@@ -9,7 +9,8 @@
 use super::echo::EchoBackend;
 use crate::{
     AcceptedClient, BackendLimits, BackendRefusal, BufRange, ConnResources, Connection, Counters, DriveState,
-    DriveStep, Pipes, Pool, Records, ResponsePrefixes, Sites, Span, Tick, pipe::MESSAGE_COUNT_MAX, sim::Cuts,
+    DriveStep, Pipes, Pool, Records, ResponsePrefixes, Sites, Span, Tick, Transport, pipe::MESSAGE_COUNT_MAX,
+    sim::Cuts,
 };
 use tarpon_site::Region;
 
@@ -127,7 +128,7 @@ impl BackendSim {
         for number in 0..self.parties.len() {
             let now = self.now;
             if self.parties[number].as_ref().is_some_and(|party| party.conn.deadline() <= now) {
-                self.event(number, |conn, cx| conn.expired(cx, 0));
+                self.event(number, |conn, cx| Transport::Plain.expired(conn, cx, 0));
             }
         }
         self.run(cuts);
@@ -178,12 +179,15 @@ impl BackendSim {
     fn step(&mut self, number: usize, cuts: Cuts) -> bool {
         let Some(party) = &self.parties[number] else { return false };
         let send_max = if party.echo.is_some() && cuts.send == 0 { usize::MAX } else { cuts.send };
-        let step = party.conn.next_step(DriveState {
-            can_send: send_max > 0,
-            is_loading: false,
-            has_new_input: party.inbox_changed && party.inbox.is_some(),
-            is_write_shut_down: party.is_write_shut_down,
-        });
+        let step = party.conn.next_step(
+            &Transport::Plain,
+            DriveState {
+                can_send: send_max > 0,
+                is_loading: false,
+                has_new_input: party.inbox_changed && party.inbox.is_some(),
+                is_write_shut_down: party.is_write_shut_down,
+            },
+        );
         match step {
             DriveStep::Close => self.close(number),
             DriveStep::Send => self.send(number, send_max),

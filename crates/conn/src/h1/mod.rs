@@ -53,7 +53,7 @@ pub(crate) struct Http1 {
     deadline: Tick,
     /// Bytes sent, of all responses.
     sent_len: u64,
-    /// Those of them that the client had received at the last deadline for output.
+    /// The bytes that the client had received at the last deadline for output, as its transport counts them.
     acknowledged_len: u64,
     /// Requests whose heads were parsed.
     request_count: u32,
@@ -225,8 +225,13 @@ impl Http1 {
         }
     }
 
-    pub(crate) fn expired(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox, unacknowledged: u64) {
-        let acknowledged_len = self.sent_len.saturating_sub(unacknowledged);
+    pub(crate) fn expired(
+        &mut self,
+        cx: &mut ConnResources<'_>,
+        out: &mut Outbox,
+        acknowledged_len: u64,
+        unacknowledged: u64,
+    ) {
         let received = acknowledged_len.saturating_sub(self.acknowledged_len);
         let is_fast_enough = received >= self.limits(cx).send_len_min();
         let goes_on = match &mut self.phase {
@@ -341,6 +346,11 @@ impl Http1 {
 
     pub(crate) fn loaded(&mut self) {
         self.blocked = Blocked::Room(emit::SPAN_COUNT);
+    }
+
+    #[inline]
+    pub(crate) fn sent_len(&self) -> u64 {
+        self.sent_len
     }
 
     #[inline]

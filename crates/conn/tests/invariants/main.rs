@@ -8,6 +8,7 @@
 //! | `time.rs` | deadlines, and the minimum rate of a client |
 //! | `ends.rs` | the end of a connection: a stop, a drain, the last request |
 //! | `backends.rs` | exchanges with a backend, through a pipe |
+//! | `transports.rs` | what a sealing transport adds: a handshake, records, an alert |
 //! | `sites.rs` | the sites of these tests |
 //!
 //! `Sim` checks bounds, frozen front, quiet and idle after every event, and moves the connection before it.
@@ -21,6 +22,7 @@ mod ranges;
 mod sites;
 mod spans;
 mod time;
+mod transports;
 
 use proptest::test_runner::Config;
 

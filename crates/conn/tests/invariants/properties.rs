@@ -10,36 +10,37 @@ use proptest::{
     sample::{Index, select},
 };
 use tarpon_conn::{
-    Close, SiteId,
-    sim::{Cuts, Sim},
+    Close, RECORD_PLAIN_LEN_MAX, SiteId,
+    sim::{Cuts, Sim, Through},
 };
 
 proptest! {
     #![proptest_config(twice_the_cases())]
 
     #[test]
-    fn the_bytes_sent_do_not_depend_on_cuts(bytes in requests(), cuts in vec(cuts(), 1..60), several: bool) {
+    fn the_bytes_sent_do_not_depend_on_cuts(bytes in requests(), cuts in vec(cuts(), 1..60), several: bool, through in through()) {
         let (whole, _) = answer(sim_of(several), &bytes, &[Cuts::NONE]);
-        let (cut, _) = answer(sim_of(several), &bytes, &cuts);
+        let (cut, _) = answer(sim_of(several).through(&through), &bytes, &cuts);
         prop_assert!(whole == cut, "{} and {}", whole.escape_ascii(), cut.escape_ascii());
     }
 
     #[test]
-    fn the_bytes_sent_do_not_depend_on_residency(bytes in requests(), cuts in vec(cuts(), 1..60), several: bool) {
+    fn the_bytes_sent_do_not_depend_on_residency(bytes in requests(), cuts in vec(cuts(), 1..60), several: bool, through in through()) {
         let (resident, _) = answer(sim_of(several), &bytes, &[Cuts::NONE]);
-        let (loaded, _) = answer(sim_on_disk(several), &bytes, &cuts);
+        let (loaded, _) = answer(sim_on_disk(several).through(&through), &bytes, &cuts);
         prop_assert!(resident == loaded, "{} and {}", resident.escape_ascii(), loaded.escape_ascii());
     }
 
     #[test]
-    fn a_client_that_closes_its_sending_side_still_gets_all_responses(bytes in requests(), cuts in cuts(), several: bool) {
+    fn a_client_that_closes_its_sending_side_still_gets_all_responses(bytes in requests(), cuts in cuts(), several: bool, through in through()) {
         let (whole, _) = answer(sim_of(several), &bytes, &[Cuts::NONE]);
-        let mut sim = sim_of(several);
+        let mut sim = sim_of(several).through(&through);
         sim.client_sends(&bytes);
         sim.client_ends();
         sim.run(cuts);
         prop_assert!(sim.wire == whole);
         prop_assert_eq!(sim.close(), Close::Both, "the connection closes");
+        prop_assert_eq!(sim.client_has_alert(), !matches!(through, Through::Plain), "a sealing transport says so");
     }
 
     /// For any order of bytes, time, sends, a stop and a swap: the invariants hold, and at last the connection closes.
@@ -48,8 +49,9 @@ proptest! {
         bytes in requests(),
         ops in vec((0u8..6, 0usize..200, 0u64..40_000), 0..60),
         several: bool,
+        through in through(),
     ) {
-        let mut sim = sim_of(several);
+        let mut sim = sim_of(several).through(&through);
         let mut bytes = &bytes[..];
         for (op, amount, ms) in ops {
             match op {
@@ -77,15 +79,18 @@ proptest! {
     /// Each head gets one response, of at most the largest length. Bytes that are no head get one, the last. The number of steps is linear
     /// in the bytes.
     #[test]
-    fn no_request_costs_more_than_the_largest_response(bytes in requests(), cuts in cuts(), several: bool) {
-        let mut sim = sim_of(several);
+    fn no_request_costs_more_than_the_largest_response(bytes in requests(), cuts in cuts(), several: bool, through in through()) {
+        let mut sim = sim_of(several).through(&through);
         sim.client_sends(&bytes);
         sim.client_ends();
         let heads = bytes.windows(4).filter(|end| end == b"\r\n\r\n").count();
         // A step reads, sends or offers the inbox. After an offer of which the connection consumes nothing, the next step reads or sends.
-        let reads = bytes.len().div_ceil(cuts.read);
+        // A record has at least 20 plain bytes, and as much overhead at most, the handshake included.
+        let wire_factor = if let Through::Plain = through { 1 } else { 2 };
+        let records = |plain_len: usize| (wire_factor - 1) * (plain_len / RECORD_LEN_MIN + 9);
+        let reads = (wire_factor * bytes.len() + 9).div_ceil(cuts.read) + records(bytes.len());
         let len_max = (heads + 1) * (LARGE_LEN + HEAD_LEN_MAX);
-        let sends = len_max.div_ceil(cuts.send);
+        let sends = (wire_factor * len_max).div_ceil(cuts.send) + records(len_max);
         let steps = (0..2 * (reads + heads + sends) + 9).take_while(|_| sim.step(cuts)).count();
         prop_assert!(!sim.step(cuts), "after {steps} steps the engine still makes progress");
         prop_assert!(sim.wire.len() <= len_max, "{} bytes for {heads} heads", sim.wire.len());
@@ -95,8 +100,8 @@ proptest! {
 
     /// No connection waits forever: time alone closes each.
     #[test]
-    fn time_closes_every_connection(bytes in requests(), cuts in cuts(), reads: bool, several: bool) {
-        let mut sim = sim_of(several);
+    fn time_closes_every_connection(bytes in requests(), cuts in cuts(), reads: bool, several: bool, through in through()) {
+        let mut sim = sim_of(several).through(&through);
         sim.client_sends(&bytes);
         sim.run(Cuts { send: if reads { cuts.send } else { 0 }, ..cuts });
         for _ in 0..4 {
@@ -209,6 +214,19 @@ pub(crate) fn cuts() -> impl Strategy<Value = Cuts> {
     let read = prop_oneof![1usize..40, Just(100), Just(1_460), Just(usize::MAX)];
     let send = prop_oneof![1usize..40, Just(150), Just(1_460), Just(usize::MAX)];
     (read, send).prop_map(|(read, send)| Cuts { read, send })
+}
+
+/// The shortest records of a sealing transport in these properties.
+const RECORD_LEN_MIN: usize = 20;
+
+/// No transport in between, or one with records of any, of small and of the largest lengths.
+pub(crate) fn through() -> impl Strategy<Value = Through> {
+    let lens = select(&[RECORD_LEN_MIN..=RECORD_PLAIN_LEN_MAX, RECORD_LEN_MIN..=1_000][..]);
+    prop_oneof![
+        2 => Just(Through::Plain),
+        2 => (any::<u64>(), lens).prop_map(|(seed, record_lens)| Through::Scrambled { seed, record_lens }),
+        1 => Just(Through::LARGEST),
+    ]
 }
 
 /// Returns the bytes that a client receives for `bytes`, and what the connection closes.

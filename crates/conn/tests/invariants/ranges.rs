@@ -1,8 +1,8 @@
 //! Byte ranges, compared with a simple reference.
 
 use super::{
-    properties::cuts,
-    sites::{IMAGE, archived, sim},
+    properties::{cuts, through},
+    sites::{IMAGE, archived, established, sim, throughs},
     twice_the_cases,
 };
 use proptest::{collection::vec, prelude::*, sample::select};
@@ -14,11 +14,11 @@ proptest! {
 
     #[test]
     fn ranges_have_the_bytes_of_the_whole_wherever_the_content_lies(
-        requested in requested(), path in select(&["/", "/small", "/middle", "/large", "/empty", "/a"][..]), cuts in cuts(),
+        requested in requested(), path in select(&["/", "/small", "/middle", "/large", "/empty", "/a"][..]), cuts in cuts(), through in through(),
     ) {
         let sim = || if path == "/a" { archived() } else { sim() };
         let [whole, part] = ["", &requested.iter().map(|requested| requested.text()).collect::<Vec<_>>().join(", ")].map(|ranges| {
-            let mut sim = sim();
+            let mut sim = sim().through(&through);
             let range = if ranges.is_empty() { String::new() } else { format!("Range: bytes={ranges}\r\n") };
             sim.client_sends(format!("GET {path} HTTP/1.1\r\nHost: a\r\n{range}\r\n").as_bytes());
             sim.run(cuts);
@@ -31,43 +31,49 @@ proptest! {
 
 #[test]
 fn a_part_is_a_span_of_its_file_and_only_its_fields_are_written() {
-    let mut sim = sim();
-    sim.client_sends(b"GET /large HTTP/1.1\r\nHost: a\r\nRange: bytes=1000-1999\r\n\r\n");
-    sim.run(Cuts { read: usize::MAX, send: 0 });
-    let [
-        Span::Prefix(_),
-        Span::Buf(_),
-        Span::Site { .. },
-        Span::File { number: 0, at: 1_000, len: 1_000, .. },
-    ] = *sim.outbox()
-    else {
-        panic!("{:?}", sim.outbox());
-    };
-    assert_eq!(sim.bufs_held(), 1);
+    for through in &throughs() {
+        let mut sim = established(sim(), through);
+        sim.client_sends(b"GET /large HTTP/1.1\r\nHost: a\r\nRange: bytes=1000-1999\r\n\r\n");
+        sim.run(Cuts { read: usize::MAX, send: 0 });
+        let [
+            Span::Prefix(_),
+            Span::Buf(_),
+            Span::Site { .. },
+            Span::File { number: 0, at: 1_000, len: 1_000, .. },
+        ] = *sim.outbox()
+        else {
+            panic!("{:?}", sim.outbox());
+        };
+        assert_eq!(sim.bufs_held(), 1);
+    }
 }
 
 #[test]
 fn six_parts_fill_the_outbox_and_hold_one_buffer() {
-    let mut sim = sim();
-    let request = b"GET /large HTTP/1.1\r\nHost: a\r\nRange: bytes=0-0,2-2,4-4,6-6,8-8,10-10\r\n\r\n";
-    sim.client_sends(request);
-    sim.run(Cuts { read: usize::MAX, send: 0 });
-    assert_eq!((sim.outbox().len(), sim.bufs_held(), sim.input()), (SPAN_COUNT_MAX, 1, Input::Pause));
+    for through in &throughs() {
+        let mut sim = established(sim(), through);
+        let request = b"GET /large HTTP/1.1\r\nHost: a\r\nRange: bytes=0-0,2-2,4-4,6-6,8-8,10-10\r\n\r\n";
+        sim.client_sends(request);
+        sim.run(Cuts { read: usize::MAX, send: 0 });
+        assert_eq!((sim.outbox().len(), sim.bufs_held(), sim.input()), (SPAN_COUNT_MAX, 1, Input::Pause));
+    }
 }
 
 /// The outbox has room for a usual response, but not for this one. The client sends nothing more.
 #[test]
 fn ranges_that_need_more_room_wait_and_are_answered() {
-    let mut sim = sim();
-    sim.client_sends(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
-    sim.run(Cuts { read: usize::MAX, send: 0 });
-    assert!(matches!(sim.input(), Input::Bytes { .. }), "room for another response");
-    sim.client_sends(b"GET /large HTTP/1.1\r\nHost: a\r\nRange: bytes=0-0,2-2,4-4,6-6,8-8,10-10\r\n\r\n");
-    sim.run(Cuts { read: usize::MAX, send: 0 });
-    assert_eq!((sim.input(), sim.outbox().len()), (Input::Pause, 3));
-    sim.run(Cuts::NONE);
-    assert!(sim.wire.windows(14).any(|bytes| bytes == b" 206 Partial C"), "{}", sim.wire.escape_ascii());
-    assert_eq!(sim.bufs_held(), 0);
+    for through in &throughs() {
+        let mut sim = established(sim(), through);
+        sim.client_sends(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+        sim.run(Cuts { read: usize::MAX, send: 0 });
+        assert!(matches!(sim.input(), Input::Bytes { .. }), "room for another response");
+        sim.client_sends(b"GET /large HTTP/1.1\r\nHost: a\r\nRange: bytes=0-0,2-2,4-4,6-6,8-8,10-10\r\n\r\n");
+        sim.run(Cuts { read: usize::MAX, send: 0 });
+        assert_eq!((sim.input(), sim.outbox().len()), (Input::Pause, 3));
+        sim.run(Cuts::NONE);
+        assert!(sim.wire.windows(14).any(|bytes| bytes == b" 206 Partial C"), "{}", sim.wire.escape_ascii());
+        assert_eq!(sim.bufs_held(), 0);
+    }
 }
 
 /// One range of a Range field.

@@ -6,7 +6,10 @@ use std::{
     io::{Cursor, Write},
     sync::{Arc, LazyLock},
 };
-use tarpon_conn::{Hosts, Limits, SiteId, Sites, sim::Sim};
+use tarpon_conn::{
+    Hosts, Limits, SiteId, Sites,
+    sim::{Cuts, Sim, Through},
+};
 use tarpon_pack::{BuildCache, PackOptions, pack_dir, pack_tar};
 use tarpon_site::{Image, ResidentPages};
 
@@ -62,6 +65,18 @@ pub(crate) fn sim_of_several() -> Sim {
     let images = [IMAGE.clone(), OTHER.clone()].map(|image| (image, Limits::default()));
     let mut sim = Sim::with_sites(Sites::by_host(images, hosts.into()));
     sim.files = vec![distinct_bytes(LARGE_LEN)];
+    sim
+}
+
+/// No transport in between, and sealing ones with small and with the largest records.
+pub(crate) fn throughs() -> [Through; 3] {
+    [Through::Plain, Through::Scrambled { seed: 1, record_lens: 1..=100 }, Through::LARGEST]
+}
+
+/// Puts a transport into a simulation, and completes its handshake.
+pub(crate) fn established(sim: Sim, through: &Through) -> Sim {
+    let mut sim = sim.through(through);
+    sim.run(Cuts::NONE);
     sim
 }
 

@@ -1,6 +1,6 @@
 //! An outbox names bytes by place, and holds the images and buffers that they lie in.
 
-use super::sites::{LARGE_LEN, archived, distinct_bytes, sim, site, site_of};
+use super::sites::{LARGE_LEN, archived, distinct_bytes, established, sim, site, site_of, throughs};
 use tarpon_conn::{
     Input, SPAN_COUNT_MAX, SiteId, Span,
     sim::{Cuts, Sim},
@@ -8,86 +8,101 @@ use tarpon_conn::{
 
 #[test]
 fn a_small_response_is_two_spans_and_copies_nothing() {
-    let mut sim = sim();
-    sim.client_sends(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    sim.run(Cuts { read: usize::MAX, send: 0 });
-    assert!(matches!(sim.outbox(), [Span::Prefix(_), Span::Site { .. }]), "{:?}", sim.outbox());
-    assert_eq!(sim.bufs_held(), 0, "the receive buffer is free once the head is parsed");
+    for through in &throughs() {
+        let mut sim = established(sim(), through);
+        sim.client_sends(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        sim.run(Cuts { read: usize::MAX, send: 0 });
+        assert!(matches!(sim.outbox(), [Span::Prefix(_), Span::Site { .. }]), "{:?}", sim.outbox());
+        assert_eq!(sim.bufs_held(), 0, "the receive buffer is free once the head is parsed");
+    }
 }
 
 #[test]
 fn a_large_file_is_one_span() {
-    let mut sim = sim();
-    sim.client_sends(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
-    sim.run(Cuts { read: usize::MAX, send: 0 });
-    let [Span::Prefix(_), Span::Site { .. }, Span::File { number: 0, at: 0, len, .. }] = *sim.outbox() else {
-        panic!("{:?}", sim.outbox());
-    };
-    assert_eq!(len, LARGE_LEN as u64);
+    for through in &throughs() {
+        let mut sim = established(sim(), through);
+        sim.client_sends(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+        sim.run(Cuts { read: usize::MAX, send: 0 });
+        let [Span::Prefix(_), Span::Site { .. }, Span::File { number: 0, at: 0, len, .. }] = *sim.outbox()
+        else {
+            panic!("{:?}", sim.outbox());
+        };
+        assert_eq!(len, LARGE_LEN as u64);
+    }
 }
 
 #[test]
 fn a_content_in_an_archive_is_one_span_and_arrives_with_any_cuts() {
-    for send in [1, 7, 100, usize::MAX] {
-        let mut sim = archived();
-        sim.client_sends(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
-        sim.run(Cuts { read: usize::MAX, send: 0 });
-        assert!(matches!(
-            sim.outbox(),
-            [Span::Prefix(_), Span::Site { .. }, Span::Archive { at: 512, len: 800, .. }]
-        ));
-        sim.run(Cuts { send, ..Cuts::NONE });
-        assert!(sim.wire.ends_with(&distinct_bytes(800)), "{send}");
+    for through in &throughs() {
+        for send in [1, 7, 100, usize::MAX] {
+            let mut sim = established(archived(), through);
+            sim.client_sends(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
+            sim.run(Cuts { read: usize::MAX, send: 0 });
+            assert!(matches!(
+                sim.outbox(),
+                [Span::Prefix(_), Span::Site { .. }, Span::Archive { at: 512, len: 800, .. }]
+            ));
+            sim.run(Cuts { send, ..Cuts::NONE });
+            assert!(sim.wire.ends_with(&distinct_bytes(800)), "{send}");
+        }
     }
 }
 
 #[test]
 fn a_burst_waits_in_the_kernel_while_the_client_reads_nothing() {
-    let mut sim = sim();
-    sim.client_sends(&b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(100));
-    sim.run(Cuts { read: 100, send: 0 });
-    assert_eq!(sim.input(), Input::Pause);
-    assert!(sim.outbox().len() <= SPAN_COUNT_MAX);
-    sim.run(Cuts::NONE);
-    assert_eq!(sim.wire.windows(9).filter(|bytes| bytes == b"\r\n\r\nhello").count(), 100);
+    for through in &throughs() {
+        let mut sim = established(sim(), through);
+        sim.client_sends(&b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(100));
+        sim.run(Cuts { read: 100, send: 0 });
+        assert_eq!(sim.input(), Input::Pause);
+        assert!(sim.outbox().len() <= SPAN_COUNT_MAX);
+        sim.run(Cuts::NONE);
+        assert_eq!(sim.wire.windows(9).filter(|bytes| bytes == b"\r\n\r\nhello").count(), 100);
+    }
 }
 
 #[test]
 fn a_burst_of_redirects_with_queries_holds_few_buffers() {
-    let mut sim = sim();
-    sim.client_sends(&b"GET /dir?query HTTP/1.1\r\nHost: a\r\n\r\n".repeat(20));
-    // Each send ends within a response prefix, after the next heads were read.
-    while sim.step(Cuts { read: 100, send: 0 }) || sim.step(Cuts { read: 100, send: 60 }) {}
-    let locations = sim.wire.windows(24).filter(|bytes| bytes == b"\r\nLocation: /dir/?query\r");
-    assert_eq!(locations.count(), 20);
+    for through in &throughs() {
+        let mut sim = established(sim(), through);
+        sim.client_sends(&b"GET /dir?query HTTP/1.1\r\nHost: a\r\n\r\n".repeat(20));
+        // Each send ends within a response prefix, after the next heads were read.
+        while sim.step(Cuts { read: 100, send: 0 }) || sim.step(Cuts { read: 100, send: 60 }) {}
+        let locations = sim.wire.windows(24).filter(|bytes| bytes == b"\r\nLocation: /dir/?query\r");
+        assert_eq!(locations.count(), 20);
+    }
 }
 
 #[test]
 fn a_prefix_sent_in_part_keeps_its_date() {
-    let mut sim = sim();
-    sim.client_sends(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    sim.run(Cuts { read: usize::MAX, send: 0 });
-    sim.step(Cuts { read: usize::MAX, send: 60 });
-    sim.pass(5_000);
-    sim.run(Cuts::NONE);
-    let text = String::from_utf8_lossy(&sim.wire);
-    assert!(text.contains("\r\nDate: Mon, 07 Nov 1994 08:49:37 GMT\r\n"), "{text}");
+    for through in &throughs() {
+        let mut sim = established(sim(), through);
+        sim.client_sends(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        sim.run(Cuts { read: usize::MAX, send: 0 });
+        sim.step(Cuts { read: usize::MAX, send: 60 });
+        sim.pass(5_000);
+        sim.run(Cuts::NONE);
+        let text = String::from_utf8_lossy(&sim.wire);
+        assert!(text.contains("\r\nDate: Mon, 07 Nov 1994 08:49:37 GMT\r\n"), "{text}");
+    }
 }
 
 #[test]
 fn an_exchange_in_progress_keeps_its_image_and_the_next_uses_the_new_one() {
-    let mut sim = sim();
-    sim.client_sends(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    sim.run(Cuts { read: usize::MAX, send: 0 });
-    sim.sites.swap(SiteId::FIRST, site("changed"));
-    assert_eq!(sim.sites.retire().count(), 0, "a span still names the old image");
-    sim.client_sends(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    sim.run(Cuts { read: usize::MAX, send: 0 });
-    sim.run(Cuts::NONE);
-    let text = String::from_utf8_lossy(&sim.wire);
-    let (old, new) = (text.find("\r\n\r\nhello").unwrap(), text.find("\r\n\r\nchanged").unwrap());
-    assert!(old < new);
-    assert_eq!(sim.sites.retire().count(), 1, "no span names it any more");
+    for through in &throughs() {
+        let mut sim = established(sim(), through);
+        sim.client_sends(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        sim.run(Cuts { read: usize::MAX, send: 0 });
+        sim.sites.swap(SiteId::FIRST, site("changed"));
+        assert_eq!(sim.sites.retire().count(), 0, "a span still names the old image");
+        sim.client_sends(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        sim.run(Cuts { read: usize::MAX, send: 0 });
+        sim.run(Cuts::NONE);
+        let text = String::from_utf8_lossy(&sim.wire);
+        let (old, new) = (text.find("\r\n\r\nhello").unwrap(), text.find("\r\n\r\nchanged").unwrap());
+        assert!(old < new);
+        assert_eq!(sim.sites.retire().count(), 1, "no span names it any more");
+    }
 }
 
 #[test]

@@ -1,0 +1,236 @@
+//! How the bytes of a connection travel: as they are, or in sealed records. Lies between the socket and [`Connection`], and is sans-IO too.
+//!
+//! ```text
+//!            wire bytes                        plain bytes
+//! socket ── inbox of the engine ─▶ open ── plain inbox ─▶ Connection
+//!        ◀─ record, in a buffer ◀─ seal ◀─ front of the outbox
+//! ```
+//!
+//! The engine and `sim` report events here, and the transport passes them on to the connection. For [`Transport::Plain`] every call is the
+//! same call of the connection; the state of another transport is boxed, so that a plain connection does not grow.
+//!
+//! | file | what |
+//! |---|---|
+//! | `sealed` | two inboxes, the record that leaves, the handshake and the alert |
+//! | `scramble` | records for tests: a lost, repeated or reordered byte is noticed |
+//!
+//! Knows nothing of HTTP.
+
+#[cfg(feature = "sim")]
+pub(crate) mod scramble;
+#[cfg(feature = "sim")]
+mod sealed;
+
+use crate::{BufId, BufRange, Close, ConnResources, Connection, Pool};
+#[cfg(feature = "sim")]
+use sealed::Sealed;
+#[cfg(feature = "sim")]
+use std::ops::RangeInclusive;
+
+/// How the bytes of a connection travel.
+#[derive(Debug)]
+pub enum Transport {
+    /// As they are.
+    Plain,
+    /// In scrambled records, for tests.
+    #[cfg(feature = "sim")]
+    Sealed(Box<Sealed>),
+}
+
+/// The maximum number of plain bytes in a record that the server seals. The record fits in a buffer.
+pub const RECORD_PLAIN_LEN_MAX: usize = crate::BUF_LEN - RECORD_OVERHEAD_MAX;
+
+/// The most that a record adds to its plain bytes: TLS 1.2 with an explicit nonce adds 29 bytes.
+const RECORD_OVERHEAD_MAX: usize = 32;
+
+/// The error that the connection cannot continue: a record of the client is invalid, or no buffer is free. The engine closes the socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TransportError;
+
+/// A sealed record that is not queued yet. Its source may have been damaged while it was read.
+#[must_use]
+#[derive(Debug)]
+#[cfg_attr(not(feature = "sim"), expect(dead_code, reason = "no transport of this build seals"))]
+pub struct SealedRecord {
+    /// The whole record.
+    wire: BufRange,
+    /// How many bytes of the outbox it carries. 0: it is the transport's own.
+    plain_len: u64,
+}
+
+impl SealedRecord {
+    /// Returns the buffer to release if the record must not be sent.
+    #[inline]
+    pub fn discard(self) -> BufId {
+        self.wire.buf
+    }
+}
+
+impl Transport {
+    /// Returns a transport that scrambles, with records of random lengths in this range.
+    #[cfg(feature = "sim")]
+    pub fn scrambled(seed: u64, record_lens: RangeInclusive<usize>) -> Transport {
+        Transport::Sealed(Box::new(Sealed::new(seed, record_lens)))
+    }
+
+    /// Opens wire bytes and passes the plain bytes to the connection. Returns how many wire bytes were used; the caller keeps the rest and
+    /// offers it again, with more behind it or after a pause. `wire` may be empty: plain bytes may wait too.
+    ///
+    /// # Errors
+    /// A record is invalid, or no buffer is free.
+    #[inline]
+    pub fn received(
+        &mut self,
+        conn: &mut Connection,
+        cx: &mut ConnResources<'_>,
+        wire: BufRange,
+    ) -> Result<usize, TransportError> {
+        match self {
+            Transport::Plain => Ok(conn.received(cx, wire)),
+            #[cfg(feature = "sim")]
+            Transport::Sealed(sealed) => sealed.received(conn, cx, wire),
+        }
+    }
+
+    /// Handles the end of the input. The caller has dropped the wire bytes that were not used.
+    #[inline]
+    pub fn ended(&mut self, conn: &mut Connection, cx: &mut ConnResources<'_>) {
+        match self {
+            Transport::Plain => conn.ended(cx),
+            #[cfg(feature = "sim")]
+            Transport::Sealed(sealed) => sealed.ended(conn, cx),
+        }
+    }
+
+    /// Returns how many bytes of the outbox the next record takes. `None`: what leaves next needs no seal, as it is plain, or a record
+    /// that is queued, or one of the transport's own that this call has sealed.
+    ///
+    /// # Errors
+    /// No buffer is free.
+    #[inline]
+    pub fn record_len(
+        &mut self,
+        conn: &Connection,
+        pool: &mut Pool,
+    ) -> Result<Option<usize>, TransportError> {
+        match self {
+            Transport::Plain => {
+                let _ = (conn, pool);
+                Ok(None)
+            }
+            #[cfg(feature = "sim")]
+            Transport::Sealed(sealed) => sealed.record_len(conn, pool),
+        }
+    }
+
+    /// Seals the first bytes of the outbox, at most [`record_len`](Transport::record_len). The caller then checks that their source was
+    /// intact, and queues the record, or discards it and closes the socket.
+    ///
+    /// # Errors
+    /// No buffer is free.
+    ///
+    /// # Panics
+    /// Panics if the transport is plain.
+    #[inline]
+    pub fn seal(&mut self, pool: &mut Pool, plain: &[u8]) -> Result<SealedRecord, TransportError> {
+        match self {
+            Transport::Plain => {
+                let _ = (pool, plain);
+                unreachable!("a plain transport asks for no record")
+            }
+            #[cfg(feature = "sim")]
+            Transport::Sealed(sealed) => sealed.seal(pool, plain),
+        }
+    }
+
+    /// Queues a sealed record whose source was intact.
+    #[inline]
+    pub fn queue(&mut self, record: SealedRecord) {
+        match self {
+            Transport::Plain => {
+                let _ = record;
+            }
+            #[cfg(feature = "sim")]
+            Transport::Sealed(sealed) => sealed.queue(record),
+        }
+    }
+
+    /// Returns the rest of the queued record, which leaves before all else.
+    #[inline]
+    pub fn queued(&self) -> Option<BufRange> {
+        match self {
+            Transport::Plain => None,
+            #[cfg(feature = "sim")]
+            Transport::Sealed(sealed) => sealed.queued(),
+        }
+    }
+
+    /// Handles the event that the engine has sent `len` bytes. The connection hears of plain bytes once their whole record has left.
+    #[inline]
+    pub fn sent(&mut self, conn: &mut Connection, cx: &mut ConnResources<'_>, len: u64) {
+        match self {
+            Transport::Plain => conn.sent(cx, len),
+            #[cfg(feature = "sim")]
+            Transport::Sealed(sealed) => sealed.sent(conn, cx, len),
+        }
+    }
+
+    /// Handles the end of the deadline. The client has not acknowledged the last `unacked` bytes that the engine sent. Progress counts in
+    /// wire bytes: a slow client may need more than one deadline for a record.
+    pub fn expired(&mut self, conn: &mut Connection, cx: &mut ConnResources<'_>, unacked: u64) {
+        let sent_len = match self {
+            Transport::Plain => conn.sent_len(),
+            #[cfg(feature = "sim")]
+            Transport::Sealed(sealed) => sealed.sent_len(),
+        };
+        conn.expired(cx, sent_len.saturating_sub(unacked), unacked);
+    }
+
+    /// Ends the connection before its deadline, because other connections need its buffers. The caller drops the wire bytes that were
+    /// not used.
+    pub fn evict(&mut self, conn: &mut Connection, cx: &mut ConnResources<'_>) {
+        #[cfg(feature = "sim")]
+        if let Transport::Sealed(sealed) = self {
+            sealed.drop_input(cx.pool);
+        }
+        conn.evict(cx);
+    }
+
+    /// Releases all resources after the socket has closed. This must be the last call.
+    pub fn closed(&mut self, conn: &mut Connection, cx: &mut ConnResources<'_>) {
+        #[cfg(feature = "sim")]
+        if let Transport::Sealed(sealed) = self {
+            sealed.release(cx.pool);
+        }
+        conn.closed(cx);
+    }
+
+    /// Returns whether plain bytes wait that the connection has not used.
+    #[inline]
+    pub fn has_input(&self) -> bool {
+        match self {
+            Transport::Plain => false,
+            #[cfg(feature = "sim")]
+            Transport::Sealed(sealed) => sealed.has_input(),
+        }
+    }
+
+    /// Returns whether the transport holds buffers of the pool.
+    #[inline]
+    pub fn holds_buffers(&self) -> bool {
+        self.has_input() || self.queued().is_some()
+    }
+
+    /// Returns whether the transport has bytes of its own to send: a part of its handshake, or the alert that closes.
+    #[inline]
+    pub(crate) fn has_own_output(&self, close: Close, has_output: bool) -> bool {
+        match self {
+            Transport::Plain => {
+                let _ = (close, has_output);
+                false
+            }
+            #[cfg(feature = "sim")]
+            Transport::Sealed(sealed) => sealed.has_own_output(close, has_output),
+        }
+    }
+}
