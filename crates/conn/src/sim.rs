@@ -192,6 +192,12 @@ impl Sim {
         self.pass_event(|conn, _| conn.drain());
     }
 
+    /// Evicts the connection, because other connections need its buffers.
+    pub fn evict(&mut self) {
+        self.empty_inbox();
+        self.pass_event(|conn, cx| conn.evict(cx));
+    }
+
     /// Tells the connection that the server stops.
     pub fn stop(&mut self) {
         self.pass_event(|conn, cx| conn.stop(cx));
