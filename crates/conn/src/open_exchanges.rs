@@ -11,11 +11,11 @@
 
 use crate::record::ExchangeId;
 
-/// The maximum number of open exchanges that one worker records: more than its clients read from at once. Those that wait for the client take
-/// 6 MiB then.
+/// The maximum number of recorded exchanges that are open in one worker. Their rows take 6 MiB. An idle connection has no row, and a short
+/// response ends at once, so only a worker with this many slow downloads reaches the limit.
 pub const OPEN_COUNT_MAX: usize = 1 << 18;
 
-/// A place that is none.
+/// The value that stands for no place.
 pub(crate) const NO_PLACE: u32 = u32::MAX;
 
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl OpenExchanges {
         &mut self.rows[place as usize]
     }
 
-    /// Removes an exchange. Its id is not given out again before the place was reused 2^32 times.
+    /// Removes an exchange. Its id returns after 2^32 other exchanges at the same place.
     #[inline]
     pub(crate) fn close(&mut self, place: u32) -> ExchangeId {
         let row = &mut self.rows[place as usize];

@@ -49,7 +49,7 @@ pub struct AcceptedClient {
     pub peer: Option<IpAddr>,
 }
 
-/// The id of an exchange. An open exchange of the same worker never has the same place, nor one soon after it the same id.
+/// The id of an exchange. Open exchanges of a worker differ in the place; later exchanges at the same place differ in the generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExchangeId {
     /// The place in the table of open exchanges: less than [`OPEN_COUNT_MAX`](crate::OPEN_COUNT_MAX).

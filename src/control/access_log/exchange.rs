@@ -28,7 +28,7 @@ pub(super) struct Exchange<'a> {
     pub(super) took_ms: u64,
     /// Bytes of content that were sent.
     pub(super) content_len: u64,
-    /// The response was sent completely. Bytes that the kernel has accepted count as sent.
+    /// Whether the whole response was sent. Bytes that the kernel has accepted count as sent.
     pub(super) is_complete: bool,
 }
 
@@ -68,7 +68,7 @@ impl Exchanges {
 
     fn start(&mut self, start: &StartRecord<'_>, record: &[u8], on_step: &mut impl FnMut(ExchangeStep<'_>)) {
         let place = start.id.place as usize;
-        // No worker has such a place: the one that wrote this is compromised.
+        // Only a compromised worker writes such a place.
         if place >= OPEN_COUNT_MAX {
             return;
         }

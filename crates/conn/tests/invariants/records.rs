@@ -12,7 +12,7 @@ use tarpon_conn::{
     sim::{Cuts, Sim},
 };
 
-/// What a log line says of an exchange: the request line, the status, the length of the content, whether it is complete.
+/// A line of a log: request line, status, length of the content sent, whether the response is complete.
 type Line = (Vec<u8>, u16, u64, bool);
 
 /// Joins the records of a simulation.
