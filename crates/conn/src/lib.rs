@@ -63,6 +63,7 @@ mod h1;
 mod health;
 mod host_redirect;
 mod hosts;
+mod open_exchanges;
 mod pipe;
 mod plan;
 mod pool;
@@ -84,11 +85,12 @@ pub use backend::{echo::EchoBackend, sim::BackendSim};
 pub use counters::{Counter, CounterName, Counters, LATENCY_MS, VERSIONS};
 pub use h1::CONTENT_LEN_MAX;
 pub use hosts::{HostName, HostNameError, Hosts, HostsError};
+pub use open_exchanges::OPEN_COUNT_MAX;
 pub use pipe::{BackendRefusal, PipeId, Pipes};
 pub use pool::{BUF_LEN, BufId, BufRange, Pool};
 pub use record::{
-    AGENT_LEN_MAX, AcceptedClient, HEADS_LEN_MAX, HOST_LEN_MAX, LINE_LEN_MAX, ProgressRecord, RECORDS_LEN,
-    REFERER_LEN_MAX, Record, RecordedText, Recording, Records, RequestRecord,
+    AGENT_LEN_MAX, AcceptedClient, EndRecord, ExchangeId, HEADS_LEN_MAX, HOST_LEN_MAX, LINE_LEN_MAX,
+    RECORDS_LEN, REFERER_LEN_MAX, Record, RecordedText, Recording, Records, StartRecord,
 };
 pub use response_prefix::{Persistence, ResponsePrefix, ResponsePrefixes};
 pub use sites::{BackendRoute, ImageId, MissingPage, SiteId, Sites};

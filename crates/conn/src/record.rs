@@ -1,19 +1,23 @@
 //! The records of an exchange for the access log: two kinds, because the bytes of a request are gone when its response has been sent.
 //!
 //! ```text
-//! request    the response is queued                          client, request, status, where the response begins and ends
-//! progress   the response is sent, or the connection closed  how many bytes of the connection have been sent
+//! start   the response is queued                          id, client, request, status, length of the content
+//! end     the response is sent, or the connection closed  id, bytes of content that were sent, complete or aborted
 //! ```
 //!
-//! Both records count the bytes sent on the connection: an exchange ends when the count of a progress record reaches the end of its
-//! response. So this module keeps no list of exchanges in progress, and a lost record leaves every other one readable.
+//! The id joins both. Every exchange with a start record gets one end record, however its bytes leave: pipelined, interleaved or encrypted.
+//! Lengths count plaintext. A lost record leaves every other one readable.
 //!
 //! Records are appended to one buffer, which the engine empties once per event loop. The buffer never grows: a record that does not fit is
-//! counted and dropped. If nothing is recorded, an exchange costs one comparison.
+//! dropped, and if it is a start record, counted. If nothing is recorded, an exchange costs one comparison.
 //!
 //! This module uses no threads and does not format records.
 
-use crate::{Tick, sites::SiteId};
+use crate::{
+    Tick,
+    open_exchanges::{OpenExchange, OpenExchanges},
+    sites::SiteId,
+};
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     num::NonZeroU32,
@@ -45,15 +49,26 @@ pub struct AcceptedClient {
     pub peer: Option<IpAddr>,
 }
 
+/// The id of an exchange. Open exchanges of a worker differ in the place; later exchanges at the same place differ in the generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExchangeId {
+    /// The place in the table of open exchanges: less than [`OPEN_COUNT_MAX`](crate::OPEN_COUNT_MAX).
+    pub place: u32,
+    /// How often the place was used before.
+    pub generation: u32,
+}
+
 /// The records of one worker since the engine cleared them.
 #[derive(Debug)]
 pub struct Records {
     /// `None`: record nothing.
     recording: Option<Recording>,
     bytes: Vec<u8>,
+    /// The exchanges with a start record and without an end record.
+    open: OpenExchanges,
     /// The record of a request whose response is not queued yet.
     pending: Option<PendingRecord>,
-    /// The number of request records in `bytes`.
+    /// The number of start records in `bytes`.
     count: u64,
     /// The number of exchanges whose record did not fit.
     lost: u64,
@@ -65,14 +80,16 @@ pub struct Records {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record<'a> {
     /// The response to a request was queued.
-    Request(RequestRecord<'a>),
-    /// Bytes were sent on a connection.
-    Progress(ProgressRecord),
+    Start(StartRecord<'a>),
+    /// The exchange has ended.
+    End(EndRecord),
 }
 
 /// A request, and the response that was queued for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RequestRecord<'a> {
+pub struct StartRecord<'a> {
+    /// The id of the exchange.
+    pub id: ExchangeId,
     /// The client.
     pub accepted: AcceptedClient,
     /// The number of the site that responds.
@@ -87,11 +104,7 @@ pub struct RequestRecord<'a> {
     pub version: Option<Version>,
     /// The status of the response.
     pub status: u16,
-    /// The offset of the response in the bytes sent on the connection.
-    pub at: u64,
-    /// The end of the response in these bytes.
-    pub end: u64,
-    /// The length of the content in bytes. The content is the last part of the response.
+    /// The length of the content to send, in bytes.
     pub content_len: u64,
     /// The request line without its line end, or the part of it that arrived.
     pub line: RecordedText<'a>,
@@ -107,17 +120,17 @@ pub struct RequestRecord<'a> {
     pub response: RecordedText<'a>,
 }
 
-/// The number of bytes sent on a connection at a time.
+/// The end of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ProgressRecord {
-    /// The number of the connection: [`AcceptedClient::number`].
-    pub number: u32,
+pub struct EndRecord {
+    /// The id of the exchange, as in its start record.
+    pub id: ExchangeId,
     /// The time by the clock of the worker.
     pub tick: Tick,
-    /// The number of bytes sent so far.
-    pub len: u64,
-    /// Whether the connection has closed: it sends no more bytes.
-    pub last: bool,
+    /// The number of bytes of content that were sent.
+    pub content_len: u64,
+    /// Whether the whole response was sent. If not, the exchange was aborted.
+    pub is_complete: bool,
 }
 
 /// Recorded bytes of a head.
@@ -146,13 +159,21 @@ pub const RECORDS_LEN: usize = 64 * 1024;
 impl Records {
     /// Returns records that stay empty.
     pub fn off() -> Records {
-        Records { recording: None, bytes: Vec::new(), pending: None, count: 0, lost: 0, unix_ms: 0 }
+        Records {
+            recording: None,
+            bytes: Vec::new(),
+            open: OpenExchanges::none(),
+            pending: None,
+            count: 0,
+            lost: 0,
+            unix_ms: 0,
+        }
     }
 
     /// Returns empty records, to be filled as the options say.
     pub fn new(recording: Recording) -> Records {
         let bytes = Vec::with_capacity(RECORDS_LEN);
-        Records { recording: Some(recording), bytes, ..Records::off() }
+        Records { recording: Some(recording), bytes, open: OpenExchanges::new(), ..Records::off() }
     }
 
     /// Returns whether anything is recorded.
@@ -173,7 +194,7 @@ impl Records {
         &self.bytes
     }
 
-    /// Returns the number of request records.
+    /// Returns the number of start records.
     #[inline]
     pub fn count(&self) -> u64 {
         self.count
@@ -216,13 +237,14 @@ impl Records {
         let len = FIXED_LEN + texts.iter().map(|text| text.bytes.len()).sum::<usize>();
         let response_len_max = if recording.heads { HEADS_LEN_MAX } else { 0 };
         let at = self.bytes.len();
-        if at + len + response_len_max > RECORDS_LEN {
+        let fits = at + len + response_len_max <= RECORDS_LEN;
+        let Some(id) = fits.then(|| self.open.open()).flatten() else {
             self.lost += 1;
             return;
-        }
+        };
         let mut fixed = [0; FIXED_LEN];
         let mut writer = RecordWriter { to: &mut fixed };
-        writer.put([REQUEST]);
+        writer.put([START]);
         writer.put([head.map_or(0, |head| 1 + head.version as u8)]);
         let cuts = texts.iter().rev().fold(0, |cuts, text| cuts << 1 | u8::from(text.cut));
         writer.put([cuts | u8::from(is_sampled) << SAMPLED_BIT]);
@@ -231,11 +253,17 @@ impl Records {
         writer.put((start.site.index() as u32).to_le_bytes());
         writer.put(self.unix_ms.to_le_bytes());
         writer.put(start.now.0.to_le_bytes());
-        writer.put(start.at.to_le_bytes());
+        writer.put(id.to_le_bytes());
         texts.iter().for_each(|text| writer.put((text.bytes.len() as u16).to_le_bytes()));
         self.bytes.extend_from_slice(&fixed);
         texts.iter().for_each(|text| self.bytes.extend_from_slice(text.bytes));
-        self.pending = Some(PendingRecord { at, head_at: at + len, response_at: start.at });
+        self.pending = Some(PendingRecord {
+            at,
+            place: id.place,
+            head_at: at + len,
+            span_index: start.span_index,
+            head_is_cut: false,
+        });
     }
 
     /// Returns whether the record of a request has been started and not finished.
@@ -244,46 +272,55 @@ impl Records {
         self.pending.is_some()
     }
 
-    /// Returns the offset of the pending response in the bytes sent on the connection, if its head is to be recorded.
-    pub(crate) fn response_head_at(&self) -> Option<u64> {
+    /// Returns where the pending response begins in the spans of its connection, if its head is to be recorded.
+    pub(crate) fn response_head_index(&self) -> Option<usize> {
         let heads = self.recording.as_ref().is_some_and(|recording| recording.heads);
-        self.pending.filter(|_| heads).map(|pending| pending.response_at)
+        self.pending.filter(|_| heads).map(|pending| pending.span_index)
     }
 
     /// Appends bytes to the head of the pending response.
     pub(crate) fn append_response_head(&mut self, bytes: &[u8]) {
-        if let Some(PendingRecord { head_at, .. }) = self.pending {
-            let room = (head_at + HEADS_LEN_MAX).saturating_sub(self.bytes.len());
+        if let Some(pending) = &mut self.pending {
+            let room = (pending.head_at + HEADS_LEN_MAX).saturating_sub(self.bytes.len());
             self.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
+            pending.head_is_cut |= bytes.len() > room;
         }
     }
 
-    /// Finishes the record of a request whose response was queued. `end` is the end of the response in the bytes sent on the connection.
-    pub(crate) fn finish_record(&mut self, status: Status, end: u64, content_len: u64) {
-        let Some(PendingRecord { at, head_at, .. }) = self.pending.take() else { return };
+    /// Finishes the start record of a request whose response was queued. Returns the place of the exchange, which must
+    /// [end](Records::record_end). `None`: it is not recorded.
+    pub(crate) fn finish_record(&mut self, status: Status, content_len: u64) -> Option<u32> {
+        let PendingRecord { at, place, head_at, head_is_cut, .. } = self.pending.take()?;
+        self.bytes[at + FLAGS_AT] |= u8::from(head_is_cut) << TEXT_COUNT;
+        let response_len = self.bytes.len() - head_at;
         let mut writer =
             RecordWriter { to: &mut self.bytes[at + FIXED_LEN - RESPONSE_LEN..][..RESPONSE_LEN] };
-        writer.put(status.code().to_le_bytes());
-        writer.put(end.to_le_bytes());
-        writer.put(content_len.to_le_bytes());
-        let response_len = self.bytes.len() - head_at;
-        let mut writer = RecordWriter { to: &mut self.bytes[at + FIXED_LEN - RESPONSE_LEN - 2..][..2] };
         writer.put((response_len as u16).to_le_bytes());
+        writer.put(status.code().to_le_bytes());
+        writer.put(content_len.to_le_bytes());
         self.count += 1;
+        Some(place)
     }
 
-    /// Records the progress of a connection. Drops the record if it does not fit.
-    pub(crate) fn record_progress(&mut self, progress: ProgressRecord) {
-        if self.bytes.len() + PROGRESS_LEN > RECORDS_LEN {
+    /// Returns the open exchange at a place, for the protocol of its connection.
+    #[inline]
+    pub(crate) fn open_exchange(&mut self, place: u32) -> &mut OpenExchange {
+        self.open.row(place)
+    }
+
+    /// Ends the exchange at a place. Drops its record if it does not fit.
+    pub(crate) fn record_end(&mut self, place: u32, end: ExchangeEnd) {
+        let id = self.open.close(place);
+        if self.bytes.len() + END_LEN > RECORDS_LEN {
             return;
         }
-        let mut bytes = [0; PROGRESS_LEN];
+        let mut bytes = [0; END_LEN];
         let mut writer = RecordWriter { to: &mut bytes };
-        writer.put([PROGRESS]);
-        writer.put([u8::from(progress.last)]);
-        writer.put(progress.number.to_le_bytes());
-        writer.put(progress.tick.0.to_le_bytes());
-        writer.put(progress.len.to_le_bytes());
+        writer.put([END]);
+        writer.put([u8::from(end.is_complete)]);
+        writer.put(id.to_le_bytes());
+        writer.put(end.now.0.to_le_bytes());
+        writer.put(end.content_len.to_le_bytes());
         self.bytes.extend_from_slice(&bytes);
     }
 }
@@ -293,9 +330,18 @@ pub(crate) struct ExchangeStart {
     pub(crate) accepted: AcceptedClient,
     pub(crate) site: SiteId,
     pub(crate) now: Tick,
-    /// The offset of the response in the bytes sent on the connection.
-    pub(crate) at: u64,
+    /// The index of the response's first span in the outbox.
+    pub(crate) span_index: usize,
     pub(crate) status: Status,
+}
+
+/// How an exchange has ended.
+pub(crate) struct ExchangeEnd {
+    pub(crate) now: Tick,
+    /// The number of bytes of content that were sent.
+    pub(crate) content_len: u64,
+    /// Whether the whole response was sent.
+    pub(crate) is_complete: bool,
 }
 
 /// A record of a request whose response is not queued yet.
@@ -303,10 +349,14 @@ pub(crate) struct ExchangeStart {
 struct PendingRecord {
     /// The offset of the record in the buffer.
     at: usize,
+    /// The place of the exchange.
+    place: u32,
     /// The offset of the response's head in the buffer.
     head_at: usize,
-    /// The offset of the response in the bytes sent on the connection.
-    response_at: u64,
+    /// The index of the response's first span in the outbox.
+    span_index: usize,
+    /// Whether the response's head is longer than its limit.
+    head_is_cut: bool,
 }
 
 impl Recording {
@@ -331,17 +381,28 @@ impl Recording {
     }
 }
 
+impl ExchangeId {
+    fn to_le_bytes(self) -> [u8; ID_LEN] {
+        (u64::from(self.generation) << 32 | u64::from(self.place)).to_le_bytes()
+    }
+
+    fn from_le_bytes(bytes: [u8; ID_LEN]) -> ExchangeId {
+        let id = u64::from_le_bytes(bytes);
+        ExchangeId { place: id as u32, generation: (id >> 32) as u32 }
+    }
+}
+
 impl<'a> Record<'a> {
     /// Decodes the record at the front of `bytes`. Returns it with its length, or `None` if `bytes` begins with no whole record.
     pub fn read(bytes: &'a [u8]) -> Option<(Record<'a>, usize)> {
         let mut reader = RecordReader { bytes };
         let record = match reader.take()? {
-            [REQUEST] => Record::Request(RequestRecord::read(&mut reader)?),
-            [PROGRESS] => Record::Progress(ProgressRecord {
-                last: reader.take()? != [0],
-                number: u32::from_le_bytes(reader.take()?),
+            [START] => Record::Start(StartRecord::read(&mut reader)?),
+            [END] => Record::End(EndRecord {
+                is_complete: reader.take()? != [0],
+                id: ExchangeId::from_le_bytes(reader.take()?),
                 tick: Tick(reader.u64()?),
-                len: reader.u64()?,
+                content_len: reader.u64()?,
             }),
             _ => return None,
         };
@@ -349,42 +410,42 @@ impl<'a> Record<'a> {
     }
 }
 
-impl<'a> RequestRecord<'a> {
+impl<'a> StartRecord<'a> {
     /// Decodes the fields, in the order in which [`Records::start_record`] writes them.
-    fn read(reader: &mut RecordReader<'a>) -> Option<RequestRecord<'a>> {
+    fn read(reader: &mut RecordReader<'a>) -> Option<StartRecord<'a>> {
         let version = match reader.take()? {
             [0] => None,
             [1] => Some(Version::Http10),
             _ => Some(Version::Http11),
         };
-        let [cuts] = reader.take()?;
+        let [flags] = reader.take()?;
+        let has_flag = |number: usize| flags >> number & 1 == 1;
         let peer = address_of(reader.take()?);
         let accepted = AcceptedClient { number: u32::from_le_bytes(reader.take()?), peer };
         let site = u32::from_le_bytes(reader.take()?);
-        let (unix_ms, tick, at) = (reader.u64()?, Tick(reader.u64()?), reader.u64()?);
+        let (unix_ms, tick) = (reader.u64()?, Tick(reader.u64()?));
+        let id = ExchangeId::from_le_bytes(reader.take()?);
         let mut lens = [0; TEXT_COUNT + 1];
         for len in &mut lens {
             *len = u16::from_le_bytes(reader.take()?).into();
         }
         let status = u16::from_le_bytes(reader.take()?);
-        let (end, content_len) = (reader.u64()?, reader.u64()?);
+        let content_len = reader.u64()?;
         let mut texts = [RecordedText::default(); TEXT_COUNT];
         for (number, text) in texts.iter_mut().enumerate() {
-            *text = RecordedText { bytes: reader.slice(lens[number])?, cut: cuts >> number & 1 == 1 };
+            *text = RecordedText { bytes: reader.slice(lens[number])?, cut: has_flag(number) };
         }
-        let bytes = reader.slice(lens[TEXT_COUNT])?;
-        let response = RecordedText { bytes, cut: bytes.len() == HEADS_LEN_MAX };
+        let response = RecordedText { bytes: reader.slice(lens[TEXT_COUNT])?, cut: has_flag(TEXT_COUNT) };
         let [line, host, referer, agent, request] = texts;
-        let record = RequestRecord {
+        let record = StartRecord {
+            id,
             accepted,
             site,
-            is_sampled: cuts >> SAMPLED_BIT & 1 == 1,
+            is_sampled: has_flag(SAMPLED_BIT),
             unix_ms,
             tick,
             version,
             status,
-            at,
-            end,
             content_len,
             line,
             host,
@@ -488,18 +549,21 @@ impl<'a> RecordReader<'a> {
 /// The lowest status with which every exchange is recorded: administrators search logs for errors.
 const ALWAYS_STATUS_MIN: u16 = 400;
 
-const REQUEST: u8 = 1;
-const PROGRESS: u8 = 2;
+const START: u8 = 1;
+const END: u8 = 2;
+/// The offset of the flags in a start record. Each of the lowest bits says of one text, in order, whether it is cut.
+const FLAGS_AT: usize = 2;
 /// The number of texts of a request. The head of the response is one more.
 const TEXT_COUNT: usize = 5;
-/// The bit for [`RequestRecord::is_sampled`], in the byte whose lowest bits say which texts are cut.
+/// The flag for [`StartRecord::is_sampled`].
 const SAMPLED_BIT: usize = 7;
 const _: () = assert!(SAMPLED_BIT > TEXT_COUNT);
 const ADDRESS_LEN: usize = 1 + 16;
-/// The length of the fields that are written when the response is queued: status, end, length of the content.
-const RESPONSE_LEN: usize = 2 + 8 + 8;
-const FIXED_LEN: usize = 3 + ADDRESS_LEN + 2 * 4 + 3 * 8 + 2 * (TEXT_COUNT + 1) + RESPONSE_LEN;
-const PROGRESS_LEN: usize = 2 + 4 + 2 * 8;
+const ID_LEN: usize = 2 * 4;
+/// The length of the fields that are written when the response is queued: length of its head, status, length of the content.
+const RESPONSE_LEN: usize = 2 + 2 + 8;
+const FIXED_LEN: usize = FLAGS_AT + 1 + ADDRESS_LEN + 2 * 4 + 2 * 8 + ID_LEN + 2 * TEXT_COUNT + RESPONSE_LEN;
+const END_LEN: usize = 2 + ID_LEN + 2 * 8;
 
 #[cfg(test)]
 mod tests {
@@ -537,38 +601,35 @@ mod tests {
                         accepted,
                         site: SiteId::FIRST,
                         now: Tick(40),
-                        at: 1_000,
+                        span_index: 3,
                         status: Status::Ok,
                     },
                     Some(&head),
                     wire.as_bytes(),
                 );
-                assert_eq!(records.response_head_at(), heads.then_some(1_000), "{name}");
+                assert_eq!(records.response_head_index(), heads.then_some(3), "{name}");
                 records.append_response_head(if heads { b"HTTP/1.1 200" } else { b"" });
-                records.finish_record(Status::Ok, 1_337, 137);
-                let progress = ProgressRecord { number: 7, tick: Tick(44), len: 1_337, last: true };
-                records.record_progress(progress);
+                let place = records.finish_record(Status::Ok, 137).expect(name);
+                records.record_end(place, ExchangeEnd { now: Tick(44), content_len: 99, is_complete: false });
                 let (read, len) = Record::read(records.bytes()).expect(name);
-                let Record::Request(record) = read else { panic!("{read:?}") };
+                let Record::Start(record) = read else { panic!("{read:?}") };
                 let canonical = peer.map(|peer| peer.to_canonical());
                 assert_eq!(record.accepted, AcceptedClient { number: 7, peer: canonical }, "{name}");
                 assert_eq!(
                     (record.unix_ms, record.tick, record.version),
                     (1_768_364_481_042, Tick(40), Some(Version::Http11))
                 );
-                assert_eq!(
-                    (record.status, record.at, record.end, record.content_len),
-                    (200, 1_000, 1_337, 137)
-                );
+                assert_eq!((record.status, record.content_len), (200, 137), "{name}");
                 let texts = [record.line, record.host, record.referer, record.agent];
                 assert_eq!(texts.map(|text| (text.bytes.len(), text.cut)), want, "{name}");
                 assert!(wire.as_bytes().starts_with(record.line.bytes), "{name}");
                 let heads_len = if heads { wire.len().min(HEADS_LEN_MAX) } else { 0 };
                 assert_eq!(record.request.bytes, &wire.as_bytes()[..heads_len], "{name}");
                 assert_eq!(record.response.bytes.len(), if heads { 12 } else { 0 }, "{name}");
+                let end = EndRecord { id: record.id, tick: Tick(44), content_len: 99, is_complete: false };
                 assert_eq!(
                     Record::read(&records.bytes()[len..]),
-                    Some((Record::Progress(progress), PROGRESS_LEN)),
+                    Some((Record::End(end), END_LEN)),
                     "{name}"
                 );
                 for cut in 0..len {
@@ -584,16 +645,10 @@ mod tests {
         let (head, _) = head::parse(wire).expect("a head").expect("a whole one");
         let mut records = Records::new(recording(NonZeroU32::MIN, false));
         for _ in 0..2_000u64 {
-            let start = ExchangeStart {
-                accepted: AcceptedClient::default(),
-                site: SiteId::FIRST,
-                now: Tick(0),
-                at: 0,
-                status: Status::Ok,
-            };
-            records.start_record(start, Some(&head), wire);
-            records.finish_record(Status::Ok, 1, 1);
-            records.record_progress(ProgressRecord { number: 0, tick: Tick(0), len: 1, last: false });
+            records.start_record(start_of(SiteId::FIRST, Status::Ok), Some(&head), wire);
+            if let Some(place) = records.finish_record(Status::Ok, 1) {
+                records.record_end(place, ExchangeEnd { now: Tick(0), content_len: 1, is_complete: true });
+            }
         }
         assert!(records.bytes().len() <= RECORDS_LEN && records.bytes.capacity() == RECORDS_LEN);
         let (count, lost) = (records.count(), records.take_lost());
@@ -640,18 +695,39 @@ mod tests {
             let other = if one_in.is_none() { Some(NonZeroU32::MIN) } else { None };
             let one_in = [other, one_in].into();
             let mut records = Records::new(Recording { one_in, heads, seed: 42 });
-            let (accepted, site, now) = (AcceptedClient::default(), SiteId::new(1), Tick(0));
-            records.start_record(ExchangeStart { accepted, site, now, at: 0, status }, None, b"x");
-            records.finish_record(status, 1, 1);
+            records.start_record(start_of(SiteId::new(1), status), None, b"x");
+            records.finish_record(status, 1);
             let read = Record::read(records.bytes()).map(|(record, _)| match record {
-                Record::Request(record) => {
+                Record::Start(record) => {
                     assert_eq!(record.site, 1, "{name}");
                     record.is_sampled
                 }
-                Record::Progress(_) => panic!("{name}"),
+                Record::End(_) => panic!("{name}"),
             });
             assert_eq!(read, want, "{name}");
         }
+    }
+
+    #[test]
+    fn a_response_head_is_cut_only_beyond_its_limit() {
+        for (lens, want) in [
+            (&[HEADS_LEN_MAX - 1][..], (HEADS_LEN_MAX - 1, false)),
+            (&[100, HEADS_LEN_MAX - 100], (HEADS_LEN_MAX, false)),
+            (&[HEADS_LEN_MAX, 1], (HEADS_LEN_MAX, true)),
+            (&[HEADS_LEN_MAX + 1, 0], (HEADS_LEN_MAX, true)),
+        ] {
+            let mut records = Records::new(recording(NonZeroU32::MIN, true));
+            records.start_record(start_of(SiteId::FIRST, Status::Ok), None, b"");
+            lens.iter().for_each(|&len| records.append_response_head(&vec![b'x'; len]));
+            records.finish_record(Status::Ok, 0);
+            let Some((Record::Start(record), _)) = Record::read(records.bytes()) else { panic!("{lens:?}") };
+            assert_eq!((record.response.bytes.len(), record.response.cut), want, "{lens:?}");
+            assert!(!record.request.cut && record.is_sampled, "{lens:?}: the other flags stay");
+        }
+    }
+
+    fn start_of(site: SiteId, status: Status) -> ExchangeStart {
+        ExchangeStart { accepted: AcceptedClient::default(), site, now: Tick(0), span_index: 0, status }
     }
 
     /// Returns the options of a worker with one site.

@@ -12,7 +12,7 @@ use super::{
     exchange::{Exchange, ExchangeStep},
 };
 use jiff::Timestamp;
-use tarpon_conn::{RecordedText, RequestRecord};
+use tarpon_conn::{RecordedText, StartRecord};
 use tracing::debug;
 
 /// Logs exchanges, if debugging is on.
@@ -31,45 +31,45 @@ impl DebugTracer {
     pub(super) fn trace(&self, worker: usize, step: &ExchangeStep<'_>) {
         match step {
             _ if !self.is_on => {}
-            ExchangeStep::Started(begun) => self.begun(worker, begun),
+            ExchangeStep::Started(start) => self.trace_start(worker, start),
             ExchangeStep::Ended(exchange) => trace_end(worker, exchange),
         }
     }
 
-    fn begun(&self, worker: usize, begun: &RequestRecord<'_>) {
-        let name = || self.names.get(begun.site as usize).cloned().flatten();
+    fn trace_start(&self, worker: usize, start: &StartRecord<'_>) {
+        let name = || self.names.get(start.site as usize).cloned().flatten();
         // With a single site, its name adds nothing.
         let site =
-            (self.names.len() > 1).then(|| name().unwrap_or_else(|| format!("number {}", begun.site + 1)));
-        let time = Timestamp::from_millisecond(begun.unix_ms as i64).unwrap_or_default();
+            (self.names.len() > 1).then(|| name().unwrap_or_else(|| format!("number {}", start.site + 1)));
+        let time = Timestamp::from_millisecond(start.unix_ms as i64).unwrap_or_default();
         debug!(
-            connection = connection(worker, begun),
-            client = begun.accepted.peer.map(|peer| peer.to_string()),
+            connection = connection(worker, start),
+            client = start.accepted.peer.map(|peer| peer.to_string()),
             site,
             time = format!("{time:.3}"),
-            request = lines(begun.request),
-            response = lines(begun.response),
+            request = lines(start.request),
+            response = lines(start.response),
             "request_start"
         );
     }
 }
 
 fn trace_end(worker: usize, exchange: &Exchange<'_>) {
-    let begun = &exchange.begun;
+    let start = &exchange.start;
     debug!(
-        connection = connection(worker, begun),
-        line = lines(begun.line),
-        status = begun.status,
+        connection = connection(worker, start),
+        line = lines(start.line),
+        status = start.status,
         bytes = exchange.content_len,
         duration_ms = exchange.took_ms,
-        complete = !exchange.cut,
+        complete = exchange.is_complete,
         "request_end"
     );
 }
 
 /// Returns a name for the connection, unique while it is open.
-fn connection(worker: usize, begun: &RequestRecord<'_>) -> String {
-    format!("{worker}.{}", begun.accepted.number)
+fn connection(worker: usize, start: &StartRecord<'_>) -> String {
+    format!("{worker}.{}", start.accepted.number)
 }
 
 fn lines(text: RecordedText<'_>) -> String {

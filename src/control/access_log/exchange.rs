@@ -1,21 +1,21 @@
-//! Joins the records of a connection into exchanges.
+//! Joins the records of a worker into exchanges, by their ids.
 //!
 //! ```text
-//! request 0..137 ─▶ request 137..280 ─▶ progress 137              ─▶ progress 200, last
-//!                                       └ the first exchange ends     └ the second ends, 80 bytes short
+//! start 0 ─▶ start 1 ─▶ end 0                   ─▶ start 0                         ─▶ end 7
+//!                       └ exchange 0 has ended     └ a later exchange, same place     └ its start was dropped: ignored
 //! ```
+//!
+//! A full ring drops whole batches. If the end of an exchange was dropped, the exchange is given up when another one starts at its place: so
+//! the number of those that wait is bounded by the places of a worker.
 
-use std::{collections::VecDeque, mem};
-use tarpon_conn::{ProgressRecord, Record, RequestRecord};
-
-/// The largest connection number of a worker: above the usual fs.nr_open, so above the number of descriptors.
-const NUMBER_MAX: usize = 1 << 22;
+use std::mem;
+use tarpon_conn::{EndRecord, OPEN_COUNT_MAX, Record, StartRecord};
 
 /// A step in the life of an exchange.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ExchangeStep<'a> {
     /// Its response is queued.
-    Started(RequestRecord<'a>),
+    Started(StartRecord<'a>),
     /// The exchange has ended.
     Ended(Exchange<'a>),
 }
@@ -23,26 +23,24 @@ pub(super) enum ExchangeStep<'a> {
 /// An exchange that has ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Exchange<'a> {
-    pub(super) begun: RequestRecord<'a>,
+    pub(super) start: StartRecord<'a>,
     /// From the request's head to the end of the response, in milliseconds.
     pub(super) took_ms: u64,
     /// Bytes of content that were sent.
     pub(super) content_len: u64,
-    /// The response was not sent completely. Bytes that the kernel has accepted count as sent.
-    pub(super) cut: bool,
+    /// Whether the whole response was sent. Bytes that the kernel has accepted count as sent.
+    pub(super) is_complete: bool,
 }
 
-/// Exchanges under way on the connections of one worker.
+/// Open exchanges of one worker.
 #[derive(Default)]
 pub(super) struct Exchanges {
-    /// By the number of the connection: the records of its started exchanges, oldest first.
-    started: Vec<VecDeque<Vec<u8>>>,
-    /// Empty buffers for records.
-    spare: Vec<Vec<u8>>,
+    /// By place: the start record of the open exchange; empty without one.
+    open: Vec<Vec<u8>>,
 }
 
-/// The largest number of spare buffers, of a few hundred bytes each: as many as may become free at once.
-const SPARE_COUNT_MAX: usize = 1024;
+/// The number of places that keep their buffer, of a few hundred bytes, for the next exchange. Workers use the first places most.
+const KEPT_COUNT: usize = 1024;
 
 impl Exchanges {
     /// Reads records, and calls `on_step` for each step.
@@ -50,80 +48,178 @@ impl Exchanges {
         while let Some((record, len)) = Record::read(bytes) {
             let (front, rest) = bytes.split_at(len);
             match record {
-                Record::Request(begun) => {
-                    self.start(&begun, front, &mut on_step);
-                    on_step(ExchangeStep::Started(begun));
+                Record::Start(start) => {
+                    self.start(&start, front, &mut on_step);
+                    on_step(ExchangeStep::Started(start));
                 }
-                Record::Progress(sent) => self.sent(sent, &mut on_step),
+                Record::End(end) => self.end(end, &mut on_step),
             }
             bytes = rest;
         }
         debug_assert!(bytes.is_empty(), "a batch has whole records");
     }
 
-    /// Ends all exchanges under way: no more records arrive.
-    pub(super) fn end(&mut self, mut on_step: impl FnMut(ExchangeStep<'_>)) {
-        for mut begun in mem::take(&mut self.started) {
-            begun.drain(..).for_each(|record| emit_end(&record, None, &mut on_step));
+    /// Gives up all open exchanges: no more records arrive.
+    pub(super) fn give_up_all(&mut self, mut on_step: impl FnMut(ExchangeStep<'_>)) {
+        for record in mem::take(&mut self.open) {
+            emit_end(&record, None, &mut on_step);
         }
     }
 
-    fn start(
-        &mut self,
-        begun: &RequestRecord<'_>,
-        record: &[u8],
-        on_step: &mut impl FnMut(ExchangeStep<'_>),
-    ) {
-        let number = begun.accepted.number as usize;
-        // No process has so many connections: the worker that wrote this is compromised.
-        if number >= NUMBER_MAX {
+    fn start(&mut self, start: &StartRecord<'_>, record: &[u8], on_step: &mut impl FnMut(ExchangeStep<'_>)) {
+        let place = start.id.place as usize;
+        // Only a compromised worker writes such a place.
+        if place >= OPEN_COUNT_MAX {
             return;
         }
-        if self.started.len() <= number {
-            self.started.resize_with(number + 1, VecDeque::new);
+        if self.open.len() <= place {
+            self.open.resize_with(place + 1, Vec::new);
         }
-        let queue = &mut self.started[number];
-        // An exchange that ends after the start of this one belongs to an earlier connection, whose last record was dropped.
-        let is_stale = |before: &Vec<u8>| read(before).is_some_and(|before| before.end > begun.at);
-        while queue.back().is_some_and(is_stale) {
-            queue.drain(..).for_each(|record| emit_end(&record, None, on_step));
-        }
-        let mut copy = self.spare.pop().unwrap_or_default();
-        copy.extend_from_slice(record);
-        queue.push_back(copy);
+        let open = &mut self.open[place];
+        emit_end(open, None, on_step);
+        open.clear();
+        open.extend_from_slice(record);
     }
 
-    fn sent(&mut self, sent: ProgressRecord, on_step: &mut impl FnMut(ExchangeStep<'_>)) {
-        let Some(queue) = self.started.get_mut(sent.number as usize) else { return };
-        let has_ended =
-            |record: &Vec<u8>| sent.last || read(record).is_none_or(|begun| begun.end <= sent.len);
-        while queue.front().is_some_and(has_ended) {
-            let mut record = queue.pop_front().expect("the queue has a front");
-            emit_end(&record, Some(sent), on_step);
-            if self.spare.len() < SPARE_COUNT_MAX {
-                record.clear();
-                self.spare.push(record);
-            }
+    fn end(&mut self, end: EndRecord, on_step: &mut impl FnMut(ExchangeStep<'_>)) {
+        let place = end.id.place as usize;
+        let Some(open) = self.open.get_mut(place) else { return };
+        if start_of(open).is_none_or(|start| start.id != end.id) {
+            return;
+        }
+        emit_end(open, Some(end), on_step);
+        match place {
+            0..KEPT_COUNT => open.clear(),
+            _ => *open = Vec::new(),
         }
     }
 }
 
-fn read(record: &[u8]) -> Option<RequestRecord<'_>> {
+/// Decodes a start record. `None`: the place is free.
+fn start_of(record: &[u8]) -> Option<StartRecord<'_>> {
     match Record::read(record) {
-        Some((Record::Request(begun), _)) => Some(begun),
+        Some((Record::Start(start), _)) => Some(start),
         _ => None,
     }
 }
 
-/// Emits the end of an exchange. `sent` is `None` if its end is unknown.
-fn emit_end(record: &[u8], sent: Option<ProgressRecord>, on_step: &mut impl FnMut(ExchangeStep<'_>)) {
-    let Some(begun) = read(record) else { return };
-    let (len, tick) = sent.map_or((begun.at, begun.tick), |sent| (sent.len, sent.tick));
-    let missing = begun.end.saturating_sub(len);
+/// Emits the end of the exchange with this start record. `end` is `None` if its end is unknown.
+fn emit_end(record: &[u8], end: Option<EndRecord>, on_step: &mut impl FnMut(ExchangeStep<'_>)) {
+    let Some(start) = start_of(record) else { return };
     on_step(ExchangeStep::Ended(Exchange {
-        begun,
-        took_ms: tick.0.saturating_sub(begun.tick.0),
-        content_len: begun.content_len.saturating_sub(missing),
-        cut: missing > 0,
+        start,
+        took_ms: end.map_or(0, |end| end.tick.0.saturating_sub(start.tick.0)),
+        content_len: end.map_or(0, |end| end.content_len),
+        is_complete: end.is_some_and(|end| end.is_complete),
     }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::{collection::vec, prelude::*};
+    use std::{io::Cursor, num::NonZeroU32};
+    use tarpon_conn::{
+        AcceptedClient, BufRange, ConnResources, Connection, Counters, Limits, Pool, Recording, Records,
+        ResponsePrefixes, Sites, Tick,
+    };
+
+    /// The number of connections, and so of exchanges that are open at once.
+    const CONN_COUNT: usize = 4;
+
+    proptest! {
+        /// Connections take turns, and batches are lost. Every start that arrives ends once, with its own end or with none.
+        #[test]
+        fn lost_batches_mix_no_exchanges(events in vec((0..CONN_COUNT, any::<bool>()), 1..60)) {
+            let batches = batches(&events.iter().map(|event| event.0).collect::<Vec<_>>());
+            let mut exchanges = Exchanges::default();
+            let (mut starts, mut lines) = (Vec::new(), Vec::new());
+            let mut on_step = |step: ExchangeStep<'_>| match step {
+                ExchangeStep::Started(start) => starts.push(start.tick.0),
+                ExchangeStep::Ended(Exchange { start, took_ms, content_len, is_complete }) => {
+                    lines.push((start.tick.0, took_ms, content_len, is_complete));
+                }
+            };
+            for (batch, (_, arrives)) in batches.iter().zip(&events) {
+                if *arrives {
+                    exchanges.read(batch, &mut on_step);
+                }
+            }
+            prop_assert!(exchanges.open.len() <= CONN_COUNT, "{} places", exchanges.open.len());
+            exchanges.give_up_all(&mut on_step);
+            // The tick of an event is its index.
+            let mut want = Vec::new();
+            for (begin, (conn, arrives)) in events.iter().enumerate() {
+                let before = events[..begin].iter().filter(|event| event.0 == *conn).count();
+                if before % 2 == 1 || !arrives {
+                    continue;
+                }
+                let end = (begin + 1..events.len()).find(|&index| events[index].0 == *conn);
+                want.push(match end.filter(|&index| events[index].1) {
+                    Some(end) => (begin as u64, (end - begin) as u64, 5, true),
+                    None => (begin as u64, 0, 0, false),
+                });
+            }
+            lines.sort_unstable();
+            prop_assert_eq!(&lines, &want);
+            prop_assert_eq!(starts, want.iter().map(|line| line.0).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn an_invalid_place_from_a_worker_is_harmless() {
+        let mut batches = batches(&[0, 0]);
+        // The id lies behind kind, version, flags, address, number, site and two times; in the end record behind kind and flag.
+        for (batch, at) in batches.iter_mut().zip([3 + 17 + 2 * 4 + 2 * 8, 2]) {
+            assert_eq!(batch[at..][..8], [0; 8], "the first place, never used before");
+            batch[at..][..4].fill(0xff);
+        }
+        let (mut exchanges, mut end_count) = (Exchanges::default(), 0);
+        for batch in &batches {
+            exchanges.read(batch, |step| end_count += usize::from(matches!(step, ExchangeStep::Ended(_))));
+        }
+        assert_eq!((end_count, exchanges.open.len()), (0, 0));
+    }
+
+    /// Returns the records of events, a batch for each: a connection gets a request, or its response is sent.
+    fn batches(conns: &[usize]) -> Vec<Vec<u8>> {
+        let dir = tempfile::tempdir().expect("a directory");
+        std::fs::write(dir.path().join("index.html"), "hello").expect("a file");
+        let (mut image, options) = (Cursor::new(Vec::new()), tarpon_pack::PackOptions::new(0));
+        tarpon_pack::pack_dir(dir.path(), &mut image, &options, &mut Default::default()).expect("an image");
+        let image = tarpon_site::Image::new(image.into_inner().into()).expect("an image");
+        let recording = Recording { one_in: [Some(NonZeroU32::MIN)].into(), heads: false, seed: 42 };
+        let (mut sites, mut pool) = (Sites::new(image, Limits::default()), Pool::new(64));
+        let (prefixes, counters, mut records) =
+            (ResponsePrefixes::new(0), Counters::default(), Records::new(recording));
+        let mut cx = ConnResources {
+            sites: &mut sites,
+            pool: &mut pool,
+            prefixes: &prefixes,
+            now: Tick(0),
+            counters: &counters,
+            records: &mut records,
+        };
+        let accepted = |number| AcceptedClient { number: number as u32, peer: None };
+        let mut open: Vec<_> =
+            (0..CONN_COUNT).map(|number| Connection::new(&mut cx, accepted(number))).collect();
+        let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+        let buf = cx.pool.take().expect("a buffer");
+        cx.pool.buf_mut(buf)[..request.len()].copy_from_slice(request);
+        let mut batches = Vec::new();
+        for (tick, &number) in conns.iter().enumerate() {
+            cx.now = Tick(tick as u64);
+            let conn = &mut open[number];
+            match conn.outbox().iter().map(|span| span.len()).sum() {
+                0 => assert!(
+                    conn.received(&mut cx, BufRange { buf, at: 0, len: request.len() as u32 }) > 0,
+                    "the connection takes the request"
+                ),
+                len => conn.sent(&mut cx, len),
+            }
+            batches.push(cx.records.bytes().to_vec());
+            cx.records.clear();
+        }
+        batches
+    }
 }

@@ -33,7 +33,7 @@ impl Formatter {
 
     /// Appends the line of an exchange, with its line end.
     pub(super) fn line(&mut self, exchange: &Exchange<'_>, to: &mut Vec<u8>) {
-        let unix_s = (exchange.begun.unix_ms / 1_000) as i64;
+        let unix_s = (exchange.start.unix_ms / 1_000) as i64;
         if self.second.unix_s != unix_s {
             self.second = FormattedSecond::new(unix_s);
         }
@@ -46,13 +46,13 @@ impl Formatter {
     }
 
     fn common(&self, exchange: &Exchange<'_>, to: &mut Vec<u8>) {
-        let begun = &exchange.begun;
-        address(self.client_ip.shown(begun.accepted.peer), to);
+        let start = &exchange.start;
+        address(self.client_ip.shown(start.accepted.peer), to);
         put(to, format_args!(" - - [{}] \"", self.second.common));
-        text(begun.line, to);
-        put(to, format_args!("\" {} {}", begun.status, exchange.content_len));
+        text(start.line, to);
+        put(to, format_args!("\" {} {}", start.status, exchange.content_len));
         if self.format == LogFormat::Combined {
-            for value in [begun.referer, begun.agent] {
+            for value in [start.referer, start.agent] {
                 to.extend_from_slice(b" \"");
                 text(value, to);
                 to.push(b'"');
@@ -61,39 +61,39 @@ impl Formatter {
     }
 
     fn simple(&self, exchange: &Exchange<'_>, to: &mut Vec<u8>) {
-        let begun = &exchange.begun;
-        address(self.client_ip.shown(begun.accepted.peer), to);
+        let start = &exchange.start;
+        address(self.client_ip.shown(start.accepted.peer), to);
         put(to, format_args!(" {}Z \"", self.second.iso));
-        text(begun.line, to);
-        put(to, format_args!("\" {} {}", begun.status, exchange.content_len));
+        text(start.line, to);
+        put(to, format_args!("\" {} {}", start.status, exchange.content_len));
     }
 
     fn json(&self, exchange: &Exchange<'_>, to: &mut Vec<u8>) {
-        let begun = &exchange.begun;
-        put(to, format_args!("{{\"time\":\"{}.{:03}Z\"", self.second.iso, begun.unix_ms % 1_000));
-        match self.client_ip.shown(begun.accepted.peer) {
+        let start = &exchange.start;
+        put(to, format_args!("{{\"time\":\"{}.{:03}Z\"", self.second.iso, start.unix_ms % 1_000));
+        match self.client_ip.shown(start.accepted.peer) {
             Some(address) => put(to, format_args!(",\"client\":\"{address}\"")),
             None => to.extend_from_slice(b",\"client\":null"),
         }
-        let parts = split(begun.line).filter(|_| begun.version.is_some());
+        let parts = split(start.line).filter(|_| start.version.is_some());
         let [method, target, version] = parts.unwrap_or_default();
-        let request = if parts.is_some() { RecordedText::default() } else { begun.line };
+        let request = if parts.is_some() { RecordedText::default() } else { start.line };
         let values = [
             ("method", method),
             ("target", target),
             ("version", version),
             ("request", request),
-            ("host", begun.host),
-            ("referer", begun.referer),
-            ("user_agent", begun.agent),
+            ("host", start.host),
+            ("referer", start.referer),
+            ("user_agent", start.agent),
         ];
         for (key, value) in values {
             put(to, format_args!(",\"{key}\":"));
             quotation(value.bytes, to);
         }
-        let (status, len, took_ms) = (begun.status, exchange.content_len, exchange.took_ms);
+        let (status, len, took_ms) = (start.status, exchange.content_len, exchange.took_ms);
         put(to, format_args!(",\"status\":{status},\"bytes\":{len},\"duration_ms\":{took_ms}"));
-        put(to, format_args!(",\"complete\":{},\"cut\":[", !exchange.cut));
+        put(to, format_args!(",\"complete\":{},\"cut\":[", exchange.is_complete));
         let cut: Vec<_> =
             values.iter().filter(|(_, value)| value.cut).map(|(key, _)| format!("\"{key}\"")).collect();
         put(to, format_args!("{}]}}", cut.join(",")));
@@ -184,13 +184,13 @@ mod tests {
     use super::*;
     use proptest::{array, prelude::*};
     use std::array::from_fn as array_of;
-    use tarpon_conn::{AcceptedClient, RequestRecord, Tick};
+    use tarpon_conn::{AcceptedClient, ExchangeId, StartRecord, Tick};
     use tarpon_http::head::Version;
 
     #[test]
     fn each_format_shows_what_is_known() {
         let (all, broken) =
-            (exchange(), Exchange { cut: true, content_len: 0, begun: nothing(), took_ms: 9 });
+            (exchange(), Exchange { start: nothing(), took_ms: 9, content_len: 0, is_complete: false });
         #[rustfmt::skip]
         let cases: &[(&str, LogFormat, LogClientIp, &Exchange<'_>, &str)] = &[
             ("common",          LogFormat::Common,   LogClientIp::Full,      &all, r#"192.0.2.7 - - [14/Jan/2026:04:21:21 +0000] "GET /?q=\x22 HTTP/1.1" 200 137"#),
@@ -232,8 +232,8 @@ mod tests {
             let texts: [RecordedText<'_>; 4] = array_of(|at| RecordedText { bytes: &bytes[at], cut: cuts[at] });
             let [line, host, referer, agent] = texts;
             let version = is_request.then_some(Version::Http11);
-            let begun = RequestRecord { line, host, referer, agent, version, status, unix_ms: unix_s * 1_000, ..nothing() };
-            let exchange = Exchange { begun, took_ms: 0, content_len: len, cut: false };
+            let start = StartRecord { line, host, referer, agent, version, status, unix_ms: unix_s * 1_000, ..nothing() };
+            let exchange = Exchange { start, took_ms: 0, content_len: len, is_complete: true };
             let written = |format| {
                 let mut to = Vec::new();
                 Formatter::new(format, LogClientIp::Full).line(&exchange, &mut to);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     fn exchange() -> Exchange<'static> {
-        let begun = RequestRecord {
+        let start = StartRecord {
             accepted: AcceptedClient { number: 0, peer: Some(Ipv4Addr::new(192, 0, 2, 7).into()) },
             unix_ms: 1_768_364_481_042,
             version: Some(Version::Http11),
@@ -307,11 +307,12 @@ mod tests {
             agent: RecordedText { bytes: "M\u{f6}zilla".as_bytes(), cut: true },
             ..nothing()
         };
-        Exchange { begun, took_ms: 3, content_len: 137, cut: false }
+        Exchange { start, took_ms: 3, content_len: 137, is_complete: true }
     }
 
-    fn nothing() -> RequestRecord<'static> {
-        RequestRecord {
+    fn nothing() -> StartRecord<'static> {
+        StartRecord {
+            id: ExchangeId { place: 0, generation: 0 },
             accepted: AcceptedClient::default(),
             site: 0,
             is_sampled: true,
@@ -319,8 +320,6 @@ mod tests {
             tick: Tick(0),
             version: None,
             status: 400,
-            at: 0,
-            end: 0,
             content_len: 0,
             line: RecordedText { bytes: b"\x16\x03", cut: false },
             host: RecordedText::default(),

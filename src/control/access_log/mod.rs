@@ -12,7 +12,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `exchange` | joins records into exchanges |
+//! | `exchange` | joins records into exchanges, by id |
 //! | `format` | the formats of a line |
 //! | `escape` | escapes bytes of clients |
 //! | `writer` | lines that wait to be written, for each log |
@@ -206,7 +206,7 @@ impl LogThread {
 
     fn finish(&mut self) {
         for (worker, (_, exchanges)) in self.sources.iter_mut().enumerate() {
-            exchanges.end(|step| {
+            exchanges.give_up_all(|step| {
                 self.tracer.trace(worker, &step);
                 self.writers.add(&step);
             });

@@ -63,8 +63,8 @@ impl LogWriters {
     /// Adds the line of an ended exchange, if its site is logged and the exchange is in the sample.
     pub(super) fn add(&mut self, step: &ExchangeStep<'_>) {
         let ExchangeStep::Ended(exchange) = step else { return };
-        let entry = self.sites.get_mut(exchange.begun.site as usize);
-        if let (Some(Some(WriterEntry { formatter, writer })), true) = (entry, exchange.begun.is_sampled) {
+        let entry = self.sites.get_mut(exchange.start.site as usize);
+        if let (Some(Some(WriterEntry { formatter, writer })), true) = (entry, exchange.start.is_sampled) {
             formatter.line(exchange, &mut self.writers[*writer].lines);
         }
     }

@@ -16,10 +16,12 @@
 //! | `emit` | queues a response |
 //! | `piped` | an exchange with a backend |
 //! | `request_content` | the content of a request |
+//! | `recorded_responses` | ends the recorded exchanges whose responses were sent |
 
 mod emit;
 mod exchange;
 mod piped;
+mod recorded_responses;
 mod request_content;
 
 pub use request_content::CONTENT_LEN_MAX;
@@ -29,11 +31,12 @@ use crate::{
     pipe::PipeId,
     plan::Plan,
     pool::BUF_LEN,
-    record::{AcceptedClient, ExchangeStart, ProgressRecord},
+    record::{AcceptedClient, ExchangeStart},
     sites::{MissingPage, SiteId},
     span::{Outbox, Span},
 };
 use piped::PipedExchange;
+use recorded_responses::RecordedResponses;
 use request_content::{InvalidContent, RequestContent};
 use std::mem;
 use tarpon_http::{head::Version, status::Status};
@@ -63,8 +66,8 @@ pub(crate) struct Http1 {
     queued_count: u32,
     /// When the first of them was queued.
     queued_since: Tick,
-    /// One of them is recorded.
-    is_recorded: bool,
+    /// Those of them that are recorded and not sent whole.
+    recorded: RecordedResponses,
     ending: Ending,
     blocked: Blocked,
 }
@@ -133,7 +136,7 @@ impl Http1 {
             site,
             queued_count: 0,
             queued_since: cx.now,
-            is_recorded: false,
+            recorded: RecordedResponses::new(),
             ending: Ending::No,
             blocked: Blocked::No,
         }
@@ -214,14 +217,14 @@ impl Http1 {
     pub(crate) fn sent(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox, len: u64) {
         self.sent_len += len;
         cx.counters.sent_len.add(len);
+        if !self.recorded.is_empty() {
+            self.recorded.sent(cx.records, cx.now, self.sent_len);
+        }
         if let Http1Phase::Piped(_) = self.phase {
             self.piped_output_sent(cx, out);
         } else if out.is_empty() {
             self.completed(cx);
             self.output_empty(cx);
-        } else if self.is_recorded && matches!(out.spans()[0], Span::Prefix(_)) {
-            // Some of several responses have been sent whole. A client that pipelines without a pause never empties the outbox.
-            self.record_sent(cx, false);
         }
     }
 
@@ -290,9 +293,7 @@ impl Http1 {
 
     pub(crate) fn closed(&mut self, cx: &mut ConnResources<'_>) {
         cx.counters.aborted.add(self.queued_count.into());
-        if self.is_recorded {
-            self.record_sent(cx, true);
-        }
+        self.recorded.closed(cx.records, cx.now, self.sent_len);
         self.leave_pipe(cx);
         self.abort();
     }
@@ -406,10 +407,6 @@ impl Http1 {
         let duration_ms = cx.now.0.saturating_sub(self.queued_since.0);
         cx.counters.completed(self.queued_count.into(), duration_ms);
         self.queued_count = 0;
-        if self.is_recorded {
-            self.record_sent(cx, false);
-            self.is_recorded = false;
-        }
     }
 
     /// Enters the phase after the output, and sets its deadline.
@@ -443,39 +440,34 @@ impl Http1 {
 
     /// Returns the start of an exchange, for its record: its response is about to be queued.
     fn exchange_start(&self, now: Tick, out: &Outbox, site: SiteId, status: Status) -> ExchangeStart {
-        ExchangeStart { accepted: self.accepted, site, now, at: self.sent_len + out.len(), status }
+        let span_index = out.spans().len();
+        ExchangeStart { accepted: self.accepted, site, now, span_index, status }
     }
 
     fn record_response(&mut self, cx: &mut ConnResources<'_>, out: &Outbox, plan: &Plan) {
-        let end = self.sent_len + out.len();
         let content_len = plan.content_len();
-        if let Some(at) = cx.records.response_head_at() {
-            record_head(cx, out, at - self.sent_len, end - self.sent_len - content_len);
+        if let Some(index) = cx.records.response_head_index() {
+            record_head(cx, &out.spans()[index..], content_len);
         }
-        cx.records.finish_record(plan.status, end, content_len);
-        self.is_recorded = true;
-    }
-
-    fn record_sent(&mut self, cx: &mut ConnResources<'_>, last: bool) {
-        let (number, tick, len) = (self.accepted.number, cx.now, self.sent_len);
-        cx.records.record_progress(ProgressRecord { number, tick, len, last });
+        if let Some(place) = cx.records.finish_record(plan.status, content_len) {
+            let end = self.sent_len + out.len();
+            self.recorded.push(cx.records, place, end, content_len);
+        }
     }
 }
 
-/// Adds the bytes between two places in the outbox to a record: the head of the last response.
+/// Adds the head of a response to its record. The content is the last part of the spans.
 #[cold]
-fn record_head(cx: &mut ConnResources<'_>, out: &Outbox, begin: u64, end: u64) {
-    let mut at = 0;
-    for span in out.spans() {
+fn record_head(cx: &mut ConnResources<'_>, response: &[Span], content_len: u64) {
+    let mut left = response.iter().map(Span::len).sum::<u64>().saturating_sub(content_len);
+    for span in response {
         let bytes = match *span {
             Span::Prefix(prefix) => cx.prefixes.bytes(prefix),
             Span::Buf(range) => cx.pool.bytes(range),
             Span::Site { image, at, len } => cx.sites.image(image).bytes(Region { at, len }),
             Span::File { .. } | Span::Archive { .. } => &[],
         };
-        if at >= begin && at < end {
-            cx.records.append_response_head(&bytes[..bytes.len().min((end - at) as usize)]);
-        }
-        at += span.len();
+        cx.records.append_response_head(&bytes[..bytes.len().min(left as usize)]);
+        left = left.saturating_sub(span.len());
     }
 }

@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `properties.rs` | properties for any bytes, cuts and times |
+//! | `records.rs` | the records for the log: every exchange begun is ended once |
 //! | `ranges.rs` | byte ranges, compared with a simple reference |
 //! | `spans.rs` | an outbox names bytes by place, and holds what they lie in |
 //! | `time.rs` | deadlines, and the minimum rate of a client |
@@ -19,6 +20,7 @@ mod backends;
 mod ends;
 mod properties;
 mod ranges;
+mod records;
 mod sites;
 mod spans;
 mod time;

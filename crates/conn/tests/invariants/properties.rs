@@ -152,7 +152,7 @@ const PIECES: &[&[u8]] = &[
     b"\x16\x03\x01",
 ];
 
-fn requests() -> impl Strategy<Value = Vec<u8>> {
+pub(crate) fn requests() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         20 => select(PIECES).prop_map(<[u8]>::to_vec),
         1 => vec(any::<u8>(), 0..40),
