@@ -26,7 +26,7 @@ use crate::{
     Input, Limits, MissingPage, Need, Pipes, Pool, RECORD_PLAIN_LEN_MAX, Records, ResponsePrefixes,
     SPAN_COUNT_MAX, Sites, Span, Tick, Transport, TransportError,
 };
-use client::SimClient;
+pub use client::SimClient;
 use std::{ops::RangeInclusive, sync::Arc};
 use tarpon_site::{Image, Region, ResidentPages};
 

@@ -11,7 +11,7 @@ pub(super) struct BufferHolders {
 }
 
 #[derive(Clone, Copy, Default)]
-struct HolderLink {
+pub(super) struct HolderLink {
     is_holder: bool,
     before: Option<u32>,
     after: Option<u32>,

@@ -54,7 +54,7 @@ pub(crate) use clock::timespec;
 pub(crate) use config::WorkerConfig;
 pub(crate) use context::WorkerContext;
 pub(crate) use sending::{COPY_LEN_MAX, MissingRange, SendLimits, Stage};
-pub(crate) use slots::{Slot, Slots};
+pub(crate) use slots::{Slot, Slots, idle_len};
 
 use crate::sys::{clock as clocks, socket};
 use buffer_holders::BufferHolders;
@@ -103,7 +103,7 @@ pub(crate) struct Worker<S> {
 /// socket took in part.
 const BUF_COUNT_MAX: usize = 4096;
 
-/// Buffers per connection in a worker for few connections. A connection holds 4 at most, so that more than half stay free:
+/// Buffers per connection in a worker for few connections. A connection holds 4 at most, and a sealing transport 2 more, so that more than half stay free:
 /// [`Pool::is_plentiful`] never denies it byte ranges.
 const BUF_COUNT_PER_CONNECTION: usize = 16;
 
@@ -196,7 +196,7 @@ impl<S: Default> Worker<S> {
             let _ = set_socket_linger(&slot.fd, Some(Duration::ZERO));
         }
         self.context.release_inbox(&mut slot);
-        slot.conn.closed(&mut self.context.conn_resources());
+        slot.transport.closed(&mut slot.conn, &mut self.context.conn_resources());
         self.accept_backoff = None;
         slot.fd
     }
@@ -206,7 +206,8 @@ impl<S: Default> Worker<S> {
     pub(crate) fn end_drive(&mut self, index: u32) {
         if let Some(slot) = self.slots.get_mut(index) {
             self.timers.move_earlier(index, slot.conn.deadline());
-            self.holders.set(index, slot.inbox.is_some() || slot.conn.holds_buffers());
+            let holds = slot.inbox.is_some() || slot.conn.holds_buffers() || slot.transport.holds_buffers();
+            self.holders.set(index, holds);
         }
         self.context.flush_records_if_half_full();
     }
@@ -245,7 +246,7 @@ impl<S: Default> Worker<S> {
             let expired = slot.conn.deadline() <= self.context.now;
             if expired {
                 let unacked = socket::unacked(&slot.fd);
-                slot.conn.expired(&mut self.context.conn_resources(), unacked);
+                slot.transport.expired(&mut slot.conn, &mut self.context.conn_resources(), unacked);
             }
             self.timers.arm(index, slot.conn.deadline());
             if expired {
@@ -265,7 +266,7 @@ impl<S: Default> Worker<S> {
         let index = self.holders.longest()?;
         self.holders.set(index, false);
         let slot = self.slots.get_mut(index)?;
-        slot.conn.evict(&mut self.context.conn_resources());
+        slot.transport.evict(&mut slot.conn, &mut self.context.conn_resources());
         self.context.release_inbox(slot);
         Some(index)
     }
@@ -364,7 +365,7 @@ impl<S> Drop for Worker<S> {
             return;
         }
         for slot in self.slots.slots.iter_mut().flatten() {
-            slot.conn.closed(&mut self.context.conn_resources());
+            slot.transport.closed(&mut slot.conn, &mut self.context.conn_resources());
             self.context.flush_records_if_half_full();
         }
         self.context.flush_records();

@@ -1,21 +1,21 @@
 //! Receiving: hands received bytes to connections and keeps the bytes that they have not used.
 
 use super::{context::WorkerContext, slots::Slot};
-use tarpon_conn::{BufRange, Input, SiteId};
+use tarpon_conn::{BufRange, Input, SiteId, TransportError};
 
-/// The connection must close: the buffer pool is empty, or a file behind the response was truncated.
+/// The connection must close: the buffer pool is empty, a record is invalid, or a file behind the response was truncated.
 pub(crate) struct SendError;
 
 impl WorkerContext {
     /// Offers `run` to the connection and keeps the unused rest. `run` is the inbox, or lies in the scratch buffer.
     #[inline]
     pub(crate) fn offer<S>(&mut self, slot: &mut Slot<S>, run: BufRange) -> Result<(), SendError> {
-        let mut used = slot.conn.received(&mut self.conn_resources(), run);
+        let mut used = self.receive(slot, run)?;
         while let Some(missing) = slot.conn.missing_page()
             && self.is_resident(missing)
         {
             slot.conn.loaded();
-            used += slot.conn.received(&mut self.conn_resources(), run.skip(used));
+            used += self.receive(slot, run.skip(used))?;
         }
         if self.is_any_source_damaged() {
             return Err(SendError);
@@ -32,13 +32,22 @@ impl WorkerContext {
         Ok(())
     }
 
-    /// Offers the inbox to the connection.
+    /// Offers the inbox to the connection. Without one, offers the plain bytes that wait in the transport.
     #[inline]
     pub(crate) fn offer_inbox<S>(&mut self, slot: &mut Slot<S>) -> Result<(), SendError> {
         match slot.inbox {
             Some(inbox) => self.offer(slot, inbox),
+            None if slot.transport.has_input() => {
+                self.offer(slot, BufRange { buf: self.scratch, at: 0, len: 0 })
+            }
             None => Ok(()),
         }
+    }
+
+    #[inline]
+    fn receive<S>(&mut self, slot: &mut Slot<S>, run: BufRange) -> Result<usize, SendError> {
+        let Slot { transport, conn, .. } = slot;
+        transport.received(conn, &mut self.conn_resources(), run).map_err(|TransportError| SendError)
     }
 
     /// Makes a run of the scratch buffer the inbox. The connection keeps that buffer, and a new one becomes the scratch buffer.

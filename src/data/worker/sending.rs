@@ -1,9 +1,10 @@
 //! Sending: the bytes of spans, and whether they are in memory and intact.
 
-use super::context::WorkerContext;
+use super::{context::WorkerContext, receiving::SendError, slots::Slot};
 use crate::site::{FileRange, StoreId};
-use std::fs::File;
-use tarpon_conn::{ImageId, MissingPage, Span};
+use rustix::io::{pread, retry_on_intr};
+use std::{fs::File, mem};
+use tarpon_conn::{ImageId, MissingPage, RECORD_PLAIN_LEN_MAX, Span};
 use tarpon_site::Region;
 
 /// A range of an image's files that is not in memory.
@@ -12,8 +13,9 @@ pub(crate) struct MissingRange {
     pub(super) range: FileRange,
 }
 
-/// The length of the buffer for spans that are copied together.
-pub(crate) const COPY_LEN_MAX: usize = 8 * 1024;
+/// The length of the buffer for spans that are copied together: small responses, or the plain bytes of a record.
+pub(crate) const COPY_LEN_MAX: usize = 16 * 1024;
+const _: () = assert!(COPY_LEN_MAX >= RECORD_PLAIN_LEN_MAX);
 
 /// The limits that decide how an engine sends, in bytes. The lab measured them.
 #[derive(Clone, Copy)]
@@ -26,8 +28,10 @@ pub(crate) struct SendLimits {
     pub(crate) send_file_len_max: u64,
 }
 
-/// How the front of an outbox is sent. `has_more`: another send follows at once.
+/// How the front of an outbox, or the record that holds it, is sent. `has_more`: another send follows at once.
 pub(crate) enum Stage<'s, 'c> {
+    /// The rest of a sealed record, which stays in its buffer until it was sent.
+    Sealed(&'c [u8]),
     /// These spans, copied into one buffer.
     Copied { front: &'s [Span], has_more: bool },
     /// These spans, gathered by the kernel.
@@ -78,9 +82,68 @@ impl WorkerContext {
         served.missing_for_lookup(page, self.now).map(|range| MissingRange { image, range })
     }
 
-    /// Decides how the front of an outbox is sent.
+    /// Decides how the front of an outbox is sent. A transport that seals has put it into a record.
     #[inline]
-    pub(crate) fn stage<'s>(&self, spans: &'s [Span], limits: SendLimits) -> Stage<'s, '_> {
+    pub(crate) fn stage<'s, S>(&self, slot: &'s Slot<S>, limits: SendLimits) -> Stage<'s, '_> {
+        match slot.transport.queued() {
+            Some(record) => Stage::Sealed(self.pool.bytes(record)),
+            None => self.stage_spans(slot.conn.outbox(), limits),
+        }
+    }
+
+    /// Prepares a send: if the transport seals, seals the front of the outbox, unless a record leaves already.
+    #[inline]
+    pub(crate) fn seal<S>(&mut self, slot: &mut Slot<S>, limits: SendLimits) -> Result<(), SendError> {
+        match slot.transport.record_len(&slot.conn, &mut self.pool) {
+            Ok(None) => Ok(()),
+            Ok(Some(len)) => self.seal_front(slot, limits, len),
+            Err(_) => Err(SendError),
+        }
+    }
+
+    /// Seals at most `len` bytes of the outbox. The sources are checked after the bytes are sealed: a record of a truncated file is thrown
+    /// away.
+    #[cold]
+    fn seal_front<S>(&mut self, slot: &mut Slot<S>, limits: SendLimits, len: usize) -> Result<(), SendError> {
+        let mut copy = mem::take(&mut self.copy);
+        let stage = self.stage_spans(slot.conn.outbox(), limits);
+        let (len, front) = match stage {
+            Stage::Copied { front, .. } | Stage::Gathered { front, .. } => {
+                (self.copy_front(front, &mut copy[..len]), front)
+            }
+            Stage::File { file, at, len: part_len } => {
+                (read_at(file, at, &mut copy[..len.min(part_len)]), &[][..])
+            }
+            Stage::Sealed(_) => unreachable!("a record leaves before the next is sealed"),
+        };
+        let record = len.map(|len| slot.transport.seal(&mut self.pool, &copy[..len]));
+        self.copy = copy;
+        let record = record.ok_or(SendError)?.map_err(|_| SendError)?;
+        if !front.iter().all(|span| self.is_intact(span)) {
+            self.pool.release(record.discard());
+            return Err(SendError);
+        }
+        slot.transport.queue(record);
+        Ok(())
+    }
+
+    /// Copies the first bytes of spans in memory, as far as they fit. Returns `None` if an archive was truncated.
+    fn copy_front(&self, spans: &[Span], to: &mut [u8]) -> Option<usize> {
+        let mut end = 0;
+        for span in spans {
+            let bytes = self.bytes(span);
+            if bytes.len() as u64 != span.len() {
+                return None;
+            }
+            let len = bytes.len().min(to.len() - end);
+            to[end..][..len].copy_from_slice(&bytes[..len]);
+            end += len;
+        }
+        Some(end)
+    }
+
+    #[inline]
+    fn stage_spans<'s>(&self, spans: &'s [Span], limits: SendLimits) -> Stage<'s, '_> {
         let part = |(file, begin): (_, u64), at: u64, len: u64| Stage::File {
             file,
             at: begin + at,
@@ -173,4 +236,16 @@ impl WorkerContext {
             _ => true,
         }
     }
+}
+
+/// Reads a part of a file, which is in memory. Returns `None` if the file was truncated or cannot be read.
+fn read_at(file: &File, at: u64, to: &mut [u8]) -> Option<usize> {
+    let mut end = 0;
+    while end < to.len() {
+        match retry_on_intr(|| pread(file, &mut to[end..], at + end as u64)) {
+            Ok(0) | Err(_) => return None,
+            Ok(len) => end += len,
+        }
+    }
+    Some(end)
 }

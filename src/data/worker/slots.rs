@@ -1,13 +1,16 @@
 //! Slots: the connections of one worker, each with the state that its engine keeps for it.
 
+use super::{buffer_holders::HolderLink, timer_wheel::Timer};
 use std::{os::fd::OwnedFd, sync::Arc};
-use tarpon_conn::{BufRange, Connection, DriveState, DriveStep};
+use tarpon_conn::{BufRange, ConnResources, Connection, DriveState, DriveStep, Transport};
 
 /// One connection with its socket. `S` is the engine's own state.
 pub(crate) struct Slot<S> {
     pub(crate) fd: OwnedFd,
     pub(crate) conn: Connection,
-    /// Received bytes that the connection has not used.
+    /// Between the socket and the connection.
+    pub(crate) transport: Transport,
+    /// Received bytes that the transport or the connection has not used.
     pub(crate) inbox: Option<BufRange>,
     /// The inbox has changed since it was last offered to the connection.
     pub(crate) inbox_changed: bool,
@@ -24,6 +27,7 @@ impl<S: Default> Slot<S> {
         Slot {
             fd,
             conn,
+            transport: Transport::Plain,
             inbox: None,
             inbox_changed: false,
             write_closed: false,
@@ -37,13 +41,32 @@ impl<S> Slot<S> {
     /// Returns the next step of a drive. `can_send`: the socket is not known to be full, and no send is in flight.
     #[inline]
     pub(crate) fn next_step(&self, can_send: bool) -> DriveStep {
-        self.conn.next_step(DriveState {
+        let state = DriveState {
             can_send,
             is_loading: self.loading.is_some(),
-            has_new_input: self.inbox_changed && self.inbox.is_some(),
+            has_new_input: self.inbox_changed && (self.inbox.is_some() || self.transport.has_input()),
             is_write_shut_down: self.write_closed,
-        })
+        };
+        self.conn.next_step(&self.transport, state)
     }
+
+    /// Handles the end of the input. The caller has released the inbox.
+    #[inline]
+    pub(crate) fn ended(&mut self, cx: &mut ConnResources<'_>) {
+        self.transport.ended(&mut self.conn, cx);
+    }
+
+    /// Handles the event that the engine has sent `len` bytes.
+    #[inline]
+    pub(crate) fn sent(&mut self, cx: &mut ConnResources<'_>, len: u64) {
+        self.transport.sent(&mut self.conn, cx, len);
+    }
+}
+
+/// Returns the memory that one idle connection takes in the tables of its worker, in bytes. A buffer is held only while bytes wait in it.
+pub(crate) const fn idle_len<S>() -> usize {
+    let (generation, free) = (size_of::<u32>(), size_of::<u32>());
+    size_of::<Option<Slot<S>>>() + generation + free + size_of::<Timer>() + size_of::<HolderLink>()
 }
 
 /// The connections of one worker.

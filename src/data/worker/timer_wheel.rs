@@ -23,7 +23,7 @@ pub(crate) struct TimerWheel {
 }
 
 #[derive(Clone, Copy)]
-struct Timer {
+pub(super) struct Timer {
     /// Bucket time of the timer; `UNARMED` if it is not armed.
     at: u64,
     /// Neighbours in the bucket, or `NONE`.

@@ -8,13 +8,15 @@ use crate::{
 use std::ops::RangeInclusive;
 
 /// A client that sends and receives plain bytes, as they are or in scrambled records.
-pub(super) enum SimClient {
+pub enum SimClient {
+    /// Without records.
     Plain,
+    /// In records.
     Scrambled(Box<ScrambledClient>),
 }
 
 /// A client behind the other end of a scrambling transport.
-pub(super) struct ScrambledClient {
+pub struct ScrambledClient {
     scramble: Scramble,
     record_lens: RangeInclusive<usize>,
     /// Plain bytes that wait for the handshake.
@@ -28,7 +30,7 @@ pub(super) struct ScrambledClient {
 
 impl SimClient {
     /// Returns a client, which begins its handshake.
-    pub(super) fn new(through: &Through, socket: &mut Vec<u8>) -> SimClient {
+    pub fn new(through: &Through, socket: &mut Vec<u8>) -> SimClient {
         let Through::Scrambled { seed, record_lens } = through else { return SimClient::Plain };
         let mut client = ScrambledClient {
             scramble: Scramble::client(*seed),
@@ -43,7 +45,7 @@ impl SimClient {
     }
 
     /// Sends plain bytes, or keeps them until the handshake is complete.
-    pub(super) fn send(&mut self, plain: &[u8], socket: &mut Vec<u8>) {
+    pub fn send(&mut self, plain: &[u8], socket: &mut Vec<u8>) {
         match self {
             SimClient::Plain => socket.extend_from_slice(plain),
             SimClient::Scrambled(client) => {
@@ -54,7 +56,7 @@ impl SimClient {
     }
 
     /// Closes its sending side.
-    pub(super) fn end(&mut self, socket: &mut Vec<u8>) {
+    pub fn end(&mut self, socket: &mut Vec<u8>) {
         if let SimClient::Scrambled(client) = self {
             client.has_ended = true;
             client.seal(socket);
@@ -62,7 +64,7 @@ impl SimClient {
     }
 
     /// Receives wire bytes of the server. Appends the plain ones to `plain`.
-    pub(super) fn receive(&mut self, wire: &[u8], plain: &mut Vec<u8>, socket: &mut Vec<u8>) {
+    pub fn receive(&mut self, wire: &[u8], plain: &mut Vec<u8>, socket: &mut Vec<u8>) {
         match self {
             SimClient::Plain => plain.extend_from_slice(wire),
             SimClient::Scrambled(client) => {
@@ -74,12 +76,12 @@ impl SimClient {
     }
 
     /// Returns whether bytes wait that the client has not sent.
-    pub(super) fn is_waiting(&self) -> bool {
+    pub fn is_waiting(&self) -> bool {
         matches!(self, SimClient::Scrambled(client) if !client.unsealed.is_empty() || client.has_ended)
     }
 
     /// Returns whether the server has announced that it sends no more.
-    pub(super) fn has_alert(&self) -> bool {
+    pub fn has_alert(&self) -> bool {
         matches!(self, SimClient::Scrambled(client) if client.has_alert)
     }
 }

@@ -37,6 +37,9 @@ pub enum Transport {
     Sealed(Box<Sealed>),
 }
 
+// A plain connection must not grow.
+const _: () = assert!(size_of::<Transport>() <= size_of::<usize>());
+
 /// The maximum number of plain bytes in a record that the server seals. The record fits in a buffer.
 pub const RECORD_PLAIN_LEN_MAX: usize = crate::BUF_LEN - RECORD_OVERHEAD_MAX;
 

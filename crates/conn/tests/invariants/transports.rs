@@ -142,6 +142,21 @@ fn a_response_that_is_cut_ends_without_an_alert() {
     assert!(sim.wire.len() < LARGE_LEN);
 }
 
+/// A record leaves for longer than its response prefix stays the same.
+#[test]
+fn a_record_that_leaves_slowly_has_one_date() {
+    for seed in 0..20 {
+        let mut sim = established(sim(), &Through::Scrambled { seed, record_lens: 20..=60 });
+        sim.client_sends(REQUEST);
+        sim.run(Cuts { send: 0, ..Cuts::NONE });
+        sim.send_on_wire(1);
+        sim.pass(5_000);
+        sim.run(Cuts::NONE);
+        let text = String::from_utf8_lossy(&sim.wire);
+        assert!(text.contains("\r\nDate: Mon, 07 Nov 1994 08:49:37 GMT\r\n"), "{text}");
+    }
+}
+
 /// The wire bytes behind an evicted head cannot be opened, but the client still learns why the connection ends.
 #[test]
 fn an_evicted_head_is_answered() {

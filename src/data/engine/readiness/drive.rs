@@ -8,8 +8,11 @@
 //!  a span of 18 KiB or more, or in a file  sendfile                 the response prefix before it goes out with MSG_MORE
 //! ```
 
+#[cfg(test)]
+mod tests;
+
 use crate::{
-    data::worker::{COPY_LEN_MAX, MissingRange, SendLimits, Slot, Stage, WorkerContext},
+    data::worker::{COPY_LEN_MAX, MissingRange, SendLimits, Slot, Stage, WorkerContext, idle_len},
     sys::{
         io,
         socket::{self, MORE, NO_SIGNAL},
@@ -74,6 +77,10 @@ const LIMITS: SendLimits =
     SendLimits { copied_len_max: 5 * 1024, file_len_min: 18 * 1024, send_file_len_max: 1024 * 1024 };
 const _: () = assert!(LIMITS.copied_len_max as usize <= COPY_LEN_MAX);
 
+/// Limit of the memory of an idle connection, in bytes: the state of a transport that is not plain is boxed.
+const IDLE_LEN_MAX: usize = 700;
+const _: () = assert!(idle_len::<Readiness>() <= IDLE_LEN_MAX);
+
 /// Drives one connection.
 #[inline]
 pub(crate) fn drive(context: &mut WorkerContext, slot: &mut Slot<Readiness>) -> Result<NextDrive, Closed> {
@@ -84,6 +91,7 @@ pub(crate) fn drive(context: &mut WorkerContext, slot: &mut Slot<Readiness>) -> 
                 if let Some(missing) = context.first_not_resident(slot.conn.outbox(), LIMITS) {
                     return Ok(NextDrive::Load(missing));
                 }
+                context.seal(slot, LIMITS).map_err(|_| Closed)?;
                 send_front(context, slot)?;
             }
             DriveStep::Load(page) => match context.missing_for_page(page) {
@@ -127,7 +135,7 @@ fn read(context: &mut WorkerContext, slot: &mut Slot<Readiness>, max: usize) -> 
         }
         Received::End => {
             context.release_inbox(slot);
-            slot.conn.ended(&mut context.conn_resources());
+            slot.ended(&mut context.conn_resources());
             Ok(true)
         }
         Received::Nothing => Ok(false),
@@ -163,8 +171,8 @@ fn receive(slot: &mut Slot<Readiness>, room: &mut [u8]) -> Result<Received, Clos
 /// Sends the front of the outbox with one system call.
 #[inline]
 fn send_front(context: &mut WorkerContext, slot: &mut Slot<Readiness>) -> Result<(), Closed> {
-    let spans = slot.conn.outbox();
-    let sent = match context.stage(spans, LIMITS) {
+    let sent = match context.stage(slot, LIMITS) {
+        Stage::Sealed(bytes) => io::send(&slot.fd, bytes, NO_SIGNAL),
         Stage::Copied { front, has_more } => {
             let mut copy = mem::take(&mut context.copy);
             let sent = match context.copy_spans(front, &mut copy) {
@@ -188,7 +196,7 @@ fn send_front(context: &mut WorkerContext, slot: &mut Slot<Readiness>) -> Result
         // The file or archive was truncated, so the rest of the content is missing. The close tells the client that the response is cut.
         Ok(0) => Err(Closed),
         Ok(len) => {
-            slot.conn.sent(&mut context.conn_resources(), len as u64);
+            slot.sent(&mut context.conn_resources(), len as u64);
             Ok(())
         }
         Err(Errno::AGAIN) => {

@@ -23,7 +23,9 @@ mod send_buffers;
 use crate::{
     data::{
         engine::WorkerReady,
-        worker::{SendLimits, Slot, Stage, Worker, WorkerConfig, WorkerContext, mailbox::ShutdownMode},
+        worker::{
+            SendLimits, Slot, Stage, Worker, WorkerConfig, WorkerContext, idle_len, mailbox::ShutdownMode,
+        },
     },
     sys::{
         inject::{self, Call},
@@ -144,6 +146,10 @@ const LIMITS: SendLimits =
     SendLimits { copied_len_max: 3 * 1024, file_len_min: 18 * 1024, send_file_len_max: 1024 * 1024 };
 const _: () = assert!(LIMITS.copied_len_max as usize <= SendBuffer::LEN);
 
+/// Limit of the memory of an idle connection, in bytes: its operations in flight need more than a known readiness, and so does the kernel.
+const IDLE_LEN_MAX: usize = 900;
+const _: () = assert!(idle_len::<InFlight>() <= IDLE_LEN_MAX);
+
 /// Limit of calls at a stop that a signal may interrupt before connections are told to stop.
 const STOP_RETRY_COUNT: usize = 16;
 
@@ -259,7 +265,7 @@ impl UringEngine {
                     Ok(0) => Err(UringClosed),
                     Ok(len) => {
                         if !slot.state.closed {
-                            slot.conn.sent(&mut context.conn_resources(), len.into());
+                            slot.sent(&mut context.conn_resources(), len.into());
                         }
                         Ok(())
                     }
@@ -304,7 +310,10 @@ impl UringEngine {
             DriveStep::Close => return Err(UringClosed),
             DriveStep::Send => match context.first_not_resident(slot.conn.outbox(), LIMITS) {
                 Some(missing) => self.worker.load(index, missing),
-                None => send_front(context, slot, ring, send_buffers, index)?,
+                None => {
+                    context.seal(slot, LIMITS).map_err(|_| UringClosed)?;
+                    send_front(context, slot, ring, send_buffers, index)?;
+                }
             },
             DriveStep::Load(page) => match context.missing_for_page(page) {
                 Some(missing) => self.worker.load(index, missing),
@@ -322,7 +331,7 @@ impl UringEngine {
             }
             DriveStep::Read { .. } if mem::take(&mut slot.state.ended) => {
                 context.release_inbox(slot);
-                slot.conn.ended(&mut context.conn_resources());
+                slot.ended(&mut context.conn_resources());
             }
             DriveStep::Read { .. } => {
                 if slot.state.receive == Receive::Idle {
@@ -572,7 +581,12 @@ fn send_front(
     send_buffers: &mut SendBuffers,
     index: u32,
 ) -> Result<(), UringClosed> {
-    let (number, has_more) = match context.stage(slot.conn.outbox(), LIMITS) {
+    let (number, has_more) = match context.stage(slot, LIMITS) {
+        Stage::Sealed(bytes) => {
+            let number = send_buffers.take();
+            send_buffers.get(number).gather([BufferPart::Borrowed(bytes)].into_iter());
+            (number, false)
+        }
         Stage::Copied { front, has_more } => {
             let number = send_buffers.take();
             if !send_buffers.get(number).copy_with(|to| context.copy_spans(front, to)) {
@@ -594,7 +608,7 @@ fn send_front(
             match send_file(&slot.fd, file, at, len) {
                 // The file was truncated below its Content-Length: the client must see a cut response.
                 Ok(0) => return Err(UringClosed),
-                Ok(len) => slot.conn.sent(&mut context.conn_resources(), len as u64),
+                Ok(len) => slot.sent(&mut context.conn_resources(), len as u64),
                 Err(Errno::AGAIN) => {
                     slot.state.send = Some(Send::WaitWritable);
                     ring.wait_writable(index, &slot.fd);
