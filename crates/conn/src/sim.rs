@@ -78,7 +78,7 @@ pub const UNIX_S: u64 = 784_198_177;
 /// part.
 const BUFS_HELD_MAX: usize = 4;
 
-/// The number of buffers: enough that they are plentiful whenever an exchange begins.
+/// The number of buffers: enough that one is free whenever an exchange begins.
 const POOL_COUNT: usize = 2 * BUFS_HELD_MAX;
 
 impl Sim {
