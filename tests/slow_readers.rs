@@ -24,7 +24,7 @@ const SLOW_COUNT: usize = 2_100;
 const TURN: usize = 700;
 
 /// Clients that send at once, and fit in one batch of events: fewer than would use up the reserve for heads.
-const BURST: usize = 128;
+const BURST: usize = 120;
 
 /// One in this many clients of the burst sends part of a head.
 const HEAD_ONE_IN: usize = 8;
