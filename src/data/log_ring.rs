@@ -244,7 +244,7 @@ impl Wakeup {
     }
 
     fn wait(&self, time: Option<Duration>) {
-        let time = time.and_then(|time| time.try_into().ok());
+        let time = time.map(sys::io::timespec);
         match sys::io::wait(&mut [PollFd::new(&self.wake, PollFlags::IN)], time.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => unreachable!("poll(2) of one descriptor that is open: {error}"),

@@ -11,15 +11,23 @@
 
 #![cfg_attr(not(test), expect(dead_code, reason = "the first users are upstream servers and CGI programs"))]
 
-use crate::sys::{packet, socket};
-use rustix::io::Errno;
+use crate::sys::{
+    io,
+    packet::{self, Packet},
+    socket,
+};
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    io::Errno,
+};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
     collections::VecDeque,
-    fmt, io,
+    fmt,
     marker::PhantomData,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::Arc,
+    time::Duration,
 };
 
 /// The end of the workers, shared by all of them and inherited by worker processes.
@@ -31,22 +39,54 @@ pub(crate) struct ServiceEndpoint(Arc<OwnedFd>);
 pub(crate) struct HelperEndpoint(Arc<OwnedFd>);
 
 /// Returns both ends of a new channel to a helper.
-pub(crate) fn endpoints() -> io::Result<(ServiceEndpoint, HelperEndpoint)> {
+pub(crate) fn endpoints() -> Result<(ServiceEndpoint, HelperEndpoint), Errno> {
     let (workers, helper) = socket::pair()?;
     Ok((ServiceEndpoint(Arc::new(workers)), HelperEndpoint(Arc::new(helper))))
 }
 
 impl HelperEndpoint {
-    /// Returns the session of a worker, without blocking. `None`: every worker has exited.
+    /// Returns what a worker has sent, without blocking.
     ///
     /// # Errors
-    /// `WouldBlock`: no worker opens a session now. Any other: this process is out of descriptors or memory.
-    pub(crate) fn accept(&self) -> io::Result<Option<OwnedFd>> {
-        match packet::receive(&*self.0, &mut [0; 1])? {
-            (0, _) => Ok(None),
-            (_, Some(session)) => Ok(Some(session)),
-            (_, None) => Err(io::Error::other("a session without a descriptor")),
-        }
+    /// This process is out of memory.
+    pub(crate) fn accept(&self) -> Result<SessionArrival, Errno> {
+        let packet = match packet::receive(&*self.0, &mut [0; 1]) {
+            Err(Errno::AGAIN) => return Ok(SessionArrival::Nothing),
+            packet => packet?,
+        };
+        Ok(match packet {
+            Packet { descriptor: Some(session), .. } => SessionArrival::Session(session),
+            Packet { is_descriptor_lost: true, .. } => SessionArrival::Lost,
+            // An empty packet has the same length as the end of all workers.
+            Packet { len: 0, .. } if has_hung_up(&self.0) => SessionArrival::End,
+            _ => SessionArrival::Malformed,
+        })
+    }
+}
+
+/// What the endpoint of a helper has received.
+#[derive(Debug)]
+pub(crate) enum SessionArrival {
+    Nothing,
+    Session(OwnedFd),
+    /// The session of a worker, for which this process has no descriptor left.
+    Lost,
+    /// A packet that no worker of ours sends.
+    Malformed,
+    /// Every worker has exited.
+    End,
+}
+
+/// Returns whether the peer of a socket has closed its end.
+fn has_hung_up(socket: &OwnedFd) -> bool {
+    let mut polled = [PollFd::new(socket, PollFlags::empty())];
+    let is_over = poll(&mut polled, Some(&io::timespec(Duration::ZERO)));
+    is_over.is_ok() && polled[0].revents().contains(PollFlags::HUP)
+}
+
+impl AsFd for ServiceEndpoint {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 
@@ -197,7 +237,7 @@ impl<Q: Serialize, R: DeserializeOwned> Services<Q, R> {
             let session = self.session.as_ref()?;
             let mut bytes = vec![0; PACKET_LEN_MAX];
             let (len, descriptor) = match packet::receive(session, &mut bytes) {
-                Ok(received) => received,
+                Ok(Packet { len, descriptor, .. }) => (len, descriptor),
                 Err(Errno::AGAIN) => return None,
                 Err(_) => (0, None),
             };

@@ -12,6 +12,7 @@ use rustix::{
 use std::{
     io::{self, IoSlice, IoSliceMut},
     os::fd::AsFd,
+    time::Duration,
 };
 
 /// Receives into `room` from a non-blocking socket. recv(2).
@@ -89,6 +90,13 @@ pub(crate) fn output_has_room() -> bool {
     let mut polled = [PollFd::new(&out, PollFlags::OUT), PollFd::new(&err, PollFlags::OUT)];
     let count = polled.len();
     poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).map_or(true, |ready| ready == count)
+}
+
+/// Converts a wait for the kernel.
+#[inline]
+pub(crate) fn timespec(time: Duration) -> Timespec {
+    // The kernel's longest wait outlasts the machine, too.
+    Timespec::try_from(time).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 })
 }
 
 /// Waits until a descriptor is ready. poll(2).

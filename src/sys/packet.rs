@@ -5,8 +5,8 @@ use rustix::{
     cmsg_space,
     io::{Errno, retry_on_intr},
     net::{
-        RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-        SendFlags, recvmsg, sendmsg,
+        RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+        SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
     },
 };
 use std::{
@@ -27,8 +27,18 @@ pub(crate) fn send(socket: impl AsFd, bytes: &[u8], descriptor: Option<BorrowedF
     retry_on_intr(|| sendmsg(&socket, &[IoSlice::new(bytes)], &mut ancillary, flags)).map(drop)
 }
 
-/// Receives a packet without blocking. Returns its length, 0 if the peer has closed its end, and its descriptor.
-pub(crate) fn receive(socket: impl AsFd, bytes: &mut [u8]) -> Result<(usize, Option<OwnedFd>), Errno> {
+/// A received packet.
+#[derive(Debug)]
+pub(crate) struct Packet {
+    /// 0 also if the peer has closed its end.
+    pub(crate) len: usize,
+    pub(crate) descriptor: Option<OwnedFd>,
+    /// The packet had a descriptor, and this process has no room for it.
+    pub(crate) is_descriptor_lost: bool,
+}
+
+/// Receives a packet without blocking.
+pub(crate) fn receive(socket: impl AsFd, bytes: &mut [u8]) -> Result<Packet, Errno> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let flags = CLOSE_ON_EXEC | RecvFlags::DONTWAIT;
@@ -37,5 +47,6 @@ pub(crate) fn receive(socket: impl AsFd, bytes: &mut [u8]) -> Result<(usize, Opt
         RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
         _ => None,
     });
-    Ok((received.bytes, descriptor))
+    let is_descriptor_lost = descriptor.is_none() && received.flags.contains(ReturnFlags::CTRUNC);
+    Ok(Packet { len: received.bytes, descriptor, is_descriptor_lost })
 }

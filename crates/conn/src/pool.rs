@@ -157,21 +157,18 @@ impl Pool {
         self.free.len()
     }
 
-    /// Returns whether more than half of the buffers are free. Only then may a connection take one for an optional feature: such uses leave
-    /// half of the buffers to connections that need one.
+    /// Returns whether a buffer is free for the generated part of a response. Workers keep more free than the reserve for heads, so clients
+    /// that do not receive their responses never make the server ignore a Range field.
     #[inline]
-    pub fn is_plentiful(&self) -> bool {
-        self.free.len() > self.holders.len() / 2
+    pub fn has_for_response(&self) -> bool {
+        self.free.len() > self.holders.len() / HEAD_RESERVE
     }
 
     /// Takes a buffer for the generated part of a response. Returns `None` if only those are free that are reserved for heads that arrive
     /// in pieces.
     #[inline]
     pub fn take_for_response(&mut self) -> Option<BufId> {
-        match self.free.len() > self.holders.len() / HEAD_RESERVE {
-            true => self.take(),
-            false => None,
-        }
+        if self.has_for_response() { self.take() } else { None }
     }
 
     /// Returns whether at least one in `one_in` buffers is free.
@@ -202,22 +199,25 @@ mod tests {
     }
 
     #[test]
-    fn buffers_are_plentiful_while_more_than_half_are_free() {
+    fn responses_leave_a_reserve_for_heads() {
         #[rustfmt::skip]
-        let cases: &[(u32, u32, bool)] = &[
-            // all, held, plentiful
-            (4,     0,    true),
-            (4,     1,    true),
-            (4,     2,    false),
-            (5,     2,    true),
-            (5,     3,    false),
-            (1,     0,    true),
-            (0,     0,    false),
+        let cases: &[(u32, u32)] = &[
+            // all, for responses
+            (4_096, 4_032),
+            (128,   126),
+            (64,    63),
+            (63,    63),
+            (1,     1),
+            (0,     0),
         ];
-        for &(count, held, want) in cases {
+        for &(count, want) in cases {
             let mut pool = Pool::new(count);
-            (0..held).for_each(|_| assert!(pool.take().is_some()));
-            assert_eq!(pool.is_plentiful(), want, "{held} of {count}");
+            let taken =
+                std::iter::from_fn(|| pool.has_for_response().then(|| pool.take_for_response())?).count();
+            assert_eq!(taken as u32, want, "of {count}");
+            assert_eq!(pool.take_for_response(), None, "of {count}");
+            let heads = std::iter::from_fn(|| pool.take()).count();
+            assert_eq!(heads as u32, count - want, "of {count}");
         }
     }
 

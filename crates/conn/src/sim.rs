@@ -120,7 +120,7 @@ const BUFS_HELD_MAX: usize = 4;
 /// The number of buffers that a sealing transport holds beside them: the plain inbox, and the record that leaves.
 const BUFS_HELD_SEALED_MAX: usize = 2;
 
-/// The number of buffers: enough that they are plentiful whenever an exchange begins.
+/// The number of buffers: enough that one is free whenever an exchange begins.
 const POOL_COUNT: usize = 2 * (BUFS_HELD_MAX + BUFS_HELD_SEALED_MAX);
 
 impl Sim {

@@ -93,6 +93,12 @@ fn unsupported_redirect_is_refused_with_its_line_and_column() {
     assert_eq!(refused(b"", b"/a /\xff", N), Some((RuleFile::Redirects, 1, 5, Text)));
     let many = "/:a/x /b\n".repeat(1_001);
     assert_eq!(refused(b"", many.as_bytes(), N), Some((RuleFile::Redirects, 1_001, 7, TooManyRules)));
+    let names = |from: usize| (from..from + 600).map(|name| format!("p{name}=1 ")).collect::<String>();
+    let many = format!("/a {}/b\n/c {}/d 302", names(0), names(600));
+    let at = names(600).len() as u32 + 4;
+    assert_eq!(refused(b"", many.as_bytes(), N), Some((RuleFile::Redirects, 2, at, TooManyParameters)));
+    let shared = format!("/a {}/b\n/c {}/d 302", names(0), names(0));
+    assert_eq!(refused(b"", shared.as_bytes(), N), None);
     let long = format!("/{} /b", ":a/".to_owned() + &"x".repeat(70_000));
     assert_eq!(refused(b"", long.as_bytes(), N), Some((RuleFile::Redirects, 1, 1, RuleLength)));
 }

@@ -102,8 +102,8 @@ impl Image {
     /// They are not in memory.
     #[inline]
     pub fn rules(&self) -> Result<Option<Rules<'_>>, NotResident> {
-        let Some((layout, section)) = self.rules else { return Ok(None) };
-        self.check_resident(section)?;
+        let Some((layout, section)) = &self.rules else { return Ok(None) };
+        self.check_resident(*section)?;
         Ok(Some(Rules::new(layout, &self.bytes)))
     }
 
@@ -245,7 +245,7 @@ impl Image {
         let region = Region { at: row.at, len: row.len }.within(self.len()).ok_or(ImageError::Rules)?;
         let bytes = self.bytes(region);
         let layout = RulesLayout::new(bytes, region.at).filter(|_| hash(bytes) == row.hash);
-        let layout = layout.filter(|&layout| Rules::new(layout, &self.bytes).are_valid(&self.bytes));
+        let layout = layout.filter(|layout| Rules::new(layout, &self.bytes).are_valid(&self.bytes));
         layout.map(|layout| Some((layout, region))).ok_or(ImageError::Rules)
     }
 

@@ -13,8 +13,14 @@
 //! If a rule always sends the same file, or redirects with fields of its own, that response is a record whose name contains the offset
 //! of the rule; see [`rule_name`].
 //!
-//! Matching needs no backtracking: a placeholder ends with its segment, and only text may follow `*`. So the cost of a rule is linear
-//! in the length of the path. Malformed rules match nothing.
+//! Matching needs no backtracking: a placeholder ends with its segment, and only text may follow `*`. A request reads its path and its
+//! query once for all rules; so a rule costs as much as its own text is long, whatever the request is. Malformed rules match nothing.
+//!
+//! | file | content |
+//! |---|---|
+//! | `parameter_names.rs` | numbers for the names of query parameters in rules |
+//! | `request_index.rs` | the segments and the parameters of a request |
+//! | `matching.rs` | matches the steps of a rule |
 //!
 //! This module does not parse rules files; `tarpon-pack` does.
 //!
@@ -39,8 +45,19 @@
 //! assert_eq!(&to[..len], b"/news/2026/a");
 //! ```
 
+mod matching;
+mod parameter_names;
+mod request_index;
+
+pub use matching::{Captures, match_pattern};
+pub use parameter_names::PARAMETER_NAME_COUNT_MAX;
+
 use crate::framing::{authority, frames_behind_location, is_uri_byte};
 use crate::region::Region;
+use matching::{parameters_match, path_matches};
+use parameter_names::ParameterNames;
+use request_index::RequestIndex;
+use std::sync::Arc;
 
 /// The maximum number of rules of a site. A rule whose first bytes differ from the path costs some nanoseconds; this many cost about
 /// as much as a request over loopback.
@@ -126,7 +143,8 @@ impl RuleRow<'_> {
     /// Matches an encoded rule against a request.
     pub fn match_request<'i, 'r>(encoded: &'i [u8], request: RuleRequest<'r>) -> Option<RuleMatch<'i, 'r>> {
         let (rule, _) = Rule::read(encoded)?;
-        let captures = rule.match_request(request)?;
+        let names = ParameterNames::new([rule].into_iter())?;
+        let captures = rule.match_alone(&names, request)?;
         Some(RuleMatch { rule, captures, query: request.query, at: 0 })
     }
 }
@@ -160,16 +178,18 @@ pub fn rule_name(at: u32, to: &mut [u8; RULE_NAME_LEN]) -> &[u8] {
     &to[from..]
 }
 
-/// The regions of the rules section in the image.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The regions of the rules section in the image, and the parameter names of its rules.
+#[derive(Clone, Debug)]
 pub(crate) struct RulesLayout {
     fields: Region,
     content: Region,
     rules: Region,
+    names: Arc<ParameterNames>,
 }
 
 impl RulesLayout {
-    /// Splits the section `bytes`, which is at offset `at` in the image. Returns `None` if a part exceeds it.
+    /// Splits the section `bytes`, which is at offset `at` in the image. Returns `None` if a part exceeds it, or if the rules have too many
+    /// parameter names.
     pub(crate) fn new(bytes: &[u8], at: u64) -> Option<RulesLayout> {
         let head = bytes.first_chunk::<RULES_HEAD_LEN>()?;
         let number =
@@ -178,15 +198,16 @@ impl RulesLayout {
         let content = Region { at: fields.at + fields.len, len: number(4) };
         let end = content.at + content.len;
         let rules = Region { at: end, len: (bytes.len() as u64).checked_sub(end)? };
+        let names = Arc::new(ParameterNames::new(read_rules(&bytes[rules.range()]))?);
         let within = |region: Region| Region { at: at + region.at, ..region };
-        Some(RulesLayout { fields: within(fields), content: within(content), rules: within(rules) })
+        Some(RulesLayout { fields: within(fields), content: within(content), rules: within(rules), names })
     }
 }
 
 /// The rules of an image, checked when the image was opened.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules<'i> {
-    layout: RulesLayout,
+    layout: &'i RulesLayout,
     bytes: &'i [u8],
 }
 
@@ -240,7 +261,7 @@ struct Rule<'i> {
 
 impl<'i> Rules<'i> {
     /// Creates the rules of an image with these bytes.
-    pub(crate) fn new(layout: RulesLayout, image: &'i [u8]) -> Rules<'i> {
+    pub(crate) fn new(layout: &'i RulesLayout, image: &'i [u8]) -> Rules<'i> {
         Rules { layout, bytes: &image[layout.rules.range()] }
     }
 
@@ -248,14 +269,8 @@ impl<'i> Rules<'i> {
     /// redirect has a URI as its target. Called once, when the image is opened.
     pub(crate) fn are_valid(&self, image: &[u8]) -> bool {
         let fields = &image[self.layout.fields.range()];
-        let mut rest = self.bytes;
-        let mut rules = std::iter::from_fn(|| {
-            let (rule, len) = Rule::read(rest)?;
-            rest = rest.get(len..)?;
-            Some(rule)
-        });
         frames_behind_location(fields, self.layout.content.len)
-            && rules.by_ref().take(RULE_COUNT_MAX).all(|rule| rule.is_valid())
+            && read_rules(self.bytes).all(|rule| rule.is_valid())
     }
 
     /// Returns the fields of a redirect after Location, including the empty line, for rules without fields of their own.
@@ -270,28 +285,23 @@ impl<'i> Rules<'i> {
 
     /// Returns all rules, in the order in which the server tries them.
     pub fn all(&self) -> impl Iterator<Item = RuleInfo<'i>> + use<'i> {
-        let mut rest = self.bytes;
-        std::iter::from_fn(move || {
-            let (rule, len) = Rule::read(rest)?;
-            rest = rest.get(len..)?;
-            Some(RuleInfo {
-                status: rule.status,
-                forced: rule.flags & FORCED != 0,
-                pattern: RuleSteps(rule.pattern),
-                parameters: RuleSteps(rule.parameters),
-                target: RuleSteps(rule.target),
-                fragment: rule.fragment,
-            })
+        read_rules(self.bytes).map(|rule| RuleInfo {
+            status: rule.status,
+            forced: rule.flags & FORCED != 0,
+            pattern: RuleSteps(rule.pattern),
+            parameters: RuleSteps(rule.parameters),
+            target: RuleSteps(rule.target),
+            fragment: rule.fragment,
         })
-        .take(RULE_COUNT_MAX)
     }
 
     /// Returns the first rule that matches.
     pub fn first_match<'r>(&self, request: RuleRequest<'r>) -> Option<RuleMatch<'i, 'r>> {
+        let mut index = RequestIndex::new(request.path, request.query, &self.layout.names);
         let mut at = 0;
         for _ in 0..RULE_COUNT_MAX {
             let (rule, len) = Rule::read(self.bytes.get(at..)?)?;
-            if let Some(captures) = rule.match_request(request) {
+            if let Some(captures) = rule.match_request(request.exists, &mut index) {
                 return Some(RuleMatch { rule, captures, query: request.query, at: at as u32 });
             }
             at += len;
@@ -302,9 +312,19 @@ impl<'i> Rules<'i> {
     /// Matches the rule at [`RuleMatch::at`] again.
     pub fn match_at<'r>(&self, at: u32, request: RuleRequest<'r>) -> Option<RuleMatch<'i, 'r>> {
         let (rule, _) = Rule::read(self.bytes.get(at as usize..)?)?;
-        let captures = rule.match_request(request)?;
+        let captures = rule.match_alone(&self.layout.names, request)?;
         Some(RuleMatch { rule, captures, query: request.query, at })
     }
+}
+
+/// Returns the rules of a section, in order.
+fn read_rules(mut bytes: &[u8]) -> impl Iterator<Item = Rule<'_>> {
+    let next = move || {
+        let (rule, len) = Rule::read(bytes)?;
+        bytes = bytes.get(len..)?;
+        Some(rule)
+    };
+    std::iter::from_fn(next).take(RULE_COUNT_MAX)
 }
 
 impl<'i> Rule<'i> {
@@ -345,15 +365,27 @@ impl<'i> Rule<'i> {
         leads && texts_are && is_uri(self.fragment)
     }
 
+    fn match_alone<'r>(
+        &self,
+        names: &ParameterNames,
+        request: RuleRequest<'r>,
+    ) -> Option<[&'r [u8]; CAPTURE_COUNT_MAX]> {
+        self.match_request(request.exists, &mut RequestIndex::new(request.path, request.query, names))
+    }
+
+    /// Matches a request; `exists`: the site has an entry for its path.
     #[inline]
-    fn match_request<'r>(&self, request: RuleRequest<'r>) -> Option<[&'r [u8]; CAPTURE_COUNT_MAX]> {
-        if request.exists && self.flags & FORCED == 0 {
+    fn match_request<'r>(
+        &self,
+        exists: bool,
+        request: &mut RequestIndex<'_, 'r>,
+    ) -> Option<[&'r [u8]; CAPTURE_COUNT_MAX]> {
+        if exists && self.flags & FORCED == 0 {
             return None;
         }
         let mut captures = Captures::default();
-        let matched =
-            match_pattern(self.pattern, self.flags & OPTIONAL_SLASH != 0, request.path, &mut captures)
-                && parameters_match(self.parameters, request.query, &mut captures);
+        let matched = path_matches(self.pattern, self.flags & OPTIONAL_SLASH != 0, request, &mut captures)
+            && parameters_match(self.parameters, request, &mut captures);
         matched.then_some(captures.values)
     }
 }
@@ -409,106 +441,6 @@ impl RuleMatch<'_, '_> {
         writer.keep_one_slash(b"/");
         Some(writer.len)
     }
-}
-
-/// The captures of a match, in order.
-#[derive(Default)]
-pub struct Captures<'r> {
-    values: [&'r [u8]; CAPTURE_COUNT_MAX],
-    count: usize,
-}
-
-impl<'r> Captures<'r> {
-    /// Returns the captured values.
-    pub fn values(&self) -> &[&'r [u8]] {
-        &self.values[..self.count]
-    }
-
-    fn push(&mut self, value: &'r [u8]) -> bool {
-        let Some(slot) = self.values.get_mut(self.count) else { return false };
-        *slot = value;
-        self.count += 1;
-        true
-    }
-}
-
-/// Returns whether `path` matches a pattern that [`encode_steps`] encoded, and appends its captures. With `optional_slash`, a slash at the
-/// end makes no difference.
-pub fn match_pattern<'r>(
-    pattern: &[u8],
-    optional_slash: bool,
-    path: &'r [u8],
-    captures: &mut Captures<'r>,
-) -> bool {
-    let bare = if optional_slash && path.len() > 1 { path.strip_suffix(b"/").unwrap_or(path) } else { path };
-    let mut steps = RuleSteps(pattern);
-    let mut rest = path;
-    while let Some(step) = steps.next() {
-        match step {
-            RuleStep::Text(text) => match rest.strip_prefix(text) {
-                Some(behind) => rest = behind,
-                // `/a/*` matches `/a`, too.
-                None if optional_slash
-                    && text.strip_suffix(b"/") == Some(rest)
-                    && RuleSteps(steps.0).next() == Some(RuleStep::CaptureRest) =>
-                {
-                    rest = b"";
-                }
-                None => return optional_slash && steps.0.is_empty() && tail(path, bare, rest) == Some(text),
-            },
-            RuleStep::Capture => {
-                let segment = rest.iter().position(|&byte| byte == b'/').unwrap_or(rest.len());
-                let suffix = match RuleSteps(steps.0).next() {
-                    Some(RuleStep::Text(text)) => {
-                        text.iter().position(|&byte| byte == b'/').unwrap_or(text.len())
-                    }
-                    _ => 0,
-                };
-                let Some(len @ 1..) = segment.checked_sub(suffix) else { return false };
-                if !captures.push(&rest[..len]) {
-                    return false;
-                }
-                rest = &rest[len..];
-            }
-            RuleStep::CaptureRest => {
-                let suffix = match steps.next() {
-                    Some(RuleStep::Text(text)) => text,
-                    None => b"",
-                    Some(_) => return false,
-                };
-                return match rest.strip_suffix(suffix) {
-                    Some(value) => steps.0.is_empty() && captures.push(value),
-                    None => false,
-                };
-            }
-            _ => return false,
-        }
-    }
-    rest.is_empty() || (optional_slash && rest == b"/" && path.len() > 1)
-}
-
-/// Returns `rest`, the unmatched end of `path`, without the final slash that `bare` lacks.
-fn tail<'r>(path: &'r [u8], bare: &'r [u8], rest: &'r [u8]) -> Option<&'r [u8]> {
-    rest.get(..rest.len().checked_sub(path.len() - bare.len())?)
-}
-
-/// Returns whether the query has each parameter, and appends the captures.
-fn parameters_match<'r>(parameters: &[u8], query: Option<&'r [u8]>, captures: &mut Captures<'r>) -> bool {
-    let mut steps = RuleSteps(parameters);
-    while let Some(step) = steps.next() {
-        let RuleStep::Name(name) = step else { return false };
-        let mut pairs = query.unwrap_or_default().split(|&byte| byte == b'&');
-        let value = pairs.find_map(|pair| pair.strip_prefix(name)?.strip_prefix(b"="));
-        let fits = match (steps.next(), value) {
-            (Some(RuleStep::Text(text)), Some(value)) => value == text,
-            (Some(RuleStep::Capture), Some(value)) => !value.is_empty() && captures.push(value),
-            _ => false,
-        };
-        if !fits {
-            return false;
-        }
-    }
-    true
 }
 
 /// Encodes steps, or returns `None` if they are too long.

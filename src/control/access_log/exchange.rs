@@ -199,6 +199,7 @@ mod tests {
             now: Tick(0),
             counters: &counters,
             records: &mut records,
+            pipes: &mut Pipes::default(),
         };
         let accepted = |number| AcceptedClient { number: number as u32, peer: None };
         let mut open: Vec<_> =

@@ -23,7 +23,6 @@ use rustix::{
     event::{PollFd, PollFlags},
     io::Errno,
     net::{Shutdown, shutdown},
-    time::Timespec,
 };
 use std::{
     os::fd::OwnedFd,
@@ -105,9 +104,7 @@ impl AdminLoop {
         polled.push(PollFd::new(&self.listener, flags(self.clients.accepts())));
         polled.push(PollFd::new(&*self.end, flags(!self.clients.is_ending())));
         let wait = self.clients.deadline().map(|Tick(at)| Duration::from_millis(at.saturating_sub(now.0)));
-        let wait =
-            wait.map(|wait| Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() });
-        match io::wait(&mut polled, wait.as_ref()) {
+        match io::wait(&mut polled, wait.map(io::timespec).as_ref()) {
             Ok(_) => {}
             Err(Errno::INTR) => return Ready::default(),
             // The kernel is out of memory: it would serve no client now, and the loop must not spin.

@@ -11,15 +11,20 @@
 #![cfg_attr(not(test), expect(dead_code, reason = "the first users are upstream servers and CGI programs"))]
 
 use crate::{
-    data::services::{HelperEndpoint, PACKET_LEN_MAX, ReplyPacket, RequestId, RequestPacket},
-    sys::packet,
+    data::services::{HelperEndpoint, PACKET_LEN_MAX, ReplyPacket, RequestId, RequestPacket, SessionArrival},
+    sys::{
+        packet::{self, Packet},
+        socket::peer_process,
+    },
 };
 use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
+    process::Pid,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use std::{
+    collections::HashMap,
     io,
     marker::PhantomData,
     os::fd::{AsFd, OwnedFd},
@@ -48,33 +53,63 @@ pub(crate) fn serve<Q: DeserializeOwned, R: Serialize>(
     endpoint: &HelperEndpoint,
     mut handle: impl FnMut(Q, ReplySender<R>),
 ) -> io::Result<()> {
-    let mut sessions: Vec<Arc<OwnedFd>> = Vec::new();
+    let mut sessions = Sessions { count_max: SESSION_COUNT_MAX, sessions: Vec::new() };
     loop {
         let mut polled = vec![PollFd::new(endpoint, PollFlags::IN)];
-        polled.extend(sessions.iter().map(|session| PollFd::new(session, PollFlags::IN)));
+        polled.extend(sessions.sessions.iter().map(|session| PollFd::new(&*session.socket, PollFlags::IN)));
         match poll(&mut polled, None) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
         let is_ready: Vec<_> = polled.iter().map(|polled| !polled.revents().is_empty()).collect();
         let mut at = 1;
-        sessions.retain(|session| {
+        sessions.sessions.retain(|session| {
             at += 1;
-            !is_ready[at - 1] || drive(session, &mut handle)
+            !is_ready[at - 1] || drive(&session.socket, &mut handle)
         });
         match endpoint.accept() {
-            // A worker opens one session at a time: the oldest belongs to a worker that has exited, or to one that misbehaves.
-            Ok(Some(session)) => {
-                if sessions.len() == SESSION_COUNT_MAX {
-                    sessions.remove(0);
-                }
-                sessions.push(Arc::new(session));
+            Ok(SessionArrival::Session(socket)) => {
+                sessions.add(Session { process: peer_process(&socket), socket: Arc::new(socket) });
             }
-            Ok(None) => return Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            // Out of descriptors: the session is lost, and its worker sees EOF and opens another.
-            Err(_) => drop(sessions.pop()),
+            Ok(SessionArrival::End) => return Ok(()),
+            Ok(SessionArrival::Nothing | SessionArrival::Malformed) => {}
+            // The worker of the lost session sees EOF, and opens another.
+            Ok(SessionArrival::Lost) | Err(_) => sessions.evict(),
         }
+    }
+}
+
+/// The sessions of a helper, the oldest first.
+struct Sessions {
+    count_max: usize,
+    sessions: Vec<Session>,
+}
+
+/// The session of a worker.
+struct Session {
+    socket: Arc<OwnedFd>,
+    /// The process that has opened it: a worker, or all of them. `None`: the system does not tell.
+    process: Option<Pid>,
+}
+
+impl Sessions {
+    fn add(&mut self, session: Session) {
+        if self.sessions.len() == self.count_max {
+            self.evict();
+        }
+        self.sessions.push(session);
+    }
+
+    /// Ends the oldest session of the process that has the most. A worker opens one session at a time; so a worker process that opens
+    /// many takes room from itself alone.
+    fn evict(&mut self) {
+        let mut counts: HashMap<Option<Pid>, usize> = HashMap::new();
+        for session in &self.sessions {
+            *counts.entry(session.process).or_default() += 1;
+        }
+        let most = counts.values().max();
+        let place = self.sessions.iter().position(|session| counts.get(&session.process) == most);
+        drop(place.map(|place| self.sessions.remove(place)));
     }
 }
 
@@ -86,8 +121,8 @@ fn drive<Q: DeserializeOwned, R: Serialize>(
     let mut bytes = vec![0; PACKET_LEN_MAX];
     for _ in 0..REQUESTS_PER_TURN {
         match packet::receive(session, &mut bytes) {
-            Ok((0, _)) => return false,
-            Ok((len, _)) => {
+            Ok(Packet { len: 0, .. }) => return false,
+            Ok(Packet { len, .. }) => {
                 let Ok(RequestPacket { id, request }) = serde_json::from_slice(&bytes[..len]) else {
                     // No worker of ours sends such requests.
                     return false;
@@ -140,14 +175,15 @@ mod tests {
         data::services::{
             PENDING_COUNT_MAX, ServiceEndpoint, ServiceError, ServiceReply, Services, endpoints,
         },
-        sys::attempts,
+        sys::{attempts, io::timespec, socket},
     };
-    use rustix::process::{Signal, WaitOptions, kill_process, waitpid};
+    use rustix::process::{Signal, WaitOptions, getpid, kill_process, waitpid};
     use std::{
         collections::BTreeMap,
         fs::File,
         io::{Read, Seek, Write},
         thread,
+        time::Duration,
     };
 
     /// The stand-in for a helper: returns a file that contains the request, or an error for an empty one.
@@ -228,6 +264,56 @@ mod tests {
             assert_eq!((reply.request, reply.result), (id, want.map_err(str::to_owned)), "{request}");
         }
         assert_eq!(services.request(&"x".repeat(PACKET_LEN_MAX)), Err(ServiceError::TooLong));
+    }
+
+    #[test]
+    fn malformed_packet_ends_neither_the_helper_nor_a_session() {
+        let (endpoint, helper) = helper_thread();
+        let mut earlier = Services::<String, usize>::new(endpoint.clone());
+        earlier.request(&"one".to_owned()).unwrap();
+        assert_eq!(receive(&mut earlier).result, Ok(3));
+        for bytes in [&b""[..], b"x"] {
+            packet::send(&endpoint, bytes, None).unwrap();
+            let session = File::open("/dev/null").unwrap();
+            packet::send(&endpoint, bytes, Some(session.as_fd())).unwrap();
+            // The helper takes packets in order: the reply shows that it has taken these.
+            let mut later = Services::<String, usize>::new(endpoint.clone());
+            later.request(&"four".to_owned()).unwrap();
+            assert_eq!(receive(&mut later).result, Ok(4));
+        }
+        let session = earlier.session().expect("a session");
+        let mut polled = [PollFd::from_borrowed_fd(session, PollFlags::IN)];
+        assert_eq!(poll(&mut polled, Some(&timespec(Duration::ZERO))), Ok(0), "the session stays open");
+        drop((endpoint, earlier));
+        helper.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn process_that_opens_many_sessions_loses_its_own() {
+        let session = |process: i32| {
+            let (ours, theirs) = socket::pair().unwrap();
+            (Session { socket: Arc::new(ours), process: Pid::from_raw(process) }, theirs)
+        };
+        let mut sessions = Sessions { count_max: 4, sessions: Vec::new() };
+        let mut peers = Vec::new();
+        for process in [1, 2, 3, 3, 3, 3, 4, 3] {
+            let (session, peer) = session(process);
+            sessions.add(session);
+            peers.push(peer);
+        }
+        let left: Vec<_> = sessions.sessions.iter().map(|session| session.process).collect();
+        assert_eq!(left, [1, 2, 4, 3].map(Pid::from_raw));
+        // All have as many, so the oldest session ends.
+        sessions.evict();
+        let left: Vec<_> = sessions.sessions.iter().map(|session| session.process).collect();
+        assert_eq!(left, [2, 4, 3].map(Pid::from_raw));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_kernel_tells_the_process_of_a_session() {
+        let (session, _theirs) = socket::pair().unwrap();
+        assert_eq!(peer_process(&session), Some(getpid()));
     }
 
     #[cfg(target_os = "linux")]

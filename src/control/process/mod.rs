@@ -17,6 +17,7 @@
 //! | `channel` | messages with descriptors between two processes |
 //! | `message` | what the processes say to each other |
 //! | `clock` | the monotonic clock of a driver, in ticks |
+//! | `notice_limit` | bounds the notices that a child can cause |
 //! | `random` | random numbers of a simulator |
 
 pub(crate) mod backoff;
@@ -26,6 +27,7 @@ pub(crate) mod clock;
 pub(crate) mod exit;
 pub(crate) mod fork;
 pub(crate) mod message;
+pub(crate) mod notice_limit;
 #[cfg(test)]
 pub(crate) mod random;
 pub(crate) mod slot;

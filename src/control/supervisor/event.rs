@@ -237,6 +237,24 @@ pub(super) enum SupervisorNotice {
     Stopping(Duration),
 }
 
+impl SupervisorNotice {
+    /// Returns the role of the child that has caused the notice. `None`: it reports something that the supervisor does once.
+    pub(super) fn cause(&self) -> Option<super::Role> {
+        match self {
+            SupervisorNotice::ProcessEnded { role, .. } | SupervisorNotice::StartFailed { role, .. } => {
+                Some(*role)
+            }
+            SupervisorNotice::SiteReloadFailed(_) => Some(super::Role::Builder),
+            // The server passes the orders of administrators on.
+            SupervisorNotice::SiteRejected { .. }
+            | SupervisorNotice::LogReopenFailed(_)
+            | SupervisorNotice::OrderFailed(..)
+            | SupervisorNotice::DrainFailed(_) => Some(super::Role::Server),
+            SupervisorNotice::Upgraded(_) | SupervisorNotice::Stopping(_) => None,
+        }
+    }
+}
+
 /// A notification for systemd.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum SystemdState {

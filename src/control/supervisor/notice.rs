@@ -61,6 +61,8 @@ pub enum Notice<'a> {
         /// The time until the next attempt.
         retry_delay: Duration,
     },
+    /// Children of this role have caused so many more notices in a second that they were not emitted.
+    Suppressed(Role, u64),
 }
 
 /// The path of the site that a notice is about. `None`: there is only one.

@@ -21,6 +21,7 @@ use crate::{
             channel::{Channel, THROTTLE_TIME},
             children::Children,
             clock::MonotonicClock,
+            notice_limit::NoticeLimit,
         },
         sandbox::{self, Confinement, WorkerSeccomp},
         server_process::ServerStart,
@@ -29,6 +30,7 @@ use crate::{
     data::{log_ring::LogRings, worker::idle_workers::IdleWorkers},
     site::{set::SiteSet, transfer::SiteTransfer, virtual_hosts},
     sys::{
+        io::timespec,
         process::SingleThreaded,
         shared::{SharedArray, SharedRow},
         signals::Signals,
@@ -38,7 +40,6 @@ use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
     process::Signal,
-    time::Timespec,
 };
 use std::{
     collections::{HashMap, VecDeque},
@@ -57,7 +58,7 @@ pub(super) struct Master<'a> {
     queue: VecDeque<PoolAction>,
     /// Decided, and set at the end.
     pub(super) exit_status: Option<i32>,
-    clock: MonotonicClock,
+    pub(super) clock: MonotonicClock,
     /// Reports SIGCHLD.
     signals: Signals,
     /// The channel to the supervisor.
@@ -86,6 +87,7 @@ pub(super) struct Master<'a> {
     pub(super) arrivals: HashMap<ArrivalId, super::arrivals::Arrival>,
     /// Accepted clients that no worker serves.
     pub(super) clients: HashMap<ClientId, OwnedFd>,
+    pub(super) notice_limit: NoticeLimit,
     /// The last number of an arrival or a client.
     last_number: u64,
     /// What new workers serve. `None` until the machine [serves](PoolAction::Serve).
@@ -188,6 +190,7 @@ impl<'a> Master<'a> {
             logs,
             children: Children::default(),
             arrivals: HashMap::new(),
+            notice_limit: NoticeLimit::default(),
             clients: HashMap::new(),
             last_number: 0,
             sites: None,
@@ -224,6 +227,7 @@ impl<'a> Master<'a> {
             if ready.has_client {
                 self.handle(PoolEvent::ClientWaits);
             }
+            self.emit_suppressed();
             if self.machine.deadline().is_some_and(|at| at <= self.clock.now()) {
                 self.handle(PoolEvent::Timer);
             }
@@ -245,12 +249,11 @@ impl<'a> Master<'a> {
         if self.machine.polls_listeners(self.clock.now()) {
             polled.extend(self.listeners.polled());
         }
-        let deadline = self.machine.deadline().map(|at| self.clock.until(at));
+        let deadlines = [self.machine.deadline(), self.notice_limit.deadline()];
+        let deadline = deadlines.into_iter().flatten().min().map(|at| self.clock.until(at));
         let throttled = self.channel.sender.is_throttled().then_some(THROTTLE_TIME);
         let time = [deadline, throttled, self.children.wait_max()].into_iter().flatten().min();
-        let time =
-            time.map(|time| Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() });
-        match poll(&mut polled, time.as_ref()) {
+        match poll(&mut polled, time.map(timespec).as_ref()) {
             Ok(_) => {}
             Err(Errno::INTR) => return MasterReady::default(),
             // The system is out of memory.

@@ -159,9 +159,19 @@ impl Master<'_> {
         let _ = self.channel.sender.send_keyed(message.key(), &message, &descriptors);
     }
 
-    /// Emits a notice, unless it would have to wait for a reader.
-    fn emit_notice(&self, notice: PoolNotice) {
-        if !output_has_room() {
+    /// Emits the numbers of suppressed notices that are due.
+    pub(super) fn emit_suppressed(&mut self) {
+        while let Some((role, count)) = self.notice_limit.take_suppressed(self.clock.now()) {
+            if output_has_room() {
+                (self.emit)(Notice::Suppressed(role, count));
+            }
+        }
+    }
+
+    /// Emits a notice, unless its process has caused too many, or it would have to wait for a reader.
+    fn emit_notice(&mut self, notice: PoolNotice) {
+        let is_admitted = self.notice_limit.admit(self.clock.now(), notice.cause());
+        if !is_admitted || !output_has_room() {
             return;
         }
         let emit = self.emit;

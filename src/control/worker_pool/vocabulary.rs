@@ -312,3 +312,14 @@ pub(crate) enum PoolNotice {
         why: String,
     },
 }
+
+impl PoolNotice {
+    /// Returns the role of the process that has caused the notice.
+    pub(crate) fn cause(&self) -> Role {
+        match self {
+            PoolNotice::ProcessEnded { role, .. } | PoolNotice::StartFailed { role, .. } => *role,
+            PoolNotice::ConnectionLost { .. } | PoolNotice::ReleaseNotKept { .. } => Role::Worker,
+            PoolNotice::LogNotReopened { .. } => Role::Aux,
+        }
+    }
+}

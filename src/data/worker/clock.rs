@@ -1,6 +1,6 @@
 //! The wall clock, and the longest wait.
 
-use crate::sys::clock::WALL;
+use crate::sys::{self, clock::WALL};
 use rustix::time::{Timespec, clock_gettime};
 use std::time::Duration;
 
@@ -13,8 +13,7 @@ pub(super) fn unix_ms() -> u64 {
 /// Longest single wait in milliseconds: the limit of `epoll_wait`.
 pub(crate) const WAIT_MS_MAX: u64 = i32::MAX as u64;
 
-/// Converts a wait in milliseconds to a `timespec`.
+/// Converts a wait in milliseconds, shortened to the longest single wait.
 pub(crate) fn timespec(ms: u64) -> Timespec {
-    let wait = Duration::from_millis(ms.min(WAIT_MS_MAX));
-    Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() }
+    sys::io::timespec(Duration::from_millis(ms.min(WAIT_MS_MAX)))
 }

@@ -103,8 +103,8 @@ pub(crate) struct Worker<S> {
 /// socket took in part.
 const BUF_COUNT_MAX: usize = 4096;
 
-/// Buffers per connection in a worker for few connections. A connection holds 4 at most, and a sealing transport 2 more, so that more than half stay free:
-/// [`Pool::is_plentiful`] never denies it byte ranges.
+/// Buffers per connection in a worker for few connections. A connection holds 4 at most, and a sealing transport 2 more, so that the worker
+/// never evicts one.
 const BUF_COUNT_PER_CONNECTION: usize = 16;
 
 /// The worker evicts a connection when less than one in this many buffers is free: the rest is for the connections of one batch.

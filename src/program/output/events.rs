@@ -95,6 +95,10 @@ pub(crate) fn notice(notice: Notice<'_>) {
             let (role, retry_delay_s) = (role.to_string(), retry_delay.as_secs_f64());
             warn!(role, retry_delay_s, "cannot start a {role} process: {error}");
         }
+        Notice::Suppressed(role, count) => {
+            let role = role.to_string();
+            warn!(role, count, "{count} more messages about the {role} process are not shown");
+        }
     }
 }
 

@@ -87,6 +87,9 @@ pub(crate) fn notice(notice: Notice<'_>) {
         Notice::StartFailed { role, error, retry_delay } => {
             warn!("cannot start a {role} process: {error}; next attempt in {retry_delay:?}");
         }
+        Notice::Suppressed(role, count) => {
+            warn!("{count} more messages about the {role} process are not shown")
+        }
     }
 }
 

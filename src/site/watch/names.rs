@@ -8,12 +8,11 @@
 //! The site builder adds the watches by descriptor while it still has the rights; receiving events needs no rights. inotify(7).
 
 use super::{BURST_MAX, QUIET};
-use crate::site::trusted_path::fd_path;
+use crate::{site::trusted_path::fd_path, sys::io::timespec};
 use rustix::{
     event::{PollFd, PollFlags, poll},
     fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags},
     io::Errno,
-    time::Timespec,
 };
 use std::{
     collections::HashMap,
@@ -133,9 +132,8 @@ impl NameWatch {
 
     /// Waits for events, and returns whether there are any before the timeout.
     fn wait(&self, timeout: Option<Duration>) -> Result<bool, Errno> {
-        let timeout = timeout
-            .map(|time| Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() });
-        poll(&mut [PollFd::new(&self.inotify, PollFlags::IN)], timeout.as_ref()).map(|count| count > 0)
+        let mut polled = [PollFd::new(&self.inotify, PollFlags::IN)];
+        poll(&mut polled, timeout.map(timespec).as_ref()).map(|count| count > 0)
     }
 
     /// Reads all pending events as changes.

@@ -8,8 +8,9 @@ use rustix::{
     net::{
         AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind,
         socket_with, socketpair,
-        sockopt::{set_socket_reuseport, socket_acceptconn},
+        sockopt::{set_socket_reuseport, socket_acceptconn, socket_peercred},
     },
+    process::Pid,
 };
 use std::{
     ffi::{c_int, c_short},
@@ -46,6 +47,11 @@ pub(crate) fn stream(family: AddressFamily) -> Result<OwnedFd, Errno> {
 pub(crate) fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
     inject::fails(Call::Pair)?;
     socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+}
+
+/// Returns the process that created a [`pair`] which its other end has passed on: `SO_PEERCRED`, unix(7).
+pub(crate) fn peer_process(socket: impl AsFd) -> Option<Pid> {
+    socket_peercred(socket).ok().map(|credentials| credentials.pid)
 }
 
 /// Returns an abstract Unix socket address, which has no file.

@@ -195,7 +195,7 @@ fn content_span(image: ImageId, content: Content) -> Span {
 }
 
 fn take(pool: &mut Pool) -> BufId {
-    pool.take().expect("ranges are planned only if buffers are plentiful")
+    pool.take_for_response().expect("ranges are planned only if a buffer is free for them")
 }
 
 /// Writes into a free buffer what depends on the bytes of the request, whose own buffer will be read into again.

@@ -74,7 +74,7 @@ impl Http1 {
             Err(status) => return self.refuse(cx, out, input, site, status),
         };
 
-        let options = PlanOptions { unix_s: cx.prefixes.unix_s(), with_ranges: cx.pool.is_plentiful() };
+        let options = PlanOptions { unix_s: cx.prefixes.unix_s(), with_ranges: cx.pool.has_for_response() };
         let (image, plan) = match self.plan(cx.sites, &request, route, options) {
             Ok(planned) => planned,
             Err(missing) => {

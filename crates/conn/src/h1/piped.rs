@@ -7,7 +7,7 @@
 //!
 //! The next request of the client waits until the exchange has ended.
 
-use super::{Ending, Http1, Http1Phase, InvalidContent, RequestContent};
+use super::{Ending, Http1, Http1Phase, InvalidContent, RequestContent, emit};
 use crate::{
     BufRange, ConnResources, Tick,
     backend::BackendLimits,
@@ -443,9 +443,17 @@ impl Http1 {
         let Http1Phase::Piped(piped) = &mut self.phase else { return };
         let (site, version, with_content) = (piped.site, piped.version, piped.with_content);
         let (has_begun, has_client_ended) = (piped.response != PipedResponse::Head, piped.has_client_ended);
+        let ends_with_connection = piped.response == PipedResponse::Content(ContentFraming::UntilClose);
         self.leave_pipe(cx);
-        if has_begun || !out.has_room(super::emit::SPAN_COUNT) {
+        if ends_with_connection || !has_begun && !out.has_room(emit::SPAN_COUNT) {
             return self.abort();
+        }
+        if has_begun {
+            // The rest is missing, and its framing shows that: RFC 9112, section 8.
+            cx.counters.aborted.add(1);
+            self.queued_count = self.queued_count.saturating_sub(1);
+            self.phase = Http1Phase::LastResponse { linger: false };
+            return self.update_piped_deadline(cx, out, true);
         }
         let had_output = !out.is_empty();
         let plan = self.respond_with_page(cx, out, site, status, with_content);

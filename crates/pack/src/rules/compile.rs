@@ -12,7 +12,7 @@
 use super::error::{LocatedRuleError, RuleError};
 use super::redirects::RedirectRule;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use tarpon_site::rules::{RULE_COUNT_MAX, RuleRequest, RuleRow, encode_head};
+use tarpon_site::rules::{PARAMETER_NAME_COUNT_MAX, RULE_COUNT_MAX, RuleRequest, RuleRow, encode_head};
 
 /// Rules in the form that an image holds.
 #[derive(Debug)]
@@ -75,9 +75,14 @@ impl<'r> CompiledRules<'r> {
             }
         }
         let (mut table, mut at) = (Vec::new(), 0);
+        let mut parameter_names = BTreeSet::new();
         for rule in undecided.into_iter().map(|number| &rules[number]) {
             if table.len() == RULE_COUNT_MAX {
                 return Err(rule.target_error(RuleError::TooManyRules));
+            }
+            parameter_names.extend(rule.parameter_names());
+            if parameter_names.len() > PARAMETER_NAME_COUNT_MAX {
+                return Err(rule.target_error(RuleError::TooManyParameters));
             }
             table.push((at, rule));
             at += rule.encode()?.len() as u32;

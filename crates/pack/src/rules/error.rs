@@ -167,6 +167,8 @@ errors! {
     CatchAll: "with --rules cloudflare this would send one page for every path, even for files", "remove it, or use --rules netlify";
     /// Too many rules in the table.
     TooManyRules: "a request would have to try more than 1,000 rules with placeholders, parameters or *", "merge rules; rules with plain paths do not count";
+    /// Too many different parameters in the table.
+    TooManyParameters: "the rules have more than 1,000 different parameters", "let rules share their parameters";
     /// A rule that is too long.
     RuleLength: "the rule is longer than 64 KiB", "shorten it";
     /// A field before any path, or a second word after a path.

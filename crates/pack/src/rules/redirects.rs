@@ -91,6 +91,11 @@ impl RedirectRule {
         self.parameters.is_empty()
     }
 
+    /// Returns the names of the parameters that the rule matches.
+    pub(crate) fn parameter_names(&self) -> impl Iterator<Item = &[u8]> {
+        self.parameters.iter().map(|(name, _)| &name[..])
+    }
+
     /// Returns whether the redirect keeps the query of the request. It does not if the rule matches parameters, or if the target
     /// has a query.
     pub(crate) fn keeps_query(&self) -> bool {

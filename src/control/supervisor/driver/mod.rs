@@ -46,11 +46,12 @@ use crate::{
             channel::{Channel, THROTTLE_TIME},
             children::Children,
             clock::{self, MonotonicClock},
+            notice_limit::NoticeLimit,
         },
         systemd::{self, Systemd},
     },
     site::{set::kept_descriptors_max, transfer::SiteTransfer},
-    sys::signals::Signals,
+    sys::{io::timespec, signals::Signals},
 };
 use listeners::Listeners;
 use prepare::PreparedGeneration;
@@ -58,7 +59,6 @@ use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
     process::{Pid, Signal, getpid},
-    time::Timespec,
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -103,6 +103,7 @@ pub(super) struct Driver<'a> {
     descriptor_count_max: usize,
     read: ReadConfig<'a>,
     emit: fn(Notice<'_>),
+    notice_limit: NoticeLimit,
     /// The error of the first configuration, in its own type: a user sees it.
     start_error: Option<Box<dyn Error>>,
     result: Option<Result<(), String>>,
@@ -199,6 +200,7 @@ impl<'a> Driver<'a> {
             descriptor_count_max: kept_descriptors_max(),
             read,
             emit,
+            notice_limit: NoticeLimit::default(),
             start_error: None,
             result: None,
         };
@@ -228,6 +230,7 @@ impl<'a> Driver<'a> {
             self.reap();
             self.receive_from_predecessor();
             self.flush_handover();
+            self.emit_suppressed();
             self.events.push_back(SupervisorEvent::Timer);
         }
     }
@@ -266,15 +269,14 @@ impl<'a> Driver<'a> {
         polled.extend(predecessors.map(PredecessorChannel::polled));
         let successor = self.successor.iter().filter(|successor| successor.sender.waits_for_room());
         polled.extend(successor.map(|successor| PollFd::new(successor, PollFlags::OUT)));
-        let deadline = self.machine.deadline().map(|deadline| self.clock.until(deadline));
+        let deadlines = [self.machine.deadline(), self.notice_limit.deadline()];
+        let deadline = deadlines.into_iter().flatten().min().map(|deadline| self.clock.until(deadline));
         let predecessors = [self.predecessor.as_ref(), self.former.as_ref()].into_iter().flatten();
         let mut handovers = predecessors.map(|predecessor| &predecessor.channel).chain(&self.successor);
         let is_throttled = handovers.any(|channel| channel.sender.is_throttled());
         let throttled = is_throttled.then_some(THROTTLE_TIME);
         let time = [deadline, throttled, self.children.wait_max()].into_iter().flatten().min();
-        let time =
-            time.map(|time| Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() });
-        match poll(&mut polled, time.as_ref()) {
+        match poll(&mut polled, time.map(timespec).as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(_) => thread::sleep(POLL_RETRY_TIME),
         }

@@ -127,9 +127,19 @@ impl Driver<'_> {
         }
     }
 
-    /// Emits a notice, unless the write would wait for a reader of the output.
-    fn emit(&self, notice: SupervisorNotice) {
-        if !output_has_room() {
+    /// Emits the numbers of suppressed notices that are due.
+    pub(super) fn emit_suppressed(&mut self) {
+        while let Some((role, count)) = self.notice_limit.take_suppressed(self.clock.now()) {
+            if output_has_room() {
+                (self.emit)(Notice::Suppressed(role, count));
+            }
+        }
+    }
+
+    /// Emits a notice, unless its child has caused too many, or the write would wait for a reader of the output.
+    fn emit(&mut self, notice: SupervisorNotice) {
+        let is_admitted = notice.cause().is_none_or(|role| self.notice_limit.admit(self.clock.now(), role));
+        if !is_admitted || !output_has_room() {
             return;
         }
         let emit = self.emit;

@@ -10,7 +10,7 @@ use super::{
     logs::OpenLog,
 };
 use crate::{
-    base::{address::Address, engine::Engine, site_config::SiteSource},
+    base::{address::Address, engine::Engine, error::UserError, site_config::SiteSource},
     control::sandbox::Privileges,
 };
 use std::error::Error;
@@ -38,7 +38,7 @@ impl Driver<'_> {
         // First of all, so that a port in use is reported at once, not after a long read.
         let added = self.listeners.add(&service)?;
         let opened = OpenLog::open_all(&service.log, &service.sites)
-            .and_then(|logs| Ok((logs, Privileges::new(service.user.as_deref(), service.sandbox)?)));
+            .and_then(|logs| Ok((logs, self.privileges(&service)?)));
         let (logs, privileges) = match opened {
             Ok(opened) => opened,
             Err(error) => {
@@ -61,6 +61,16 @@ impl Driver<'_> {
         };
         self.generations.insert(id, PreparedGeneration { service, privileges, logs, added });
         Ok(plan)
+    }
+
+    /// Returns the privileges of a service. If the server that serves has the same user, this does not ask the user database again: a
+    /// database in a network may not answer, and the supervisor must not wait for it.
+    fn privileges(&self, service: &Service) -> Result<Privileges, UserError> {
+        let is_same = |known: &&PreparedGeneration| known.service.user == service.user;
+        match self.generations.values().find(is_same) {
+            Some(known) => Ok(Privileges { is_sandboxed: service.sandbox, ..known.privileges.clone() }),
+            None => Privileges::new(service.user.as_deref(), service.sandbox),
+        }
     }
 
     /// Checks that the configured engine can use the sockets of the server that serves: one engine would block on them where another must

@@ -1,11 +1,11 @@
 //! Provided buffers: memory that the kernel receives into, one buffer for each arrival.
 //!
 //! ```text
-//! offer ─▶ [ring of entries] ──publish──▶ kernel ──arrival──▶ bytes() ──▶ offer …
+//! offer ─▶ [ring of entries] ──publish──▶ kernel ──arrival──▶ FilledBuffer ──▶ bytes(), offer …
 //! ```
 //!
-//! They are few and small, so that received bytes land in memory that is still in the cache. The engine copies them to a pool buffer
-//! at once: the kernel may write to any buffer offered to it, so no reference to this memory is held across a call.
+//! They are few and small, so that received bytes land in memory that is still in the cache. The kernel may write to any buffer offered
+//! to it, so only a [`FilledBuffer`] gives access to one, and offering it again consumes that.
 
 use crate::sys::inject::{self, Call};
 use io_uring::types::BufRingEntry;
@@ -23,6 +23,22 @@ pub(super) struct ProvidedBuffers {
     tail: u16,
 }
 
+/// A provided buffer that the kernel has filled and not been offered again. Dropping it loses the buffer until the ring ends.
+#[must_use = "the engine offers the buffer again"]
+pub(super) struct FilledBuffer(u16);
+
+impl FilledBuffer {
+    /// Returns the buffer of this number.
+    ///
+    /// # Safety
+    /// The kernel has completed a receive into the buffer, or it was never offered; and there is no other `FilledBuffer` for it.
+    #[inline]
+    pub(super) unsafe fn new(number: u16) -> FilledBuffer {
+        assert!(number < ProvidedBuffers::COUNT);
+        FilledBuffer(number)
+    }
+}
+
 impl ProvidedBuffers {
     /// Number of buffers: a power of two.
     pub(super) const COUNT: u16 = 256;
@@ -33,7 +49,10 @@ impl ProvidedBuffers {
     pub(super) fn new() -> ProvidedBuffers {
         let mut buffers =
             ProvidedBuffers { entries: allocate(entries()).cast(), bytes: allocate(memory()), tail: 0 };
-        (0..ProvidedBuffers::COUNT).for_each(|buffer| buffers.offer(buffer));
+        for number in 0..ProvidedBuffers::COUNT {
+            // SAFETY: each buffer is new, and offered once.
+            buffers.offer(unsafe { FilledBuffer::new(number) });
+        }
         buffers.publish();
         buffers
     }
@@ -43,37 +62,36 @@ impl ProvidedBuffers {
         self.entries.as_ptr() as u64
     }
 
-    /// Returns the first `len` bytes of a buffer that the kernel has filled.
+    /// Returns the first `len` bytes of a buffer.
     #[inline]
-    pub(super) fn bytes(&self, buffer: u16, len: usize) -> &[u8] {
-        assert!(buffer < ProvidedBuffers::COUNT && len <= ProvidedBuffers::LEN);
-        // SAFETY: the range lies within the allocation, by the assertion. The kernel has handed this buffer to us and does not write
-        // it before the engine offers it again, which takes `&mut self`.
-        unsafe {
-            std::slice::from_raw_parts(
-                self.bytes.as_ptr().add(usize::from(buffer) * ProvidedBuffers::LEN),
-                len,
-            )
-        }
+    pub(super) fn bytes<'b>(&'b self, buffer: &'b FilledBuffer, len: usize) -> &'b [u8] {
+        assert!(len <= ProvidedBuffers::LEN);
+        // SAFETY: the range lies within the allocation, by the assertions here and in `FilledBuffer::new`; the allocation began as
+        // zeros. The kernel does not write the buffer before it is offered again, which consumes the `FilledBuffer` borrowed here.
+        unsafe { std::slice::from_raw_parts(self.address_of(buffer), len) }
     }
 
     /// Offers a buffer to the kernel again, from the next `publish` on.
     #[inline]
-    pub(super) fn offer(&mut self, buffer: u16) {
-        assert!(buffer < ProvidedBuffers::COUNT);
+    pub(super) fn offer(&mut self, buffer: FilledBuffer) {
         let at = usize::from(self.tail % ProvidedBuffers::COUNT);
         let len =
             inject::short_len(Call::RingBuffer, || ProvidedBuffers::LEN).unwrap_or(ProvidedBuffers::LEN);
-        // SAFETY: `at` lies within the entries, `buffer` within the bytes. The kernel reads entries before the published tail only;
-        // at most COUNT buffers are offered, so it does not read this entry. The fields are set one by one, because the spare field
-        // of the first entry is the tail.
+        let address = self.address_of(&buffer) as u64;
+        // SAFETY: `at` lies within the entries. The kernel reads entries before the published tail only; at most COUNT buffers are
+        // offered, as each has one `FilledBuffer`, so it does not read this entry. The fields are set one by one, because the spare
+        // field of the first entry is the tail.
         unsafe {
             let entry = &mut *self.entries.as_ptr().add(at);
-            entry.set_addr(self.bytes.as_ptr().add(usize::from(buffer) * ProvidedBuffers::LEN) as u64);
+            entry.set_addr(address);
             entry.set_len(len as u32);
-            entry.set_bid(buffer);
+            entry.set_bid(buffer.0);
         }
         self.tail = self.tail.wrapping_add(1);
+    }
+
+    fn address_of(&self, buffer: &FilledBuffer) -> *const u8 {
+        self.bytes.as_ptr().wrapping_add(usize::from(buffer.0) * ProvidedBuffers::LEN)
     }
 
     /// Publishes the offered buffers to the kernel.
@@ -87,8 +105,8 @@ impl ProvidedBuffers {
 
 impl Drop for ProvidedBuffers {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with these layouts. The ring, declared before its buffers, is closed by now, and `Ring::finish`
-        // has seen every receive complete.
+        // SAFETY: allocated in `new` with these layouts. `Ring` drops its buffers only if every receive has completed, and otherwise
+        // leaks them.
         unsafe {
             dealloc(self.entries.as_ptr().cast(), entries());
             dealloc(self.bytes.as_ptr(), memory());

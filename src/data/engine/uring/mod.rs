@@ -41,7 +41,7 @@ use rustix::{
         sockopt::{Timeout, set_socket_timeout},
     },
 };
-use send_buffers::{BufferPart, SendBuffer, SendBuffers};
+use send_buffers::{BufferPart, SendBuffer};
 use std::{
     collections::VecDeque,
     io, mem,
@@ -76,10 +76,9 @@ enum Receive {
     Cancelling,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
 enum Send {
-    /// A send of this buffer.
-    Buffer(u32),
+    /// A send, whose buffer the ring keeps.
+    Buffer,
     /// The socket is full; the engine waits until it is writable.
     WaitWritable,
 }
@@ -108,15 +107,14 @@ pub(super) fn run(config: WorkerConfig, ready: WorkerReady) -> io::Result<()> {
         accept_recheck: AcceptRecheck::new(worker.context.now),
         shutdown_mode: None,
         worker,
-        send_buffers: SendBuffers::default(),
         ring: Ring::new()?,
         again: VecDeque::new(),
     };
     engine.ring.watch_mailbox(&engine.worker.mailbox);
     ready.signal();
     let outcome = catch_unwind(AssertUnwindSafe(|| engine.run()));
-    // In every case, after a panic too, the kernel must be done with our memory before it is freed. If that fails, the memory is
-    // leaked.
+    // In every case, after a panic too, the kernel must be done with images and pool buffers before they are freed, as gathered sends
+    // name them. If that fails, they are leaked.
     if let Err(error) = engine.ring.finish() {
         mem::forget(engine);
         return Err(error);
@@ -124,10 +122,9 @@ pub(super) fn run(config: WorkerConfig, ready: WorkerReady) -> io::Result<()> {
     outcome.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// Dropped in this order: first the ring, then the memory that its entries name.
+/// Dropped in this order: first the ring, then the memory that gathered sends name.
 struct UringEngine {
     ring: Ring,
-    send_buffers: SendBuffers,
     worker: Worker<InFlight>,
     /// State of the accept of each listener.
     accepts: Vec<Receive>,
@@ -213,7 +210,7 @@ impl UringEngine {
         while let Some(completion) = self.ring.next() {
             any = true;
             match completion.op {
-                Op::Receive(index) => self.received(index, &completion),
+                Op::Receive(index) => self.received(index, completion),
                 Op::Send(index) => self.sent(index, completion.result),
                 Op::Accept(number) => self.accepted(number, &completion)?,
                 Op::Mailbox => self.read_mailbox(&completion)?,
@@ -225,19 +222,19 @@ impl UringEngine {
     }
 
     #[inline]
-    fn received(&mut self, index: u32, completion: &Completion) {
+    fn received(&mut self, index: u32, completion: Completion) {
         let UringEngine { worker: Worker { slots, context, .. }, ring, .. } = self;
         let slot = slots.get_mut(index).expect("a slot lives while something is in flight for it");
         if !completion.more {
             slot.state.receive = Receive::Idle;
         }
-        let kept = match (completion.result, completion.buffer) {
+        let kept = match (completion.result, &completion.buffer) {
             (Ok(0), _) => {
                 slot.state.ended = true;
                 Ok(())
             }
             (Ok(len), Some(buffer)) if !slot.state.closed => {
-                store_received(context, slot, ring.buffers.bytes(buffer, len as usize))
+                store_received(context, slot, ring.received(buffer, len as usize))
             }
             (Ok(_), _) => Ok(()),
             // Out of provided buffers: all are offered again before the next system call. Or cancelled.
@@ -245,7 +242,7 @@ impl UringEngine {
             (Err(_), _) => Err(UringClosed),
         };
         if let Some(buffer) = completion.buffer {
-            ring.buffers.offer(buffer);
+            ring.offer(buffer);
         }
         match kept {
             Ok(()) => self.drive(index),
@@ -255,24 +252,18 @@ impl UringEngine {
 
     #[inline]
     fn sent(&mut self, index: u32, result: Result<u32, Errno>) {
-        let UringEngine { worker: Worker { slots, context, .. }, send_buffers, .. } = self;
+        let Worker { slots, context, .. } = &mut self.worker;
         let slot = slots.get_mut(index).expect("a slot lives while something is in flight for it");
         let sent = match (slot.state.send.take(), result) {
-            (Some(Send::Buffer(buffer)), result) => {
-                send_buffers.release(buffer);
-                match result {
-                    // The archive was truncated: nothing is left to send.
-                    Ok(0) => Err(UringClosed),
-                    Ok(len) => {
-                        if !slot.state.closed {
-                            slot.sent(&mut context.conn_resources(), len.into());
-                        }
-                        Ok(())
-                    }
-                    Err(Errno::INTR | Errno::AGAIN) => Ok(()),
-                    Err(_) => Err(UringClosed),
+            (Some(Send::Buffer), Ok(len @ 1..)) => {
+                if !slot.state.closed {
+                    slot.sent(&mut context.conn_resources(), len.into());
                 }
+                Ok(())
             }
+            (Some(Send::Buffer), Err(Errno::INTR | Errno::AGAIN)) => Ok(()),
+            // An error, or the archive was truncated: nothing is left to send.
+            (Some(Send::Buffer), _) => Err(UringClosed),
             // The next send shows whether the socket is writable and the client still connected.
             (Some(Send::WaitWritable) | None, _) => Ok(()),
         };
@@ -301,7 +292,7 @@ impl UringEngine {
     /// Does one step of a drive. Returns whether another step may follow now.
     #[inline]
     fn step(&mut self, index: u32) -> Result<bool, UringClosed> {
-        let UringEngine { worker: Worker { slots, context, .. }, ring, send_buffers, .. } = self;
+        let UringEngine { worker: Worker { slots, context, .. }, ring, .. } = self;
         let Some(slot) = slots.get_mut(index) else { return Ok(false) };
         if slot.state.closed {
             return Err(UringClosed);
@@ -312,7 +303,7 @@ impl UringEngine {
                 Some(missing) => self.worker.load(index, missing),
                 None => {
                     context.seal(slot, LIMITS).map_err(|_| UringClosed)?;
-                    send_front(context, slot, ring, send_buffers, index)?;
+                    send_front(context, slot, ring, index)?;
                 }
             },
             DriveStep::Load(page) => match context.missing_for_page(page) {
@@ -578,31 +569,36 @@ fn send_front(
     context: &mut WorkerContext,
     slot: &mut Slot<InFlight>,
     ring: &mut Ring,
-    send_buffers: &mut SendBuffers,
     index: u32,
 ) -> Result<(), UringClosed> {
-    let (number, has_more) = match context.stage(slot, LIMITS) {
+    let (mut buffer, has_more) = match context.stage(slot, LIMITS) {
         Stage::Sealed(bytes) => {
-            let number = send_buffers.take();
-            send_buffers.get(number).gather([BufferPart::Borrowed(bytes)].into_iter());
-            (number, false)
+            let mut buffer = ring.take_send_buffer();
+            // SAFETY: the record lies in a pool buffer that the transport holds until `Transport::sent` or `Transport::closed`, which the
+            // engine calls once the send has completed, as below.
+            unsafe { buffer.gather([BufferPart::Borrowed(bytes)].into_iter()) };
+            (buffer, false)
         }
         Stage::Copied { front, has_more } => {
-            let number = send_buffers.take();
-            if !send_buffers.get(number).copy_with(|to| context.copy_spans(front, to)) {
-                send_buffers.release(number);
+            let mut buffer = ring.take_send_buffer();
+            if !buffer.copy_with(|to| context.copy_spans(front, to)) {
+                ring.release(buffer);
                 return Err(UringClosed);
             }
-            (number, has_more)
+            (buffer, has_more)
         }
         Stage::Gathered { front, has_more } => {
-            let number = send_buffers.take();
-            send_buffers.get(number).gather(front.iter().map(|span| match span {
+            let mut buffer = ring.take_send_buffer();
+            let parts = front.iter().map(|span| match span {
                 // Rendered once per second, perhaps while the kernel reads.
                 Span::Prefix(_) => BufferPart::Copied(context.bytes(span)),
                 _ => BufferPart::Borrowed(context.bytes_for_kernel(span)),
-            }));
-            (number, has_more)
+            });
+            // SAFETY: the parts lie in images and pool buffers that the outbox holds. It releases them in `Connection::sent` and
+            // `Connection::closed`; the engine calls these once the send has completed: `sent` below, and `Worker::remove`, which
+            // `close` calls only when nothing is in flight. `run` leaks the worker if the ring does not finish.
+            unsafe { buffer.gather(parts) };
+            (buffer, has_more)
         }
         Stage::File { file, at, len } => {
             match send_file(&slot.fd, file, at, len) {
@@ -619,11 +615,10 @@ fn send_front(
             return Ok(());
         }
     };
-    let buffer = send_buffers.get(number);
     if let Some(len) = inject::short_len(Call::RingSend, || buffer.send_len()) {
         buffer.shorten(len);
     }
-    slot.state.send = Some(Send::Buffer(number));
+    slot.state.send = Some(Send::Buffer);
     ring.send(index, &slot.fd, buffer, has_more);
     Ok(())
 }

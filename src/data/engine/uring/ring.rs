@@ -1,12 +1,22 @@
 //! The ring: submits operations to the kernel and takes their completions.
 //!
-//! All unsafe code of submission is here: an entry names memory that must stay valid until the entry completes. The memory lies in
-//! [`ProvidedBuffers`] and [`SendBuffers`], which outlive the ring's last completion, and in images and pool buffers, which an outbox
-//! holds until the engine reports them sent.
+//! The kernel reads and writes memory after the call that names it has returned. The ring owns that memory until the completion, and
+//! leaks it if it is dropped earlier:
 //!
-//! [`SendBuffers`]: super::send_buffers::SendBuffers
+//! | operation | the kernel | owned by |
+//! |---|---|---|
+//! | receive | writes a provided buffer | [`ProvidedBuffers`], until [`Completion::buffer`] hands it to the engine |
+//! | send | reads a send buffer | [`SendBuffers`], by slot, until the send completes |
+//! | gathered send | also reads what the parts name | the caller of [`SendBuffer::gather`], who promises it |
+//! | accept, poll, cancel | touches no memory of ours | |
+//!
+//! A descriptor named by an operation is one of a slot, a listener or the mailbox, all of which the engine keeps open until the operation
+//! completes. A descriptor closed too early would name another file, but no memory.
 
-use super::{buffers::ProvidedBuffers, send_buffers::SendBuffer};
+use super::{
+    buffers::{FilledBuffer, ProvidedBuffers},
+    send_buffers::{SendBuffer, SendBuffers},
+};
 use crate::{
     data::worker::WAIT_MS_MAX,
     sys::inject::{self, Call},
@@ -21,14 +31,18 @@ use rustix::io::Errno;
 use std::{
     collections::VecDeque,
     io,
+    mem::{self, ManuallyDrop},
     os::fd::{AsFd, AsRawFd},
+    time::Duration,
 };
 
 /// Submission and completion queue of one worker.
 pub(super) struct Ring {
     ring: IoUring,
     /// Memory for received bytes.
-    pub(super) buffers: ProvidedBuffers,
+    buffers: ManuallyDrop<ProvidedBuffers>,
+    /// Memory for bytes to send.
+    send_buffers: SendBuffers,
     /// Entries that did not fit into the submission queue, in order.
     overflow: VecDeque<squeue::Entry>,
     /// Number of submitted entries without their last completion.
@@ -58,8 +72,8 @@ pub(super) enum Op {
 pub(super) struct Completion {
     pub(super) op: Op,
     pub(super) result: Result<u32, Errno>,
-    /// The provided buffer with the received bytes; the engine must offer it again.
-    pub(super) buffer: Option<u16>,
+    /// The provided buffer with the received bytes; the engine must [offer](Ring::offer) it again.
+    pub(super) buffer: Option<FilledBuffer>,
     /// More completions of the same entry follow.
     pub(super) more: bool,
 }
@@ -76,8 +90,9 @@ impl Ring {
             .setup_cqsize(COMPLETION_COUNT)
             .setup_r_disabled()
             .build(SUBMISSION_COUNT)?;
-        let buffers = ProvidedBuffers::new();
-        // SAFETY: the ring of entries has the length given, and `finish` sees the last completion before it is freed.
+        let buffers = ManuallyDrop::new(ProvidedBuffers::new());
+        // SAFETY: the ring of entries has the length given. It is freed only if no receive is pending, see `drop`; if a call below fails,
+        // never.
         unsafe {
             ring.submitter().register_buf_ring_with_flags(
                 buffers.address(),
@@ -89,7 +104,13 @@ impl Ring {
         // A seccomp filter does not see the operations of a ring. These restrictions bound what a compromised worker can do with it.
         ring.submitter().register_restrictions(&mut restrictions())?;
         ring.submitter().register_enable_rings()?;
-        Ok(Ring { ring, buffers, overflow: VecDeque::new(), pending: 0 })
+        Ok(Ring {
+            ring,
+            buffers,
+            send_buffers: SendBuffers::default(),
+            overflow: VecDeque::new(),
+            pending: 0,
+        })
     }
 
     /// Submits the queued entries and waits for a completion, for at most `wait_ms`. `None`: without limit. Returns `false` if the kernel
@@ -103,7 +124,7 @@ impl Ring {
             match wait_ms.map(|ms| ms.min(WAIT_MS_MAX)) {
                 None => self.ring.submit_and_wait(1),
                 Some(ms) => {
-                    let time = types::Timespec::new().sec(ms / 1_000).nsec((ms % 1_000) as u32 * 1_000_000);
+                    let time = types::Timespec::from(Duration::from_millis(ms));
                     self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&time))
                 }
             }
@@ -119,35 +140,63 @@ impl Ring {
         self.pending -= usize::from(!more);
         let result = u32::try_from(entry.result()).map_err(|_| Errno::from_raw_os_error(-entry.result()));
         let result = inject::completed(entry.user_data(), result);
-        Some(Completion {
-            op: Op::from(entry.user_data()),
-            result,
-            buffer: cqueue::buffer_select(entry.flags()),
-            more,
-        })
+        let op = Op::from(entry.user_data());
+        if let Op::Send(slot) = op {
+            self.send_buffers.completed(slot);
+        }
+        // SAFETY: this completion ends a receive into the buffer, and each completion is taken once.
+        let buffer = cqueue::buffer_select(entry.flags()).map(|number| unsafe { FilledBuffer::new(number) });
+        Some(Completion { op, result, buffer, more })
+    }
+
+    /// Returns the first `len` bytes of a received buffer.
+    #[inline]
+    pub(super) fn received<'b>(&'b self, buffer: &'b FilledBuffer, len: usize) -> &'b [u8] {
+        self.buffers.bytes(buffer, len)
+    }
+
+    /// Offers a received buffer to the kernel again.
+    #[inline]
+    pub(super) fn offer(&mut self, buffer: FilledBuffer) {
+        self.buffers.offer(buffer);
+    }
+
+    /// Takes an empty send buffer, for [`send`](Ring::send) or [`release`](Ring::release).
+    #[inline]
+    pub(super) fn take_send_buffer(&mut self) -> Box<SendBuffer> {
+        self.send_buffers.take()
+    }
+
+    /// Frees a send buffer that is not sent.
+    pub(super) fn release(&mut self, buffer: Box<SendBuffer>) {
+        self.send_buffers.release(buffer);
     }
 
     /// Accepts clients of a listener until cancelled.
     pub(super) fn accept(&mut self, number: u32, listener: impl AsFd) {
         let op = Op::Accept(number);
         let fd = Fd(inject::entry(Call::RingAccept, op.into(), listener.as_fd().as_raw_fd()));
-        self.push(opcode::AcceptMulti::new(fd).flags(libc::SOCK_CLOEXEC).build(), op);
+        // SAFETY: names no memory: the address of the client is not requested.
+        unsafe { self.push(opcode::AcceptMulti::new(fd).flags(libc::SOCK_CLOEXEC).build(), op) };
     }
 
     /// Receives until cancelled, each time into a provided buffer.
     pub(super) fn receive(&mut self, slot: u32, socket: impl AsFd) {
         let op = Op::Receive(slot);
         let fd = Fd(inject::entry(Call::RingReceive, op.into(), socket.as_fd().as_raw_fd()));
-        self.push(opcode::RecvMulti::new(fd, GROUP).build(), op);
+        // SAFETY: names the group of provided buffers, which this ring owns until the receive completes.
+        unsafe { self.push(opcode::RecvMulti::new(fd, GROUP).build(), op) };
     }
 
-    /// Sends a buffer once.
+    /// Sends a buffer once, and keeps it until the send completes.
     ///
-    /// The caller keeps the buffer, and all memory that it names, until the send completes.
-    pub(super) fn send(&mut self, slot: u32, socket: impl AsFd, buffer: &SendBuffer, more: bool) {
+    /// # Panics
+    /// Panics if the slot has a send in flight, or waits until its socket is writable.
+    pub(super) fn send(&mut self, slot: u32, socket: impl AsFd, buffer: Box<SendBuffer>, more: bool) {
         let op = Op::Send(slot);
         let fd = Fd(inject::entry(Call::RingSend, op.into(), socket.as_fd().as_raw_fd()));
         let flags = libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
+        let buffer = self.send_buffers.start(slot, buffer);
         let entry = match buffer.message() {
             None => {
                 let bytes = buffer.bytes();
@@ -155,19 +204,27 @@ impl Ring {
             }
             Some(message) => opcode::SendMsg::new(fd, message).flags(flags as u32).build(),
         };
-        self.push(entry, op);
+        // SAFETY: names the boxed buffer, which `send_buffers` keeps unchanged until `next` takes the completion of this operation: the
+        // only one of `Op::Send(slot)`, by the assertion in `start`. Parts elsewhere stay allocated as long, by `SendBuffer::gather`.
+        unsafe { self.push(entry, op) };
     }
 
-    /// Waits until a socket is writable. A slot has either this or a send in flight.
+    /// Waits until a socket is writable.
+    ///
+    /// # Panics
+    /// As [`send`](Ring::send).
     pub(super) fn wait_writable(&mut self, slot: u32, socket: impl AsFd) {
         let fd = Fd(socket.as_fd().as_raw_fd());
-        self.push(opcode::PollAdd::new(fd, libc::POLLOUT as u32).build(), Op::Send(slot));
+        self.send_buffers.start_wait(slot);
+        // SAFETY: names no memory.
+        unsafe { self.push(opcode::PollAdd::new(fd, libc::POLLOUT as u32).build(), Op::Send(slot)) };
     }
 
     /// Reports messages in the mailbox until cancelled.
     pub(super) fn watch_mailbox(&mut self, mailbox: impl AsFd) {
         let fd = Fd(mailbox.as_fd().as_raw_fd());
-        self.push(opcode::PollAdd::new(fd, libc::POLLIN as u32).multi(true).build(), Op::Mailbox);
+        // SAFETY: names no memory.
+        unsafe { self.push(opcode::PollAdd::new(fd, libc::POLLIN as u32).multi(true).build(), Op::Mailbox) };
     }
 
     /// Cancels an accept in flight. The accept then completes, if it has not just completed.
@@ -198,7 +255,7 @@ impl Ring {
             self.wait(Some(wait_ms))?;
             while let Some(completion) = self.next() {
                 if let Some(buffer) = completion.buffer {
-                    self.buffers.offer(buffer);
+                    self.offer(buffer);
                 }
                 // This client was accepted too late.
                 if let (Op::Accept(_), Ok(fd)) = (completion.op, completion.result) {
@@ -213,16 +270,20 @@ impl Ring {
     }
 
     fn cancel(&mut self, target: Op, op: Op) {
-        self.push(opcode::AsyncCancel::new(target.into()).build(), op);
+        // SAFETY: names no memory: the target is found by its number.
+        unsafe { self.push(opcode::AsyncCancel::new(target.into()).build(), op) };
     }
 
     /// Queues an entry. The kernel sees it at the next `wait`, in order, and not earlier: otherwise new completions could keep a
     /// batch from ending.
-    fn push(&mut self, entry: squeue::Entry, op: Op) {
+    ///
+    /// # Safety
+    /// The memory that the entry names stays allocated until its last completion, and no other code writes it, or reads what the kernel
+    /// writes.
+    unsafe fn push(&mut self, entry: squeue::Entry, op: Op) {
         let entry = entry.user_data(op.into());
         self.pending += 1;
-        // SAFETY: memory named by the entry stays valid, see the module. A descriptor named by it is open until the entry completes:
-        // its slot or its listener is kept until then.
+        // SAFETY: promised by the caller.
         if !self.overflow.is_empty() || unsafe { self.ring.submission().push(&entry) }.is_err() {
             self.overflow.push_back(entry);
         }
@@ -231,7 +292,7 @@ impl Ring {
     /// Moves overflow entries to the submission queue, and submits to make room.
     fn submit_overflow(&mut self) -> io::Result<()> {
         while let Some(entry) = self.overflow.front() {
-            // SAFETY: as in `push`.
+            // SAFETY: promised by the caller of `push`.
             if unsafe { self.ring.submission().push(entry) }.is_ok() {
                 self.overflow.pop_front();
                 continue;
@@ -242,6 +303,18 @@ impl Ring {
             }
         }
         Ok(())
+    }
+}
+
+impl Drop for Ring {
+    /// Frees the memory of operations, or leaks it if one is pending: [`finish`](Ring::finish) was not called, or failed.
+    fn drop(&mut self) {
+        if self.pending > 0 {
+            mem::forget(mem::take(&mut self.send_buffers));
+        } else {
+            // SAFETY: dropped here only. Without a pending operation the kernel writes to none of the buffers.
+            unsafe { ManuallyDrop::drop(&mut self.buffers) };
+        }
     }
 }
 
@@ -329,7 +402,11 @@ const GROUP: u16 = 0;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{io::Write, net::TcpListener, os::unix::net::UnixStream};
+    use std::{
+        io::{Read, Write},
+        net::TcpListener,
+        os::unix::net::UnixStream,
+    };
 
     #[test]
     fn op_survives_the_round_trip() {
@@ -364,8 +441,8 @@ mod tests {
                     panic!("{:?} was not asked for", completion.op)
                 };
                 if let Some(buffer) = completion.buffer {
-                    assert_eq!(ring.buffers.bytes(buffer, completion.result.unwrap() as usize), [slot as u8]);
-                    ring.buffers.offer(buffer);
+                    assert_eq!(ring.received(&buffer, completion.result.unwrap() as usize), [slot as u8]);
+                    ring.offer(buffer);
                     arrived[slot as usize] = true;
                 } else {
                     assert_eq!(completion.result, Err(Errno::NOBUFS));
@@ -392,7 +469,8 @@ mod tests {
             opcode::Send::new(fd, address.as_ptr(), 1).build().flags(squeue::Flags::ASYNC),
         ];
         for entry in entries {
-            ring.push(entry, Op::Send(0));
+            // SAFETY: `address` and the literal outlive the ring's use here: the refusal completes the entry below.
+            unsafe { ring.push(entry, Op::Send(0)) };
             ring.wait(Some(1_000)).unwrap();
             let completion = ring.next().expect("a refusal");
             assert_eq!(completion.result, Err(Errno::ACCESS));
@@ -410,11 +488,10 @@ mod tests {
         theirs.set_nonblocking(true).unwrap();
         while (&theirs).write(&[0; 4096]).is_ok() {}
         ring.wait_writable(0, &theirs);
-        let mut send_buffers = super::super::send_buffers::SendBuffers::default();
-        let buffer = send_buffers.take();
-        send_buffers.get(buffer).copy(b"late");
+        let mut buffer = ring.take_send_buffer();
+        buffer.copy(b"late");
         theirs.set_nonblocking(false).unwrap();
-        ring.send(1, &theirs, send_buffers.get(buffer), false);
+        ring.send(1, &theirs, buffer, false);
         ring.wait(Some(1)).unwrap();
         // And many that were not submitted, half of them with bytes to receive.
         let pair = UnixStream::pair().unwrap();
@@ -424,6 +501,38 @@ mod tests {
         ring.finish().unwrap();
         assert_eq!((ring.pending, ring.overflow.len()), (0, 0));
         assert!(ring.next().is_none());
+    }
+
+    #[test]
+    #[should_panic = "one operation at a time"]
+    fn second_send_of_a_slot_would_free_the_first() {
+        let mut ring = Ring::new().unwrap();
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        ring.wait_writable(7, &ours);
+        let buffer = ring.take_send_buffer();
+        ring.send(7, &ours, buffer, false);
+    }
+
+    #[test]
+    fn completed_send_frees_its_buffer_for_the_next() {
+        let mut ring = Ring::new().unwrap();
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let mut addresses = Vec::new();
+        for _ in 0..3 {
+            let mut buffer = ring.take_send_buffer();
+            addresses.push(&raw const *buffer);
+            buffer.copy(b"bytes");
+            ring.send(5, &ours, buffer, false);
+            let other = ring.take_send_buffer();
+            assert_ne!(&raw const *other, addresses[0], "the kernel may still read the first");
+            ring.release(other);
+            ring.wait(Some(1_000)).unwrap();
+            assert_eq!(ring.next().expect("a completion").result, Ok(5));
+            let mut got = [0; 5];
+            theirs.read_exact(&mut got).unwrap();
+            assert_eq!(&got, b"bytes");
+        }
+        assert_eq!(addresses, [addresses[0]; 3]);
     }
 
     #[test]

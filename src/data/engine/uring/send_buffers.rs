@@ -1,18 +1,33 @@
 //! Send buffers: the memory of sends in flight, at stable addresses.
 //!
+//! ```text
+//! take ─▶ SendBuffer ─ copy or gather ─▶ start ─▶ kernel reads ─▶ completed ─▶ free
+//! ```
+//!
 //! A small response is copied into its buffer as a whole. A larger one is gathered: the buffer holds copies of the parts that may
-//! change (the response prefix) and pointers to the others.
+//! change (the response prefix) and pointers to the others. While the kernel reads a buffer, it lies in the table of sends in flight, where
+//! no other code reaches it.
 
-use std::io::IoSlice;
+use std::{io::IoSlice, mem};
 use tarpon_conn::SPAN_COUNT_MAX;
 
 /// Send buffers of one worker: as many as were ever in flight at once.
 #[derive(Default)]
 pub(super) struct SendBuffers {
-    /// Boxed, so that addresses stay valid when this list grows.
-    send_buffers: Vec<Box<SendBuffer>>,
     /// Last in, first out: the next buffer is the one most likely to be in the cache.
-    free: Vec<u32>,
+    free: Vec<Box<SendBuffer>>,
+    /// By the number of the slot. Boxed, so that addresses stay valid when this list grows.
+    in_flight: Vec<SendInFlight>,
+}
+
+/// What a slot has in flight for its sending side: one operation at most.
+#[derive(Default)]
+enum SendInFlight {
+    #[default]
+    Nothing,
+    /// Waits until the socket is writable.
+    WaitWritable,
+    Buffer(Box<SendBuffer>),
 }
 
 /// Memory of one send.
@@ -25,23 +40,51 @@ pub(super) struct SendBuffer {
 
 impl SendBuffers {
     /// Takes an empty buffer.
-    pub(super) fn take(&mut self) -> u32 {
-        self.free.pop().unwrap_or_else(|| {
-            self.send_buffers.push(SendBuffer::new());
-            self.send_buffers.len() as u32 - 1
-        })
+    pub(super) fn take(&mut self) -> Box<SendBuffer> {
+        self.free.pop().unwrap_or_else(SendBuffer::new)
     }
 
-    #[inline]
-    pub(super) fn get(&mut self, number: u32) -> &mut SendBuffer {
-        &mut self.send_buffers[number as usize]
-    }
-
-    /// Frees a buffer whose send has completed or was never submitted.
-    pub(super) fn release(&mut self, number: u32) {
-        let buffer = self.get(number);
+    /// Frees a buffer that is not in flight.
+    pub(super) fn release(&mut self, mut buffer: Box<SendBuffer>) {
         (buffer.len, buffer.message.msg_iovlen) = (0, 0);
-        self.free.push(number);
+        self.free.push(buffer);
+    }
+
+    /// Keeps a buffer until its send [completes](SendBuffers::completed).
+    ///
+    /// # Panics
+    /// Panics if the slot has an operation in flight: its completion would free this buffer too early.
+    #[inline]
+    pub(super) fn start(&mut self, slot: u32, buffer: Box<SendBuffer>) -> &mut SendBuffer {
+        let in_flight = self.idle(slot);
+        *in_flight = SendInFlight::Buffer(buffer);
+        let SendInFlight::Buffer(buffer) = in_flight else { unreachable!("just put there") };
+        buffer
+    }
+
+    /// Notes that a slot waits until its socket is writable.
+    ///
+    /// # Panics
+    /// As [`start`](SendBuffers::start).
+    pub(super) fn start_wait(&mut self, slot: u32) {
+        *self.idle(slot) = SendInFlight::WaitWritable;
+    }
+
+    /// Frees the buffer of a slot whose operation has completed.
+    #[inline]
+    pub(super) fn completed(&mut self, slot: u32) {
+        if let Some(SendInFlight::Buffer(buffer)) = self.in_flight.get_mut(slot as usize).map(mem::take) {
+            self.release(buffer);
+        }
+    }
+
+    fn idle(&mut self, slot: u32) -> &mut SendInFlight {
+        let slot = slot as usize;
+        if self.in_flight.len() <= slot {
+            self.in_flight.resize_with(slot + 1, SendInFlight::default);
+        }
+        assert!(matches!(self.in_flight[slot], SendInFlight::Nothing), "one operation at a time");
+        &mut self.in_flight[slot]
     }
 }
 
@@ -71,7 +114,11 @@ impl SendBuffer {
     }
 
     /// Turns the buffer into a gathered send of these parts, in order. Parts that may change are copied.
-    pub(super) fn gather<'b>(&mut self, parts: impl Iterator<Item = BufferPart<'b>>) {
+    ///
+    /// # Safety
+    /// The memory of [`BufferPart::Borrowed`] parts stays allocated until the buffer is [released](SendBuffers::release): if it is sent,
+    /// until the send completes.
+    pub(super) unsafe fn gather<'b>(&mut self, parts: impl Iterator<Item = BufferPart<'b>>) {
         let mut count = 0;
         for part in parts {
             let bytes = match part {
@@ -87,7 +134,6 @@ impl SendBuffer {
                 libc::iovec { iov_base: slice.as_ptr().cast_mut().cast(), iov_len: slice.len() };
             count += 1;
         }
-        self.message.msg_iov = self.parts.as_mut_ptr();
         self.message.msg_iovlen = count as _;
     }
 
@@ -123,15 +169,16 @@ impl SendBuffer {
         &self.bytes[..self.len]
     }
 
-    /// Returns the message of a gathered send.
-    pub(super) fn message(&self) -> Option<*const libc::msghdr> {
+    /// Returns the message of a gathered send. It names the parts at the present address of this buffer.
+    pub(super) fn message(&mut self) -> Option<*const libc::msghdr> {
+        self.message.msg_iov = self.parts.as_mut_ptr();
         (self.message.msg_iovlen > 0).then_some(&raw const self.message)
     }
 }
 
 /// One part of a gathered send.
 pub(super) enum BufferPart<'b> {
-    /// Stays valid and unchanged until the send completes.
+    /// Stays allocated until the send completes.
     Borrowed(&'b [u8]),
     /// May change before the send completes.
     Copied(&'b [u8]),
