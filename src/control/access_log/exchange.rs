@@ -120,8 +120,8 @@ mod tests {
     use proptest::{collection::vec, prelude::*};
     use std::{io::Cursor, num::NonZeroU32};
     use tarpon_conn::{
-        AcceptedClient, BufRange, ConnResources, Connection, Counters, Limits, Pool, Recording, Records,
-        ResponsePrefixes, Sites, Tick,
+        AcceptedClient, BufRange, ConnResources, Connection, Counters, Limits, Pipes, Pool, Recording,
+        Records, ResponsePrefixes, Sites, Tick,
     };
 
     /// The number of connections, and so of exchanges that are open at once.
