@@ -101,7 +101,7 @@ fn slow_client(address: SocketAddr) -> TestClient {
     TestClient::new(stream)
 }
 
-/// Requests a large file, and behind it more redirects than the outbox of a connection takes.
+/// Requests a large file and then more redirects than the outbox of a connection takes.
 fn stall(client: &mut TestClient) {
     client.send(get("/large") + &get("/old/page?q").repeat(8));
 }

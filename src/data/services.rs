@@ -64,7 +64,7 @@ impl HelperEndpoint {
     }
 }
 
-/// What the endpoint of a helper has received.
+/// A packet that the endpoint of a helper has received.
 #[derive(Debug)]
 pub(crate) enum SessionArrival {
     Nothing,

@@ -14,7 +14,7 @@ fn main() {
     let (rule_count, rounds) = if measured { (1_000, 300) } else { (10, 3) };
 
     #[rustfmt::skip]
-    let rules: &[(&str, RuleLine)] = &[
+    let rules: &[(&str, WriteRule)] = &[
         ("other text",          |number| format!("/other{number}/:x /b/:x\n")),
         ("placeholders",        |number| format!("/:x/c{number} /b/:x\n")),
         ("one parameter",       |_| "/a/:x p=:p /b/:x/:p\n".to_owned()),
@@ -45,7 +45,7 @@ fn main() {
 }
 
 /// Writes the line of the rule with a number.
-type RuleLine = fn(usize) -> String;
+type WriteRule = fn(usize) -> String;
 
 /// Returns the image of a site with these rules.
 fn image(rules: &str) -> Image {

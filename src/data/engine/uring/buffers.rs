@@ -78,8 +78,8 @@ impl ProvidedBuffers {
         let len =
             inject::short_len(Call::RingBuffer, || ProvidedBuffers::LEN).unwrap_or(ProvidedBuffers::LEN);
         let address = self.address_of(&buffer) as u64;
-        // SAFETY: `at` lies within the entries. The kernel reads entries before the published tail only; at most COUNT buffers are
-        // offered, as each has one `FilledBuffer`, so it does not read this entry. The fields are set one by one, because the spare
+        // SAFETY: `at` lies within the entries. The kernel reads entries before the published tail only. Each buffer has one
+        // `FilledBuffer`, so at most COUNT are offered, and the kernel does not read this entry. The fields are set one by one, because the spare
         // field of the first entry is the tail.
         unsafe {
             let entry = &mut *self.entries.as_ptr().add(at);

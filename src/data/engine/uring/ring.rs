@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | receive | writes a provided buffer | [`ProvidedBuffers`], until [`Completion::buffer`] hands it to the engine |
 //! | send | reads a send buffer | [`SendBuffers`], by slot, until the send completes |
-//! | gathered send | also reads what the parts name | the caller of [`SendBuffer::gather`], who promises it |
+//! | gathered send | also reads what the parts name | the caller of [`SendBuffer::gather`], by its contract |
 //! | accept, poll, cancel | touches no memory of ours | |
 //!
 //! A descriptor named by an operation is one of a slot, a listener or the mailbox, all of which the engine keeps open until the operation

@@ -20,7 +20,7 @@ pub(super) struct SendBuffers {
     in_flight: Vec<SendInFlight>,
 }
 
-/// What a slot has in flight for its sending side: one operation at most.
+/// The operation in flight for the sending side of a slot.
 #[derive(Default)]
 enum SendInFlight {
     #[default]
