@@ -76,8 +76,9 @@ impl Transport {
         Transport::Sealed(Box::new(Sealed::new(seed, record_lens)))
     }
 
-    /// Opens wire bytes and passes the plain bytes to the connection. Returns how many wire bytes were used; the caller keeps the rest and
-    /// offers it again, with more behind it or after a pause. `wire` may be empty: plain bytes may wait too.
+    /// Opens wire bytes and passes the plain bytes to the connection. Returns how many wire bytes were used. The caller keeps the
+    /// rest and offers it again, followed by more input, or unchanged after the connection paused. `wire` may be empty: the transport
+    /// offers the plain bytes that it keeps.
     ///
     /// # Errors
     /// A record is invalid, or no buffer is free.
@@ -105,7 +106,7 @@ impl Transport {
         }
     }
 
-    /// Returns how many bytes of the outbox the next record takes. `None`: what leaves next needs no seal, as it is plain, or a record
+    /// Returns how many bytes of the outbox the next record takes. `None`: the next send needs no seal, because it is plain, or a record
     /// that is queued, or one of the transport's own that this call has sealed.
     ///
     /// # Errors

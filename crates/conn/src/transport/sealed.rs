@@ -1,4 +1,4 @@
-//! A connection in sealed records: opens those of the client, and keeps the one that leaves.
+//! A connection in sealed records: opens the records of the client, and keeps the record that is being sent.
 //!
 //! ```text
 //! engine's inbox:  [ plain bytes of an opened record | its check ][ records not opened yet ]

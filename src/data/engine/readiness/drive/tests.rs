@@ -29,9 +29,9 @@ fn responses_pass_through_a_sealing_transport() {
         let index = worker.insert(server.into());
         worker.slots.get_mut(index).unwrap().transport = Transport::scrambled(seed, record_lens.clone());
         let mut client = TestClient::new(socket, &Through::Scrambled { seed, record_lens });
-        for number in 0..content.len() {
+        for (number, content) in content.iter().enumerate() {
             client.send(format!("GET /{number} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
-            while !client.plain.ends_with(&content[number]) {
+            while !client.plain.ends_with(content) {
                 drive_once(&mut worker, index);
                 client.exchange();
             }
