@@ -89,8 +89,8 @@ pub use open_exchanges::OPEN_COUNT_MAX;
 pub use pipe::{BackendRefusal, PipeId, Pipes};
 pub use pool::{BUF_LEN, BufId, BufRange, Pool};
 pub use record::{
-    AGENT_LEN_MAX, AcceptedClient, EndRecord, ExchangeId, HEADS_LEN_MAX, HOST_LEN_MAX, LINE_LEN_MAX,
-    RECORDS_LEN, REFERER_LEN_MAX, Record, RecordedText, Recording, Records, StartRecord,
+    AGENT_LEN_MAX, AcceptedClient, ExchangeId, HEADS_LEN_MAX, HOST_LEN_MAX, LINE_LEN_MAX, RECORDS_LEN,
+    REFERER_LEN_MAX, Record, RecordedText, Recording, Records, RequestEnd, RequestStart,
 };
 pub use response_prefix::{Persistence, ResponsePrefix, ResponsePrefixes};
 pub use sites::{BackendRoute, ImageId, MissingPage, SiteId, Sites};

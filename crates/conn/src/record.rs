@@ -80,14 +80,14 @@ pub struct Records {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record<'a> {
     /// The response to a request was queued.
-    Start(StartRecord<'a>),
+    Start(RequestStart<'a>),
     /// The exchange has ended.
-    End(EndRecord),
+    End(RequestEnd),
 }
 
 /// A request, and the response that was queued for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StartRecord<'a> {
+pub struct RequestStart<'a> {
     /// The id of the exchange.
     pub id: ExchangeId,
     /// The client.
@@ -122,7 +122,7 @@ pub struct StartRecord<'a> {
 
 /// The end of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EndRecord {
+pub struct RequestEnd {
     /// The id of the exchange, as in its start record.
     pub id: ExchangeId,
     /// The time by the clock of the worker.
@@ -397,8 +397,8 @@ impl<'a> Record<'a> {
     pub fn read(bytes: &'a [u8]) -> Option<(Record<'a>, usize)> {
         let mut reader = RecordReader { bytes };
         let record = match reader.take()? {
-            [START] => Record::Start(StartRecord::read(&mut reader)?),
-            [END] => Record::End(EndRecord {
+            [START] => Record::Start(RequestStart::read(&mut reader)?),
+            [END] => Record::End(RequestEnd {
                 is_complete: reader.take()? != [0],
                 id: ExchangeId::from_le_bytes(reader.take()?),
                 tick: Tick(reader.u64()?),
@@ -410,9 +410,9 @@ impl<'a> Record<'a> {
     }
 }
 
-impl<'a> StartRecord<'a> {
+impl<'a> RequestStart<'a> {
     /// Decodes the fields, in the order in which [`Records::start_record`] writes them.
-    fn read(reader: &mut RecordReader<'a>) -> Option<StartRecord<'a>> {
+    fn read(reader: &mut RecordReader<'a>) -> Option<RequestStart<'a>> {
         let version = match reader.take()? {
             [0] => None,
             [1] => Some(Version::Http10),
@@ -437,7 +437,7 @@ impl<'a> StartRecord<'a> {
         }
         let response = RecordedText { bytes: reader.slice(lens[TEXT_COUNT])?, cut: has_flag(TEXT_COUNT) };
         let [line, host, referer, agent, request] = texts;
-        let record = StartRecord {
+        let record = RequestStart {
             id,
             accepted,
             site,
@@ -555,7 +555,7 @@ const END: u8 = 2;
 const FLAGS_AT: usize = 2;
 /// The number of texts of a request. The head of the response is one more.
 const TEXT_COUNT: usize = 5;
-/// The flag for [`StartRecord::is_sampled`].
+/// The flag for [`RequestStart::is_sampled`].
 const SAMPLED_BIT: usize = 7;
 const _: () = assert!(SAMPLED_BIT > TEXT_COUNT);
 const ADDRESS_LEN: usize = 1 + 16;
@@ -626,7 +626,7 @@ mod tests {
                 let heads_len = if heads { wire.len().min(HEADS_LEN_MAX) } else { 0 };
                 assert_eq!(record.request.bytes, &wire.as_bytes()[..heads_len], "{name}");
                 assert_eq!(record.response.bytes.len(), if heads { 12 } else { 0 }, "{name}");
-                let end = EndRecord { id: record.id, tick: Tick(44), content_len: 99, is_complete: false };
+                let end = RequestEnd { id: record.id, tick: Tick(44), content_len: 99, is_complete: false };
                 assert_eq!(
                     Record::read(&records.bytes()[len..]),
                     Some((Record::End(end), END_LEN)),

@@ -12,7 +12,7 @@ use super::{
     exchange::{Exchange, ExchangeStep},
 };
 use jiff::Timestamp;
-use tarpon_conn::{RecordedText, StartRecord};
+use tarpon_conn::{RecordedText, RequestStart};
 use tracing::debug;
 
 /// Logs exchanges, if debugging is on.
@@ -36,7 +36,7 @@ impl DebugTracer {
         }
     }
 
-    fn trace_start(&self, worker: usize, start: &StartRecord<'_>) {
+    fn trace_start(&self, worker: usize, start: &RequestStart<'_>) {
         let name = || self.names.get(start.site as usize).cloned().flatten();
         // With a single site, its name adds nothing.
         let site =
@@ -68,7 +68,7 @@ fn trace_end(worker: usize, exchange: &Exchange<'_>) {
 }
 
 /// Returns a name for the connection, unique while it is open.
-fn connection(worker: usize, start: &StartRecord<'_>) -> String {
+fn connection(worker: usize, start: &RequestStart<'_>) -> String {
     format!("{worker}.{}", start.accepted.number)
 }
 

@@ -9,13 +9,13 @@
 //! the number of those that wait is bounded by the places of a worker.
 
 use std::mem;
-use tarpon_conn::{EndRecord, OPEN_COUNT_MAX, Record, StartRecord};
+use tarpon_conn::{OPEN_COUNT_MAX, Record, RequestEnd, RequestStart};
 
 /// A step in the life of an exchange.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ExchangeStep<'a> {
     /// Its response is queued.
-    Started(StartRecord<'a>),
+    Started(RequestStart<'a>),
     /// The exchange has ended.
     Ended(Exchange<'a>),
 }
@@ -23,7 +23,7 @@ pub(super) enum ExchangeStep<'a> {
 /// An exchange that has ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Exchange<'a> {
-    pub(super) start: StartRecord<'a>,
+    pub(super) start: RequestStart<'a>,
     /// From the request's head to the end of the response, in milliseconds.
     pub(super) took_ms: u64,
     /// Bytes of content that were sent.
@@ -66,7 +66,7 @@ impl Exchanges {
         }
     }
 
-    fn start(&mut self, start: &StartRecord<'_>, record: &[u8], on_step: &mut impl FnMut(ExchangeStep<'_>)) {
+    fn start(&mut self, start: &RequestStart<'_>, record: &[u8], on_step: &mut impl FnMut(ExchangeStep<'_>)) {
         let place = start.id.place as usize;
         // Only a compromised worker writes such a place.
         if place >= OPEN_COUNT_MAX {
@@ -81,7 +81,7 @@ impl Exchanges {
         open.extend_from_slice(record);
     }
 
-    fn end(&mut self, end: EndRecord, on_step: &mut impl FnMut(ExchangeStep<'_>)) {
+    fn end(&mut self, end: RequestEnd, on_step: &mut impl FnMut(ExchangeStep<'_>)) {
         let place = end.id.place as usize;
         let Some(open) = self.open.get_mut(place) else { return };
         if start_of(open).is_none_or(|start| start.id != end.id) {
@@ -96,7 +96,7 @@ impl Exchanges {
 }
 
 /// Decodes a start record. `None`: the place is free.
-fn start_of(record: &[u8]) -> Option<StartRecord<'_>> {
+fn start_of(record: &[u8]) -> Option<RequestStart<'_>> {
     match Record::read(record) {
         Some((Record::Start(start), _)) => Some(start),
         _ => None,
@@ -104,7 +104,7 @@ fn start_of(record: &[u8]) -> Option<StartRecord<'_>> {
 }
 
 /// Emits the end of the exchange with this start record. `end` is `None` if its end is unknown.
-fn emit_end(record: &[u8], end: Option<EndRecord>, on_step: &mut impl FnMut(ExchangeStep<'_>)) {
+fn emit_end(record: &[u8], end: Option<RequestEnd>, on_step: &mut impl FnMut(ExchangeStep<'_>)) {
     let Some(start) = start_of(record) else { return };
     on_step(ExchangeStep::Ended(Exchange {
         start,

@@ -184,7 +184,7 @@ mod tests {
     use super::*;
     use proptest::{array, prelude::*};
     use std::array::from_fn as array_of;
-    use tarpon_conn::{AcceptedClient, ExchangeId, StartRecord, Tick};
+    use tarpon_conn::{AcceptedClient, ExchangeId, RequestStart, Tick};
     use tarpon_http::head::Version;
 
     #[test]
@@ -232,7 +232,7 @@ mod tests {
             let texts: [RecordedText<'_>; 4] = array_of(|at| RecordedText { bytes: &bytes[at], cut: cuts[at] });
             let [line, host, referer, agent] = texts;
             let version = is_request.then_some(Version::Http11);
-            let start = StartRecord { line, host, referer, agent, version, status, unix_ms: unix_s * 1_000, ..nothing() };
+            let start = RequestStart { line, host, referer, agent, version, status, unix_ms: unix_s * 1_000, ..nothing() };
             let exchange = Exchange { start, took_ms: 0, content_len: len, is_complete: true };
             let written = |format| {
                 let mut to = Vec::new();
@@ -297,7 +297,7 @@ mod tests {
     }
 
     fn exchange() -> Exchange<'static> {
-        let start = StartRecord {
+        let start = RequestStart {
             accepted: AcceptedClient { number: 0, peer: Some(Ipv4Addr::new(192, 0, 2, 7).into()) },
             unix_ms: 1_768_364_481_042,
             version: Some(Version::Http11),
@@ -310,8 +310,8 @@ mod tests {
         Exchange { start, took_ms: 3, content_len: 137, is_complete: true }
     }
 
-    fn nothing() -> StartRecord<'static> {
-        StartRecord {
+    fn nothing() -> RequestStart<'static> {
+        RequestStart {
             id: ExchangeId { place: 0, generation: 0 },
             accepted: AcceptedClient::default(),
             site: 0,
