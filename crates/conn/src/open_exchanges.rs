@@ -36,6 +36,8 @@ pub(crate) struct OpenExchange {
     pub(crate) response_end: u64,
     /// The length of its content in bytes.
     pub(crate) content_len: u64,
+    /// The status of the response, if its start record does not have it: a backend has made it. Otherwise 0.
+    pub(crate) status: u16,
 }
 
 impl OpenExchanges {
@@ -55,13 +57,20 @@ impl OpenExchanges {
         if place != NO_PLACE {
             let row = &mut self.rows[place as usize];
             self.free = row.next;
+            row.status = 0;
             return Some(ExchangeId { place, generation: row.generation });
         }
         let place = self.rows.len();
         if place == OPEN_COUNT_MAX {
             return None;
         }
-        self.rows.push(OpenExchange { generation: 0, next: NO_PLACE, response_end: 0, content_len: 0 });
+        self.rows.push(OpenExchange {
+            generation: 0,
+            next: NO_PLACE,
+            response_end: 0,
+            content_len: 0,
+            status: 0,
+        });
         Some(ExchangeId { place: place as u32, generation: 0 })
     }
 

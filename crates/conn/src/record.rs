@@ -131,6 +131,8 @@ pub struct RequestEnd {
     pub content_len: u64,
     /// Whether the whole response was sent. If not, the exchange was aborted.
     pub is_complete: bool,
+    /// The status of the response, if it was unknown at the start: a backend has made it.
+    pub status: Option<u16>,
 }
 
 /// Recorded bytes of a head.
@@ -310,6 +312,7 @@ impl Records {
 
     /// Ends the exchange at a place. Drops its record if it does not fit.
     pub(crate) fn record_end(&mut self, place: u32, end: ExchangeEnd) {
+        let status = self.open.row(place).status;
         let id = self.open.close(place);
         if self.bytes.len() + END_LEN > RECORDS_LEN {
             return;
@@ -321,6 +324,7 @@ impl Records {
         writer.put(id.to_le_bytes());
         writer.put(end.now.0.to_le_bytes());
         writer.put(end.content_len.to_le_bytes());
+        writer.put(status.to_le_bytes());
         self.bytes.extend_from_slice(&bytes);
     }
 }
@@ -403,6 +407,7 @@ impl<'a> Record<'a> {
                 id: ExchangeId::from_le_bytes(reader.take()?),
                 tick: Tick(reader.u64()?),
                 content_len: reader.u64()?,
+                status: Some(u16::from_le_bytes(reader.take()?)).filter(|&status| status > 0),
             }),
             _ => return None,
         };
@@ -563,7 +568,7 @@ const ID_LEN: usize = 2 * 4;
 /// The length of the fields that are written when the response is queued: length of its head, status, length of the content.
 const RESPONSE_LEN: usize = 2 + 2 + 8;
 const FIXED_LEN: usize = FLAGS_AT + 1 + ADDRESS_LEN + 2 * 4 + 2 * 8 + ID_LEN + 2 * TEXT_COUNT + RESPONSE_LEN;
-const END_LEN: usize = 2 + ID_LEN + 2 * 8;
+const END_LEN: usize = 2 + ID_LEN + 2 * 8 + 2;
 
 #[cfg(test)]
 mod tests {
@@ -626,7 +631,13 @@ mod tests {
                 let heads_len = if heads { wire.len().min(HEADS_LEN_MAX) } else { 0 };
                 assert_eq!(record.request.bytes, &wire.as_bytes()[..heads_len], "{name}");
                 assert_eq!(record.response.bytes.len(), if heads { 12 } else { 0 }, "{name}");
-                let end = RequestEnd { id: record.id, tick: Tick(44), content_len: 99, is_complete: false };
+                let end = RequestEnd {
+                    id: record.id,
+                    tick: Tick(44),
+                    content_len: 99,
+                    is_complete: false,
+                    status: None,
+                };
                 assert_eq!(
                     Record::read(&records.bytes()[len..]),
                     Some((Record::End(end), END_LEN)),

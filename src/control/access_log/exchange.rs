@@ -105,7 +105,8 @@ fn start_of(record: &[u8]) -> Option<RequestStart<'_>> {
 
 /// Emits the end of the exchange with this start record. `end` is `None` if its end is unknown.
 fn emit_end(record: &[u8], end: Option<RequestEnd>, on_step: &mut impl FnMut(ExchangeStep<'_>)) {
-    let Some(start) = start_of(record) else { return };
+    let Some(mut start) = start_of(record) else { return };
+    start.status = end.and_then(|end| end.status).unwrap_or(start.status);
     on_step(ExchangeStep::Ended(Exchange {
         start,
         took_ms: end.map_or(0, |end| end.tick.0.saturating_sub(start.tick.0)),

@@ -22,7 +22,8 @@ pub struct BackendSim {
     now: Tick,
     /// The counters of the worker.
     pub counters: Counters,
-    records: Records,
+    /// The records for the log, which are off unless a test replaces them.
+    pub records: Records,
     pipes: Pipes,
     limits: BackendLimits,
     /// The connections by number. `None`: closed.

@@ -28,14 +28,13 @@ pub use request_content::CONTENT_LEN_MAX;
 
 use crate::{
     BufRange, Close, ConnResources, Input, Limits, Need, Tick,
-    pipe::PipeId,
     plan::Plan,
     pool::BUF_LEN,
     record::{AcceptedClient, ExchangeStart},
     sites::{MissingPage, SiteId},
     span::{Outbox, Span},
 };
-use piped::PipedExchange;
+use piped::{OpenPipe, PipedExchange};
 use recorded_responses::RecordedResponses;
 use request_content::{InvalidContent, RequestContent};
 use std::mem;
@@ -47,7 +46,7 @@ pub(crate) struct Http1 {
     accepted: AcceptedClient,
     phase: Http1Phase,
     /// The pipe of the exchange with a backend. The connection leaves it when the exchange ends or the connection closes.
-    pipe: Option<PipeId>,
+    pipe: Option<OpenPipe>,
     /// Bytes at the front of the inbox in which no head was complete: they are not parsed again before another line ends. More than 0:
     /// a head has begun.
     incomplete_len: u32,
@@ -294,7 +293,7 @@ impl Http1 {
     pub(crate) fn closed(&mut self, cx: &mut ConnResources<'_>) {
         cx.counters.aborted.add(self.queued_count.into());
         self.recorded.closed(cx.records, cx.now, self.sent_len);
-        self.leave_pipe(cx);
+        self.close_pipe(cx);
         self.abort();
     }
 

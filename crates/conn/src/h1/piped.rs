@@ -12,6 +12,7 @@ use crate::{
     BufRange, ConnResources, Tick,
     backend::BackendLimits,
     bounded_writer::BoundedWriter,
+    open_exchanges::{NO_PLACE, OpenExchange},
     pipe::{
         MESSAGE_ROOM, Message, PipeEnd, PipeId, Side,
         fields::{FieldList, FieldListWriter, belongs_to_connection},
@@ -30,6 +31,14 @@ use tarpon_http::{
     status::Status,
     target::Target,
 };
+
+/// The pipe of an exchange, and the place of the exchange among those that are recorded.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OpenPipe {
+    id: PipeId,
+    /// [`NO_PLACE`]: the exchange is not recorded.
+    recorded_at: u32,
+}
 
 /// The state of the exchange.
 #[derive(Debug)]
@@ -114,7 +123,6 @@ impl Http1 {
             }
         };
         let pipe = cx.pipes.open(self.accepted.number, route.backend);
-        self.pipe = Some(pipe);
         let head = BufRange { buf, at: MESSAGE_ROOM as u32, len: request.list_len as u32 };
         cx.pipes.push(pipe, Side::Client, Message::Head(head));
         if request.content.is_none() {
@@ -123,6 +131,7 @@ impl Http1 {
         (self.incomplete_len, self.receive_by) = (0, None);
         self.site = site;
         self.request_count += 1;
+        self.pipe = Some(OpenPipe { id: pipe, recorded_at: self.start_piped_record(cx, out, input, site) });
         let PipedRequest { version, client_persists, with_content, awaits_continue, content, .. } = request;
         self.phase = Http1Phase::Piped(Box::new(PipedExchange {
             pipe,
@@ -140,6 +149,35 @@ impl Http1 {
             response: PipedResponse::Head,
         }));
         request.head_len
+    }
+
+    /// Records the start of an exchange whose head is at the front of `input`. Returns its place.
+    fn start_piped_record(
+        &mut self,
+        cx: &mut ConnResources<'_>,
+        out: &Outbox,
+        input: BufRange,
+        site: SiteId,
+    ) -> u32 {
+        if !cx.records.is_on() {
+            return NO_PLACE;
+        }
+        let bytes = cx.pool.bytes(input);
+        let Ok(Some((head, head_len))) = head::parse(bytes) else { return NO_PLACE };
+        let start = self.exchange_start(cx.now, out, site, Status::Ok);
+        cx.records.start_record(start, Some(&head), &bytes[..head_len]);
+        let place = cx.records.finish_record(Status::Ok, 0).unwrap_or(NO_PLACE);
+        if place != NO_PLACE {
+            cx.records.open_exchange(place).content_len = 0;
+        }
+        place
+    }
+
+    /// Changes the record of the exchange.
+    fn update_record(&self, cx: &mut ConnResources<'_>, update: impl FnOnce(&mut OpenExchange)) {
+        if let Some(OpenPipe { recorded_at, .. }) = self.pipe.filter(|pipe| pipe.recorded_at != NO_PLACE) {
+            update(cx.records.open_exchange(recorded_at));
+        }
     }
 
     /// Adds content at the front of `input` to the pipe. Returns how many bytes it has consumed.
@@ -335,6 +373,7 @@ impl Http1 {
         })?;
         out.push(cx.sites, Span::Buf(head));
         cx.counters.responded(counted_as(code), Some(version));
+        self.update_record(cx, |record| record.status = code);
         self.queued_since = cx.now;
         self.queued_count += 1;
         Ok(())
@@ -365,13 +404,14 @@ impl Http1 {
                 return Err(Status::BadGateway);
             }
         };
+        let (response, pipe) = (piped.response, piped.pipe);
+        self.update_record(cx, |record| record.content_len += len);
         // The last chunk goes with the end of the content, if that has arrived.
-        if piped.response == PipedResponse::Content(ContentFraming::Chunked)
-            && cx.pipes.pop_end(piped.pipe, Side::Client)
+        if response == PipedResponse::Content(ContentFraming::Chunked) && cx.pipes.pop_end(pipe, Side::Client)
         {
             let data = cx.pool.append(data, b"0\r\n\r\n");
             out.push(cx.sites, Span::Buf(data));
-            self.end_piped(cx);
+            self.end_piped(cx, out);
             return Ok(());
         }
         out.push(cx.sites, Span::Buf(data));
@@ -415,13 +455,13 @@ impl Http1 {
             }
             PipedResponse::Content(_) => {}
         }
-        self.end_piped(cx);
+        self.end_piped(cx, out);
         Ok(())
     }
 
     /// Ends an exchange whose response is queued, and enters the next phase.
-    fn end_piped(&mut self, cx: &mut ConnResources<'_>) {
-        self.leave_pipe(cx);
+    fn end_piped(&mut self, cx: &mut ConnResources<'_>, out: &Outbox) {
+        self.leave_pipe(cx, self.sent_len + out.len(), 0);
         let Http1Phase::Piped(piped) = &mut self.phase else { return };
         let content = piped.content.take();
         let closes = !piped.client_persists || self.ending == Ending::Stopping;
@@ -444,11 +484,12 @@ impl Http1 {
         let (site, version, with_content) = (piped.site, piped.version, piped.with_content);
         let (has_begun, has_client_ended) = (piped.response != PipedResponse::Head, piped.has_client_ended);
         let ends_with_connection = piped.response == PipedResponse::Content(ContentFraming::UntilClose);
-        self.leave_pipe(cx);
         if ends_with_connection || !has_begun && !out.has_room(emit::SPAN_COUNT) {
             return self.abort();
         }
         if has_begun {
+            // One byte that is never sent: the exchange ends as an aborted one.
+            self.leave_pipe(cx, self.sent_len + out.len() + 1, 1);
             // The rest is missing, and its framing shows that: RFC 9112, section 8.
             cx.counters.aborted.add(1);
             self.queued_count = self.queued_count.saturating_sub(1);
@@ -458,6 +499,8 @@ impl Http1 {
         let had_output = !out.is_empty();
         let plan = self.respond_with_page(cx, out, site, status, with_content);
         self.responded(cx, out, &plan, Some(version));
+        self.update_record(cx, |record| record.status = plan.status.code());
+        self.leave_pipe(cx, self.sent_len + out.len(), plan.content_len());
         if has_client_ended {
             self.phase = Http1Phase::LastResponseAfterEnd;
         }
@@ -466,10 +509,21 @@ impl Http1 {
         }
     }
 
-    pub(super) fn leave_pipe(&mut self, cx: &mut ConnResources<'_>) {
-        if let Some(pipe) = self.pipe.take() {
-            cx.pipes.leave(cx.pool, pipe, Side::Client);
+    /// Leaves the pipe of an exchange whose response ends at `response_end` in the bytes of the connection, with this much more content
+    /// than has passed.
+    fn leave_pipe(&mut self, cx: &mut ConnResources<'_>, response_end: u64, content_len: u64) {
+        let Some(OpenPipe { id, recorded_at }) = self.pipe.take() else { return };
+        if recorded_at != NO_PLACE {
+            let content_len = cx.records.open_exchange(recorded_at).content_len + content_len;
+            self.recorded.push(cx.records, recorded_at, response_end, content_len);
         }
+        cx.pipes.leave(cx.pool, id, Side::Client);
+    }
+
+    /// Leaves the pipe of a connection that has closed, if it has one.
+    pub(super) fn close_pipe(&mut self, cx: &mut ConnResources<'_>) {
+        self.leave_pipe(cx, self.sent_len + 1, 1);
+        self.recorded.closed(cx.records, cx.now, self.sent_len);
     }
 
     /// Returns whether an exchange with a backend is in progress: its pipe may hold buffers.

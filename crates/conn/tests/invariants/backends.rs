@@ -2,7 +2,9 @@
 
 use super::sites::site;
 use proptest::{collection::vec, prelude::*, sample::select};
-use tarpon_conn::{BackendId, BackendLimits, BackendRoute, BackendSim, Limits, Sites, sim::Cuts};
+use tarpon_conn::{
+    BackendId, BackendLimits, BackendRoute, BackendSim, Limits, Record, Recording, Records, Sites, sim::Cuts,
+};
 
 /// A worker with a site, and a backend for the paths below `/app/`.
 fn worker() -> BackendSim {
@@ -238,6 +240,43 @@ fn early_response_ends_the_exchange_before_the_content() {
     sim.client_sends(client, b"bcGET / HTTP/1.1\r\nHost: a\r\n\r\n");
     sim.run(Cuts::NONE);
     assert!(sim.take_received(client).starts_with(b"HTTP/1.1 200 OK\r\n"));
+}
+
+#[test]
+fn exchanges_are_recorded_with_the_status_of_the_backend() {
+    #[rustfmt::skip]
+    let cases = [
+        // case          fields of the request                          status       length, complete
+        ("whole",        "X-Size: 9\r\n",                               Some(200),   (9, true)),
+        ("status",       "X-Status: 404\r\nX-Size: 9\r\nX-Length: 9\r\n", Some(404), (9, true)),
+        ("aborted",      "X-Size: 9\r\nX-Length: 9\r\nX-Abort: 5\r\n",  Some(200),   (5, false)),
+        ("no head",      "X-Status: 99\r\n",                            Some(502),   (441, true)),
+        ("silent",       "X-Silent: 1\r\n",                             None,        (0, false)),
+    ];
+    for (what, fields, status, (content_len, is_complete)) in cases {
+        let mut sim = worker();
+        let one_in = [Some(std::num::NonZeroU32::MIN)].into();
+        sim.records = Records::new(Recording { one_in, heads: false, seed: 1 });
+        let client = sim.connect();
+        sim.client_sends(client, format!("GET /app/ HTTP/1.1\r\nHost: a\r\n{fields}\r\n").as_bytes());
+        sim.run(Cuts::NONE);
+        if !sim.is_closed(client) {
+            sim.client_vanishes(client);
+        }
+        let mut records = Vec::new();
+        let mut rest = sim.records.bytes();
+        while let Some((record, len)) = Record::read(rest) {
+            records.push(record);
+            rest = &rest[len..];
+        }
+        let [Record::Start(start), Record::End(end)] = records[..] else { panic!("{what}: {records:?}") };
+        assert_eq!(start.id, end.id, "{what}");
+        assert_eq!(
+            (end.status, end.content_len, end.is_complete),
+            (status, content_len, is_complete),
+            "{what}"
+        );
+    }
 }
 
 /// Requests to the backend and to the site.
