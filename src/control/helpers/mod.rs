@@ -94,10 +94,11 @@ struct Session {
 
 impl Sessions {
     fn add(&mut self, session: Session) {
-        if self.sessions.len() == self.count_max {
+        // The new session counts, too: its process may have the most by it.
+        self.sessions.push(session);
+        if self.sessions.len() > self.count_max {
             self.evict();
         }
-        self.sessions.push(session);
     }
 
     /// Ends the oldest session of the process that has the most. A worker opens one session at a time; so a worker process that opens
