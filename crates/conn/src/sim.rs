@@ -26,7 +26,7 @@ use crate::{
     Input, Limits, MissingPage, Need, Pipes, Pool, RECORD_PLAIN_LEN_MAX, Records, ResponsePrefixes,
     SPAN_COUNT_MAX, Sites, Span, Tick, Transport, TransportError,
 };
-pub use client::SimClient;
+pub use client::TransportClient;
 use std::{ops::RangeInclusive, sync::Arc};
 use tarpon_site::{Image, Region, ResidentPages};
 
@@ -35,7 +35,7 @@ pub struct Sim {
     /// `None` only while it handles an event.
     conn: Option<Connection>,
     transport: Transport,
-    client: SimClient,
+    client: TransportClient,
     /// The sites. A test may replace their images and limits.
     pub sites: Sites,
     pool: Pool,
@@ -147,7 +147,7 @@ impl Sim {
         Sim {
             conn,
             transport: Transport::Plain,
-            client: SimClient::Plain,
+            client: TransportClient::Plain,
             sites,
             pool,
             prefixes,
@@ -176,7 +176,7 @@ impl Sim {
     /// Puts a transport between the client and the connection, before the first byte. The client begins its handshake.
     #[must_use]
     pub fn through(mut self, through: &Through) -> Sim {
-        self.client = SimClient::new(through, &mut self.socket);
+        self.client = TransportClient::new(through, &mut self.socket);
         self.transport = match through {
             Through::Plain => Transport::Plain,
             Through::Scrambled { seed, record_lens } => Transport::scrambled(*seed, record_lens.clone()),

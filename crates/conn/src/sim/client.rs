@@ -8,7 +8,7 @@ use crate::{
 use std::ops::RangeInclusive;
 
 /// A client that sends and receives plain bytes, as they are or in scrambled records.
-pub enum SimClient {
+pub enum TransportClient {
     /// Without records.
     Plain,
     /// In records.
@@ -28,10 +28,10 @@ pub struct ScrambledClient {
     has_alert: bool,
 }
 
-impl SimClient {
+impl TransportClient {
     /// Returns a client, which begins its handshake.
-    pub fn new(through: &Through, socket: &mut Vec<u8>) -> SimClient {
-        let Through::Scrambled { seed, record_lens } = through else { return SimClient::Plain };
+    pub fn new(through: &Through, socket: &mut Vec<u8>) -> TransportClient {
+        let Through::Scrambled { seed, record_lens } = through else { return TransportClient::Plain };
         let mut client = ScrambledClient {
             scramble: Scramble::client(*seed),
             record_lens: record_lens.clone(),
@@ -41,14 +41,14 @@ impl SimClient {
             has_alert: false,
         };
         client.seal(socket);
-        SimClient::Scrambled(Box::new(client))
+        TransportClient::Scrambled(Box::new(client))
     }
 
     /// Sends plain bytes, or keeps them until the handshake is complete.
     pub fn send(&mut self, plain: &[u8], socket: &mut Vec<u8>) {
         match self {
-            SimClient::Plain => socket.extend_from_slice(plain),
-            SimClient::Scrambled(client) => {
+            TransportClient::Plain => socket.extend_from_slice(plain),
+            TransportClient::Scrambled(client) => {
                 client.unsealed.extend_from_slice(plain);
                 client.seal(socket);
             }
@@ -57,7 +57,7 @@ impl SimClient {
 
     /// Closes its sending side.
     pub fn end(&mut self, socket: &mut Vec<u8>) {
-        if let SimClient::Scrambled(client) = self {
+        if let TransportClient::Scrambled(client) = self {
             client.has_ended = true;
             client.seal(socket);
         }
@@ -66,8 +66,8 @@ impl SimClient {
     /// Receives wire bytes of the server. Appends the plain ones to `plain`.
     pub fn receive(&mut self, wire: &[u8], plain: &mut Vec<u8>, socket: &mut Vec<u8>) {
         match self {
-            SimClient::Plain => plain.extend_from_slice(wire),
-            SimClient::Scrambled(client) => {
+            TransportClient::Plain => plain.extend_from_slice(wire),
+            TransportClient::Scrambled(client) => {
                 client.unopened.extend_from_slice(wire);
                 client.open(plain);
                 client.seal(socket);
@@ -77,12 +77,12 @@ impl SimClient {
 
     /// Returns whether bytes wait that the client has not sent.
     pub fn is_waiting(&self) -> bool {
-        matches!(self, SimClient::Scrambled(client) if !client.unsealed.is_empty() || client.has_ended)
+        matches!(self, TransportClient::Scrambled(client) if !client.unsealed.is_empty() || client.has_ended)
     }
 
     /// Returns whether the server has announced that it sends no more.
     pub fn has_alert(&self) -> bool {
-        matches!(self, SimClient::Scrambled(client) if client.has_alert)
+        matches!(self, TransportClient::Scrambled(client) if client.has_alert)
     }
 }
 

@@ -13,7 +13,7 @@ use std::{
 };
 use tarpon_conn::{
     Limits, RECORD_PLAIN_LEN_MAX, Transport,
-    sim::{SimClient, Through},
+    sim::{Through, TransportClient},
 };
 
 /// Content in the image, in a file beside it, and more than one record of each.
@@ -28,7 +28,7 @@ fn responses_pass_through_a_sealing_transport() {
         }
         let index = worker.insert(server.into());
         worker.slots.get_mut(index).unwrap().transport = Transport::scrambled(seed, record_lens.clone());
-        let mut client = TestClient::new(socket, &Through::Scrambled { seed, record_lens });
+        let mut client = SealingClient::new(socket, &Through::Scrambled { seed, record_lens });
         for (number, content) in content.iter().enumerate() {
             client.send(format!("GET /{number} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
             while !client.plain.ends_with(content) {
@@ -66,17 +66,17 @@ fn drive_once(worker: &mut Worker<Readiness>, index: u32) -> bool {
 }
 
 /// A client behind a socket.
-struct TestClient {
+struct SealingClient {
     socket: UnixStream,
-    end: SimClient,
+    end: TransportClient,
     unsent: Vec<u8>,
     plain: Vec<u8>,
 }
 
-impl TestClient {
-    fn new(socket: UnixStream, through: &Through) -> TestClient {
+impl SealingClient {
+    fn new(socket: UnixStream, through: &Through) -> SealingClient {
         let mut unsent = Vec::new();
-        TestClient { end: SimClient::new(through, &mut unsent), socket, unsent, plain: Vec::new() }
+        SealingClient { end: TransportClient::new(through, &mut unsent), socket, unsent, plain: Vec::new() }
     }
 
     fn send(&mut self, plain: &[u8]) {
