@@ -208,7 +208,7 @@ impl Sites {
     #[inline(never)]
     fn route_by_host(&mut self, request: &Request<'_>) -> Route {
         let hosts = self.hosts.as_ref().expect("several hosts");
-        let route = match (request.authority().and_then(|host| hosts.find(host)), hosts.default()) {
+        let route = match (request.authority.and_then(|host| hosts.find(host)), hosts.default()) {
             (Some(HostMatch::Site(site)), _) | (None, Some(site)) => Route::Site(site),
             (Some(HostMatch::RedirectHost(site)), _) => Route::RedirectHost(site),
             (None, None) => Route::NoSite(self.fallback),

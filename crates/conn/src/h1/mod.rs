@@ -13,13 +13,17 @@
 //! | file | what |
 //! |---|---|
 //! | `exchange` | begins an exchange: parse, route, plan, admit, emit |
+//! | `request` | makes a request of a head |
 //! | `emit` | queues a response |
 //! | `request_content` | drops the content of a request |
 
 mod emit;
 mod exchange;
+mod request;
 mod request_content;
 
+#[cfg(test)]
+pub(crate) use request::request;
 pub use request_content::CONTENT_LEN_MAX;
 
 use crate::{
