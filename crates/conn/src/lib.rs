@@ -54,6 +54,7 @@ mod byte_ranges;
 mod counters;
 mod h1;
 mod health;
+mod host_map;
 mod host_redirect;
 mod hosts;
 mod plan;
@@ -62,6 +63,7 @@ mod record;
 mod request;
 mod response_prefix;
 mod retained_assets;
+mod route_table;
 mod rules;
 #[cfg(feature = "sim")]
 pub mod sim;
@@ -78,6 +80,7 @@ pub use record::{
     REFERER_LEN_MAX, Record, RecordedText, Recording, Records, RequestRecord,
 };
 pub use response_prefix::{Persistence, ResponsePrefix, ResponsePrefixes};
+pub use route_table::{PathPrefix, PathPrefixError, RouteTable, RouteTaken, RouteTarget};
 pub use sites::{ImageId, MissingPage, SiteId, Sites};
 pub use span::{SPAN_COUNT_MAX, Span};
 pub use step::{DriveState, DriveStep};

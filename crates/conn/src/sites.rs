@@ -14,6 +14,7 @@ use crate::{
     Limits,
     hosts::{HostMatch, Hosts},
     request::Request,
+    route_table::{RouteTable, RouteTarget},
 };
 use std::{iter, mem, ops::Range, sync::Arc};
 use tarpon_site::{Image, NotResident, Region};
@@ -61,8 +62,8 @@ impl SiteId {
 pub struct Sites {
     /// The sites by number. Invariant: never empty.
     rows: Vec<SiteRow>,
-    /// The names of the sites. `None`: every request is for the first site.
-    hosts: Option<Arc<Hosts>>,
+    /// The routes to the sites. `None`: every request is for the first site.
+    routes: Option<Arc<RouteTable>>,
     /// The site that responds if a request has no site: the default site, or the first.
     fallback: SiteId,
     /// The path of health checks.
@@ -131,6 +132,14 @@ impl Sites {
     /// # Panics
     /// Panics if `images` is empty.
     pub fn by_host(images: impl IntoIterator<Item = (Image, Limits)>, hosts: Arc<Hosts>) -> Sites {
+        Sites::by_route(images, Arc::new(RouteTable::new(hosts)))
+    }
+
+    /// Returns several sites, as [`by_host`](Sites::by_host), with routes that may depend on the path too.
+    ///
+    /// # Panics
+    /// Panics if `images` is empty.
+    pub fn by_route(images: impl IntoIterator<Item = (Image, Limits)>, routes: Arc<RouteTable>) -> Sites {
         let (mut rows, mut slots) = (Vec::new(), Vec::new());
         for (image, limits) in images {
             let current = ImageId(SiteId::new(slots.len()).0);
@@ -138,12 +147,12 @@ impl Sites {
             rows.push(SiteRow { current, earlier: Vec::new(), limits });
         }
         assert!(!rows.is_empty(), "at least one site");
-        let fallback = hosts.default().unwrap_or(SiteId::FIRST);
-        let hosts = (!hosts.always_match_first_site()).then_some(hosts);
+        let fallback = routes.hosts().default().unwrap_or(SiteId::FIRST);
+        let routes = (!routes.always_leads_to_first_site()).then_some(routes);
         // With a single choice, no request records its site.
-        let requested = if hosts.is_none() { 0..1 } else { 0..0 };
+        let requested = if routes.is_none() { 0..1 } else { 0..0 };
         let (health_path, retiring) = (None, Vec::new());
-        Sites { rows, hosts, fallback, health_path, slots, retiring, requested, earlier_used: false }
+        Sites { rows, routes, fallback, health_path, slots, retiring, requested, earlier_used: false }
     }
 
     /// Sets the path of health checks, with which load balancers ask whether to send clients here. It applies to all hosts. A file or rule
@@ -199,19 +208,24 @@ impl Sites {
     /// Returns the route of a request.
     #[inline]
     pub(crate) fn route(&mut self, request: &Request<'_>) -> Route {
-        match &self.hosts {
+        match &self.routes {
             None => Route::Site(SiteId::FIRST),
-            Some(_) => self.route_by_host(request),
+            Some(_) => self.route_by_table(request),
         }
     }
 
     #[inline(never)]
-    fn route_by_host(&mut self, request: &Request<'_>) -> Route {
-        let hosts = self.hosts.as_ref().expect("several hosts");
-        let route = match (request.authority.and_then(|host| hosts.find(host)), hosts.default()) {
-            (Some(HostMatch::Site(site)), _) | (None, Some(site)) => Route::Site(site),
+    fn route_by_table(&mut self, request: &Request<'_>) -> Route {
+        let routes = self.routes.as_ref().expect("several routes");
+        let host_match = request.authority.and_then(|host| routes.hosts().find(host));
+        let route = match (host_match, routes.find(request)) {
+            // A redirect host has nothing of its own.
             (Some(HostMatch::RedirectHost(site)), _) => Route::RedirectHost(site),
-            (None, None) => Route::NoSite(self.fallback),
+            (_, Some(RouteTarget::Site(site))) | (Some(HostMatch::Site(site)), None) => Route::Site(site),
+            (None, None) => match routes.hosts().default() {
+                Some(site) => Route::Site(site),
+                None => Route::NoSite(self.fallback),
+            },
         };
         let SiteId(number) = route.site();
         self.requested = match self.requested.is_empty() {
@@ -225,7 +239,7 @@ impl Sites {
     #[inline]
     pub fn take_requested(&mut self) -> impl Iterator<Item = SiteId> + use<> {
         let requested = self.requested.clone();
-        if self.hosts.is_some() {
+        if self.routes.is_some() {
             self.requested = 0..0;
         }
         requested.map(SiteId)
@@ -245,9 +259,9 @@ impl Sites {
 
     /// Returns the canonical host of a site that has redirect hosts.
     pub(crate) fn canonical(&self, site: SiteId) -> &[u8] {
-        self.hosts
+        self.routes
             .as_ref()
-            .and_then(|hosts| hosts.canonical(site))
+            .and_then(|routes| routes.hosts().canonical(site))
             .expect("a site with redirect hosts has a canonical host")
     }
 
