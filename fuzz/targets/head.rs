@@ -3,8 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tarpon_http::head::{self, FieldName, HEAD_LEN_MAX, Head, HeadError, Method, Version};
-use tarpon_http::{framing, persist, target};
+use tarpon_http::head::{self, HEAD_LEN_MAX, Head, HeadError, Method, Version};
+use tarpon_http::{FieldName, framing, persist, target};
 
 fuzz_target!(|input: &[u8]| {
     let result = head::parse(input);
@@ -47,7 +47,7 @@ fn splits_change_nothing(input: &[u8], result: &ParseResult<'_>) {
 /// Converts a result to a form that can be compared.
 fn summary(result: &ParseResult<'_>) -> Result<Option<(String, usize)>, HeadError> {
     let text = |head: Head<'_>| {
-        let values = FieldName::ALL.map(|name| head.all(name).collect::<Vec<_>>());
+        let values = FieldName::ALL.map(|name| head.fields.all(name).collect::<Vec<_>>());
         format!("{:?}", (head.method, head.target, head.version, values))
     };
     result.map(|found| found.map(|(head, len)| (text(head), len)))
@@ -55,10 +55,10 @@ fn summary(result: &ParseResult<'_>) -> Result<Option<(String, usize)>, HeadErro
 
 fn fields_agree(head: &Head<'_>) {
     for name in FieldName::ALL {
-        let all: Vec<_> = head.all(name).collect();
-        assert_eq!(head.first(name), all.first().copied(), "{name:?}");
-        assert_eq!(head.has(name), !all.is_empty(), "{name:?}");
-        assert_eq!(head.is_repeated(name), all.len() > 1, "{name:?}");
+        let all: Vec<_> = head.fields.all(name).collect();
+        assert_eq!(head.fields.first(name), all.first().copied(), "{name:?}");
+        assert_eq!(head.fields.has(name), !all.is_empty(), "{name:?}");
+        assert_eq!(head.fields.is_repeated(name), all.len() > 1, "{name:?}");
     }
 }
 
@@ -78,10 +78,10 @@ fn httparse_agrees(head: &Head<'_>, input: &[u8]) {
     assert_eq!(head.method, known.unwrap_or(Method::Other), "{method}");
     assert_eq!(other.path.map(str::as_bytes), Some(head.target));
     assert_eq!(other.version == Some(1), head.version == Version::Http11);
-    assert!(head.fields().eq(other.headers.iter().map(|field| (field.name.as_bytes(), field.value))));
+    assert!(head.fields.iter().eq(other.headers.iter().map(|field| (field.name.as_bytes(), field.value))));
     for name in FieldName::ALL {
         let theirs = other.headers.iter().filter(|field| field.name.eq_ignore_ascii_case(name.as_str()));
-        assert!(theirs.map(|field| field.value).eq(head.all(name)), "{name:?}");
+        assert!(theirs.map(|field| field.value).eq(head.fields.all(name)), "{name:?}");
     }
 }
 

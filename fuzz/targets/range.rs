@@ -15,7 +15,7 @@ fuzz_target!(|input: &[u8]| {
     if used < wire.len() || value.contains(&b'\n') {
         return;
     }
-    let found = match select(&head, len) {
+    let found = match select(&head.fields, len) {
         RangeSelection::Whole => None,
         RangeSelection::Unsatisfiable => Some(Vec::new()),
         RangeSelection::Ranges(ranges) => {

@@ -13,12 +13,9 @@
 //! content can make it contain its hash on purpose. That deceives only clients that get this file and ignore both Content-Range and
 //! Content-Length.
 
-use crate::pool::BUF_LEN;
+use crate::{pool::BUF_LEN, request::RequestPart};
 use std::ops::Range;
-use tarpon_http::{
-    head,
-    range::{self, ByteRange, RANGE_COUNT_MAX, RangeSelection, RangeSet},
-};
+use tarpon_http::range::{self, ByteRange, RANGE_COUNT_MAX, RangeSelection, RangeSet};
 use tarpon_site::{Image, NotResident, Region, Variant};
 
 /// The byte ranges of a request, which are the parts of a response.
@@ -31,6 +28,8 @@ pub(crate) struct ByteRanges {
 /// selected again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PlannedRanges {
+    /// The value of the Range field.
+    field: RequestPart,
     part_count: u8,
     content_len: u64,
     representation: WholeRepresentation,
@@ -57,20 +56,26 @@ pub(crate) struct Pieces {
 }
 
 impl ByteRanges {
-    /// Plans a response with these parts. Returns the fields that follow the written ones, too. `None`: send the whole representation,
+    /// Plans a response with these parts, which the Range field selects. Returns the fields that follow the written ones, too. `None`: send the whole representation,
     /// because several parts with their delimiters would be as long, or because its fields are not as a packer writes them.
     pub(crate) fn plan(
         parts: RangeSet,
+        field: RequestPart,
         variant: &Variant,
         image: &Image,
     ) -> Result<Option<(PlannedRanges, Region)>, NotResident> {
         image.check_resident(variant.fields)?;
         image.check_resident(variant.etag)?;
-        Ok(ByteRanges::plan_resident(parts, variant, image))
+        Ok(ByteRanges::plan_resident(parts, field, variant, image))
     }
 
     /// As [`plan`](ByteRanges::plan), for a variant whose fields and entity tag are in memory.
-    fn plan_resident(parts: RangeSet, variant: &Variant, image: &Image) -> Option<(PlannedRanges, Region)> {
+    fn plan_resident(
+        parts: RangeSet,
+        field: RequestPart,
+        variant: &Variant,
+        image: &Image,
+    ) -> Option<(PlannedRanges, Region)> {
         let (_, after_len) = split_line(variant.fields, b"Content-Length: ", image)?;
         let (media, after_media) = split_line(after_len, b"Content-Type: ", image)?;
         let boundary = Region { at: variant.etag.at + 1, len: variant.etag.len.checked_sub(2)? };
@@ -78,7 +83,7 @@ impl ByteRanges {
         let ranges = ByteRanges { parts, representation };
         let content_len = ranges.content_len(image);
         let part_count = ranges.parts().len() as u8;
-        let planned = PlannedRanges { part_count, content_len, representation };
+        let planned = PlannedRanges { field, part_count, content_len, representation };
         if !ranges.is_multipart() {
             return Some((planned, after_len));
         }
@@ -170,11 +175,10 @@ impl PlannedRanges {
 
     /// Selects the ranges again, in the bytes of the request that were planned.
     pub(crate) fn select(&self, request: &[u8]) -> ByteRanges {
-        let (head, _) = head::parse(request).ok().flatten().expect("the request was parsed before");
-        match range::select(&head, self.representation.len) {
+        match range::select_by(self.field.of(request), self.representation.len) {
             RangeSelection::Ranges(parts) => ByteRanges { parts, representation: self.representation },
             RangeSelection::Whole | RangeSelection::Unsatisfiable => {
-                unreachable!("a selection depends on the request alone")
+                unreachable!("a selection depends on the field alone")
             }
         }
     }

@@ -59,6 +59,7 @@ impl Health {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::h1::request;
     use tarpon_http::head;
 
     /// The case, the request, whether the server stops, and the status and content of the response.
@@ -81,10 +82,10 @@ mod tests {
             ("another method",      "POST /healthz",               false,     None),
             ("OPTIONS",             "OPTIONS *",                   false,     None),
         ];
-        for &(name, request, is_stopping, want) in cases {
-            let wire = format!("{request} HTTP/1.1\r\nHost: h\r\n\r\n");
+        for &(name, line, is_stopping, want) in cases {
+            let wire = format!("{line} HTTP/1.1\r\nHost: h\r\n\r\n");
             let (head, _) = head::parse(wire.as_bytes()).expect(name).expect(name);
-            let request = Request::new(&head, wire.as_bytes(), head.host().expect(name));
+            let request = request(&head, wire.as_bytes(), head.host().expect(name));
             let answer = Health::new(&request, b"/healthz", is_stopping).map(|(status, health)| {
                 let mut to = [0; 200];
                 let len = health.write(&mut to).expect("room");

@@ -11,43 +11,37 @@
 
 use crate::{
     bounded_writer::BoundedWriter,
-    request::{Request, RequestPart},
+    request::{Request, RequestPart, RequestPath, Resource},
     sites::SiteId,
 };
-use tarpon_http::{
-    head::Method,
-    host,
-    status::Status,
-    target::{Scheme, Target},
-};
+use tarpon_http::{head::Method, host, status::Status, target::Scheme};
 
 /// A redirect to the canonical host of a site, with the parts of the request that it keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HostRedirect {
     site: SiteId,
     port: RequestPart,
-    /// From the path on, or from the query on if there is no path.
-    rest: RequestPart,
+    path: RequestPath,
+    /// With its `?`.
+    query: Option<RequestPart>,
 }
 
 impl HostRedirect {
     /// Returns the redirect of a request to the canonical host of `site`. `None`: the request is not for a path at this host.
     pub(crate) fn new(request: &Request<'_>, site: SiteId) -> Option<(Status, HostRedirect)> {
-        let target = request.head.target;
-        let (host, rest) = match request.target.ok()? {
-            Target::Origin { .. } => (request.host?, target),
-            Target::Absolute { scheme: Scheme::Http, authority, .. } => {
-                let end = authority.as_ptr().addr() - target.as_ptr().addr() + authority.len();
-                (authority, &target[end..])
-            }
-            Target::Absolute { .. } | Target::Authority(_) | Target::Asterisk => return None,
+        let (Ok(Resource::Path { path, query }), None | Some(Scheme::Http)) =
+            (request.resource, request.scheme)
+        else {
+            return None;
         };
-        let (_, port) = host::split_port(host);
+        let (_, port) = host::split_port(request.authority?);
         let status = match request.method {
             Method::Get | Method::Head => Status::MovedPermanently,
             _ => Status::PermanentRedirect,
         };
-        Some((status, HostRedirect { site, port: request.part(port), rest: request.part(rest) }))
+        let (port, path) = (request.part(port), request.path_part(path));
+        let query = query.map(|query| request.part(query).with_byte_before());
+        Some((status, HostRedirect { site, port, path, query }))
     }
 
     /// Returns the site whose canonical host is the target.
@@ -57,15 +51,15 @@ impl HostRedirect {
 
     /// Writes all fields to the front of `to`; `bytes` are those of the request. Returns their length, or `None` if they do not fit.
     pub(crate) fn write(&self, canonical: &[u8], bytes: &[u8], to: &mut [u8]) -> Option<usize> {
-        let (port, rest) = (self.port.of(bytes), self.rest.of(bytes));
+        let port = self.port.of(bytes);
         // A colon without digits is no port.
         let port = if port.len() > 1 { port } else { b"" };
-        let slash: &[u8] = if rest.starts_with(b"/") { b"" } else { b"/" };
         let mut writer = BoundedWriter::new(to);
-        for bytes in [b"Location: //", canonical, port, slash] {
+        for bytes in [b"Location: //", canonical, port] {
             writer.put(bytes)?;
         }
-        writer.put_escaped(rest)?;
+        writer.put_escaped(self.path.of(bytes))?;
+        writer.put_escaped(self.query.map_or(b"", |query| query.of(bytes)))?;
         writer.put(FIELDS)?;
         Some(writer.len())
     }
@@ -77,6 +71,7 @@ const FIELDS: &[u8] = b"\r\nContent-Length: 0\r\nCache-Control: no-cache\r\n\r\n
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::h1::request;
     use tarpon_http::head;
 
     #[test]
@@ -111,7 +106,7 @@ mod tests {
             let wire = format!("\r\n{line} HTTP/1.1\r\nHost: {host}\r\n\r\n");
             let wire = wire.as_bytes();
             let (head, _) = head::parse(wire).unwrap().unwrap();
-            let request = Request::new(&head, wire, head.host().unwrap());
+            let request = request(&head, wire, head.host().unwrap());
             let redirect = HostRedirect::new(&request, SiteId::FIRST);
             assert_eq!(redirect.map(|(status, _)| status), want.map(|(status, _)| status), "{name}");
             let (Some((_, redirect)), Some((_, location))) = (redirect, want) else { continue };

@@ -1,22 +1,15 @@
 //! Finds the site of a host.
 //!
 //! ```text
-//! WWW.Example.org.:8080 ─ normalize ─▶ www.example.org ─┬─ this name ─────────────────▶ its site, or a redirect to its site
-//!                                                       ├─ *.example.org, then *.org ─▶ the same
-//!                                                       └─ no match ──────────────────▶ the default site, if there is one
+//! WWW.Example.org:8080 ─ HostMap ─┬─ a name or wildcard ─▶ its site, or a redirect to its site
+//!                                  └─ no match ───────────▶ the default site, if there is one
 //! ```
 //!
 //! Names are compared without case, port and the dot of the root; IPv6 addresses by value. RFC 9110, sections 4.2.3 and 7.2;
 //! RFC 3986, section 3.2.2.
 
-use crate::sites::SiteId;
-use std::{
-    collections::{HashMap, hash_map::Entry},
-    fmt,
-    io::Write,
-    net::Ipv6Addr,
-    str::FromStr,
-};
+use crate::{host_map::HostMap, sites::SiteId};
+use std::{collections::HashMap, fmt, net::Ipv6Addr, str::FromStr};
 use tarpon_http::host;
 
 /// A name of a site: `example.org`, `*.example.org`, `192.0.2.7`, `[2001:db8::7]`.
@@ -43,12 +36,10 @@ pub enum HostNameError {
 /// A table from host to site.
 #[derive(Debug)]
 pub struct Hosts {
-    /// The match of each name, by its normalized text.
-    matches: HashMap<Box<[u8]>, HostMatch>,
+    /// The match of each name.
+    matches: HostMap<HostMatch>,
     /// The first name of each site that is not a wildcard, if it has one. Its redirect hosts redirect there.
     canonical: HashMap<SiteId, HostName>,
-    /// The length of the longest wildcard in bytes.
-    wildcard_len_max: usize,
     default: Option<SiteId>,
 }
 
@@ -73,7 +64,7 @@ pub(crate) enum HostMatch {
 impl Hosts {
     /// Returns a table without names. A request whose host matches no name, or that has no host, is for the site `default`.
     pub fn new(default: Option<SiteId>) -> Hosts {
-        Hosts { matches: HashMap::new(), canonical: HashMap::new(), wildcard_len_max: 0, default }
+        Hosts { matches: HostMap::default(), canonical: HashMap::new(), default }
     }
 
     /// Adds a name of a site. The first one that is not a wildcard is the canonical host of the site.
@@ -100,14 +91,7 @@ impl Hosts {
     }
 
     fn insert(&mut self, name: &HostName, host_match: HostMatch) -> Result<(), HostsError> {
-        match self.matches.entry(name.0.as_bytes().into()) {
-            Entry::Occupied(taken) => return Err(HostsError::Taken(taken.get().site())),
-            Entry::Vacant(free) => free.insert(host_match),
-        };
-        if name.is_wildcard() {
-            self.wildcard_len_max = self.wildcard_len_max.max(name.0.len());
-        }
-        Ok(())
+        self.matches.insert(name, host_match).map_err(|taken| HostsError::Taken(taken.site()))
     }
 
     /// Returns whether every request is for the first site, so that no lookup is needed.
@@ -128,21 +112,7 @@ impl Hosts {
 
     /// Finds the match of a valid host, with or without a port.
     pub(crate) fn find(&self, host: &[u8]) -> Option<HostMatch> {
-        let mut scratch = [0; KEY_LEN_MAX];
-        let key = normalize(host::split_port(host).0, &mut scratch)?;
-        self.matches.get(&key[..]).copied().or_else(|| self.find_wildcard(key))
-    }
-
-    /// Finds the longest wildcard that matches. Overwrites parts of `key`.
-    fn find_wildcard(&self, key: &mut [u8]) -> Option<HostMatch> {
-        // A longer rest cannot match: this bounds the cost of a host with many dots.
-        let from = (key.len() + 1).saturating_sub(self.wildcard_len_max).max(1);
-        (from..key.len()).find_map(|dot| {
-            let is_dot = key[dot] == b'.';
-            // The star stands for one or more labels, so at least one byte precedes the dot.
-            is_dot.then(|| key[dot - 1] = b'*')?;
-            self.matches.get(&key[dot - 1..]).copied()
-        })
+        self.matches.find(host).copied()
     }
 }
 
@@ -153,27 +123,12 @@ impl HostMatch {
     }
 }
 
-/// The length of a buffer that any valid name and any address fits in.
-const KEY_LEN_MAX: usize = 256;
-
-/// Normalizes a host without port for the lookup. `None`: it is longer than any name.
-fn normalize<'k>(host: &[u8], scratch: &'k mut [u8; KEY_LEN_MAX]) -> Option<&'k mut [u8]> {
-    if let [b'[', address @ .., b']'] = host
-        && let Some(address) = str::from_utf8(address).ok().and_then(|text| text.parse::<Ipv6Addr>().ok())
-    {
-        let mut room = &mut scratch[..];
-        write!(room, "[{address}]").ok()?;
-        let len = KEY_LEN_MAX - room.len();
-        return Some(&mut scratch[..len]);
-    }
-    let host = host.strip_suffix(b".").unwrap_or(host);
-    let key = scratch.get_mut(..host.len())?;
-    key.copy_from_slice(host);
-    key.make_ascii_lowercase();
-    Some(key)
-}
-
 impl HostName {
+    /// Returns the normalized name.
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+
     /// Returns whether the name is a wildcard, which stands for all names with the same end.
     pub fn is_wildcard(&self) -> bool {
         self.0.starts_with('*')
@@ -344,7 +299,7 @@ mod tests {
             assert!(tarpon_http::host::is_valid(host.as_bytes()), "{what}: {host}");
             assert_eq!(hosts.find(host.as_bytes()), *want, "{what}: {host}");
         }
-        assert_eq!(hosts.find("a".repeat(KEY_LEN_MAX + 1).as_bytes()), None, "longer than any name");
+        assert_eq!(hosts.find("a".repeat(257).as_bytes()), None, "longer than any name");
         assert_eq!(hosts.canonical(second), Some(&b"example.org"[..]));
         assert_eq!(hosts.canonical(third), Some(&b"[::1]"[..]), "the first that is not a wildcard");
     }

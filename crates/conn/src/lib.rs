@@ -61,6 +61,7 @@ mod byte_ranges;
 mod counters;
 mod h1;
 mod health;
+mod host_map;
 mod host_redirect;
 mod hosts;
 mod open_exchanges;
@@ -71,6 +72,7 @@ mod record;
 mod request;
 mod response_prefix;
 mod retained_assets;
+mod route_table;
 mod rules;
 #[cfg(feature = "sim")]
 pub mod sim;
@@ -79,7 +81,9 @@ mod span;
 mod step;
 mod transport;
 
-pub use backend::{BackendId, BackendLimits, FRAME_PREFIX_LEN, FrameKind, FramePrefix, InvalidFrame};
+pub use backend::{
+    BackendId, BackendLimits, BackendRoute, FRAME_PREFIX_LEN, FrameKind, FramePrefix, InvalidFrame,
+};
 #[cfg(feature = "sim")]
 pub use backend::{echo::EchoBackend, sim::BackendSim};
 pub use counters::{Counter, CounterName, Counters, LATENCY_MS, VERSIONS};
@@ -93,7 +97,8 @@ pub use record::{
     REFERER_LEN_MAX, Record, RecordedText, Recording, Records, RequestEnd, RequestStart,
 };
 pub use response_prefix::{Persistence, ResponsePrefix, ResponsePrefixes};
-pub use sites::{BackendRoute, ImageId, MissingPage, SiteId, Sites};
+pub use route_table::{PathPrefix, PathPrefixError, RouteTable, RouteTaken, RouteTarget};
+pub use sites::{ImageId, MissingPage, SiteId, Sites};
 pub use span::{SPAN_COUNT_MAX, Span};
 pub use step::{DriveState, DriveStep};
 pub use transport::{RECORD_PLAIN_LEN_MAX, SealedRecord, Transport, TransportError};
@@ -238,11 +243,10 @@ impl Connection {
     pub fn to_backend(
         cx: &mut ConnResources<'_>,
         number: u32,
-        backend: BackendId,
-        limits: BackendLimits,
+        route: BackendRoute,
         pipe: PipeId,
     ) -> Connection {
-        let connection = BackendConnection::new(cx, number, backend, limits, pipe);
+        let connection = BackendConnection::new(cx, number, route, pipe);
         let mut connection = Connection { party: Party::Backend(Box::new(connection)), wire: Outbox::new() };
         connection.woken(cx);
         connection

@@ -14,20 +14,21 @@ use crate::{
     byte_ranges::{ByteRanges, PlannedRanges},
     health::Health,
     host_redirect::HostRedirect,
-    request::{Request, RequestPart},
+    request::{Request, RequestPart, Resource},
     rules::{self, RuleAction, RuleRedirect, RuledPath},
     sites::Route,
 };
 use std::iter;
 use tarpon_http::{
-    dictionary, field,
-    head::{FieldName, Head, Method, Version},
+    FieldName, dictionary, field,
+    fields::Fields,
+    head::Method,
     media,
     negotiate::{AcceptEncoding, ContentCoding},
     precondition::{self, Outcome},
     range::{self, RangeSelection},
     status::Status,
-    target::{self, Scheme, Target},
+    target::{self, Scheme},
 };
 use tarpon_site::{
     Coding, Content, Entry, Fallback, Image, NotResident, Redirect, Region, Variant, Variants,
@@ -119,18 +120,17 @@ pub(crate) fn plan(request: &Request<'_>, image: &Image, options: PlanOptions) -
 #[inline(always)]
 fn plan_response(request: &Request<'_>, image: &Image, options: PlanOptions) -> Result<Plan, NotResident> {
     let with_content = request.with_content();
-    if request.head.has(FieldName::Expect) && !expects_only_continue(request.head) {
+    if request.fields.has(FieldName::Expect) && !expects_only_continue(request.fields) {
         return Ok(page(image, Status::ExpectationFailed, with_content));
     }
-    let (path, query) = match request.target {
-        Ok(Target::Origin { path, query }) => (path, query),
+    let (path, query) = match request.resource {
         // RFC 9110, section 7.4: a request for an https URI must not be served over a connection without TLS.
-        Ok(Target::Absolute { scheme: Scheme::Https, .. }) => {
+        Ok(Resource::Path { .. }) if request.scheme == Some(Scheme::Https) => {
             return Ok(page(image, Status::MisdirectedRequest, with_content));
         }
-        Ok(Target::Absolute { path, query, .. }) => (path, query),
-        Ok(Target::Asterisk) => return Ok(options_page(image)),
-        Ok(Target::Authority(_)) => return Ok(page(image, Status::MethodNotAllowed, true)),
+        Ok(Resource::Path { path, query }) => (path, query),
+        Ok(Resource::Server) => return Ok(options_page(image)),
+        Ok(Resource::Tunnel) => return Ok(page(image, Status::MethodNotAllowed, true)),
         // The forms of target that an unknown method allows are unknown, too.
         Err(_) if request.method == Method::Other => return Ok(page(image, Status::NotImplemented, true)),
         Err(error) => return Ok(page(image, error.status(), with_content)),
@@ -204,15 +204,9 @@ fn options_page(image: &Image) -> Plan {
     page(image, Status::NoContent, false)
 }
 
-/// Returns whether the client waits for 100 (Continue). RFC 9110, section 10.1.1.
-pub(crate) fn expects_continue(head: &Head<'_>) -> bool {
-    // A server ignores the expectation of an HTTP/1.0 request.
-    head.version == Version::Http11 && field::has_token(head.all(FieldName::Expect), b"100-continue")
-}
-
 /// Returns whether 100-continue is the only expectation.
-pub(crate) fn expects_only_continue(head: &Head<'_>) -> bool {
-    let mut members = head.all(FieldName::Expect).flat_map(field::members);
+pub(crate) fn expects_only_continue(fields: &Fields<'_>) -> bool {
+    let mut members = fields.all(FieldName::Expect).flat_map(field::members);
     members.all(|member| member.eq_ignore_ascii_case(b"100-continue"))
 }
 
@@ -224,21 +218,21 @@ pub(crate) fn choose(
     variants: Variants,
     image: &Image,
 ) -> Result<Variant, NotResident> {
-    let head = request.head;
-    if !head.has(FieldName::AcceptEncoding) {
+    let fields = request.fields;
+    if !fields.has(FieldName::AcceptEncoding) {
         return Ok(variants.identity);
     }
-    if head.has(FieldName::AvailableDictionary) {
-        return choose_with_deltas(head, variants, image);
+    if fields.has(FieldName::AvailableDictionary) {
+        return choose_with_deltas(fields, variants, image);
     }
     let identity = (ContentCoding::Identity, variants.identity.content.len(), None);
     let offers = image.offers(variants).map(|offer| (coding_of(offer.coding), offer.len, Some(offer)));
-    match AcceptEncoding::parse(head).choose(iter::once(identity).chain(offers)).flatten() {
+    match AcceptEncoding::parse(fields).choose(iter::once(identity).chain(offers)).flatten() {
         None => Ok(variants.identity),
         Some(offer) => match image.variant(variants, offer) {
             Some(variant) => Ok(variant),
             // The variant is damaged.
-            None => choose_with_deltas(head, variants, image),
+            None => choose_with_deltas(fields, variants, image),
         },
     }
 }
@@ -246,13 +240,17 @@ pub(crate) fn choose(
 /// Returns the variant that the client prefers among those that are not damaged, including those compressed with a dictionary that the
 /// client has.
 #[cold]
-fn choose_with_deltas(head: &Head<'_>, variants: Variants, image: &Image) -> Result<Variant, NotResident> {
+fn choose_with_deltas(
+    fields: &Fields<'_>,
+    variants: Variants,
+    image: &Image,
+) -> Result<Variant, NotResident> {
     let deltas =
-        dictionary::available(head).map(|dictionary| image.deltas(variants, dictionary)).transpose()?;
+        dictionary::available(fields).map(|dictionary| image.deltas(variants, dictionary)).transpose()?;
     let coded = image.coded_variants(variants).chain(deltas.into_iter().flatten());
     let offered = iter::once((Coding::Identity, variants.identity)).chain(coded);
     let offered = offered.map(|(coding, variant)| (coding_of(coding), variant.content.len(), variant));
-    Ok(AcceptEncoding::parse(head).choose(offered).unwrap_or(variants.identity))
+    Ok(AcceptEncoding::parse(fields).choose(offered).unwrap_or(variants.identity))
 }
 
 /// Returns the content coding of a field that a coding of an image stands for.
@@ -280,7 +278,7 @@ fn send_file(
     let chosen;
     let mut variant = &variants.identity;
     // Without the field the client gets no coding: choosing would copy the variant.
-    if !variants.is_single() && request.head.has(FieldName::AcceptEncoding) {
+    if !variants.is_single() && request.fields.has(FieldName::AcceptEncoding) {
         chosen = choose(request, variants, image)?;
         variant = &chosen;
     }
@@ -317,14 +315,14 @@ pub(crate) fn file(
     options: PlanOptions,
 ) -> Result<Plan, NotResident> {
     let etag = image.resident_bytes(variant.etag)?;
-    match precondition::evaluate(request.head, etag, variant.last_modified, options.unix_s) {
+    match precondition::evaluate(request.fields, etag, variant.last_modified, options.unix_s) {
         Outcome::Proceed => {
             let with_content = request.with_content();
             // RFC 9110, section 14.2: the Range field applies to GET alone.
-            if request.head.has(FieldName::Range)
+            if request.fields.has(FieldName::Range)
                 && with_content
                 && options.with_ranges
-                && let Some(plan) = plan_ranges(request.head, etag, variant, image, options.unix_s)?
+                && let Some(plan) = plan_ranges(request, etag, variant, image, options.unix_s)?
             {
                 return Ok(plan);
             }
@@ -341,20 +339,23 @@ pub(crate) fn file(
 /// Plans the response to a request for ranges of a file. `None`: send the whole file.
 #[cold]
 fn plan_ranges(
-    head: &Head<'_>,
+    request: &Request<'_>,
     etag: &[u8],
     variant: &Variant,
     image: &Image,
     unix_s: u64,
 ) -> Result<Option<Plan>, NotResident> {
-    if !precondition::range_applies(head, etag, variant.last_modified, unix_s) {
+    let fields = request.fields;
+    if !precondition::range_applies(fields, etag, variant.last_modified, unix_s) {
         return Ok(None);
     }
     let of = variant.content.len();
-    Ok(match range::select(head, of) {
+    Ok(match range::select(fields, of) {
         RangeSelection::Whole => None,
         RangeSelection::Ranges(parts) => {
-            ByteRanges::plan(parts, variant, image)?.map(|(ranges, fields)| Plan {
+            let field = fields.first(FieldName::Range).map(|value| request.part(value));
+            let field = field.expect("the field selects the ranges");
+            ByteRanges::plan(parts, field, variant, image)?.map(|(ranges, fields)| Plan {
                 generated: Generated::ByteRanges(ranges),
                 ..Plan::new(Status::PartialContent, fields, Some(variant.content))
             })
@@ -484,6 +485,6 @@ fn apply_rules(
 fn listing_as_json(image: &Image, wanted: RuledPath<'_>, path: &[u8]) -> Result<Option<Entry>, NotResident> {
     let json = image.listing_json(path)?;
     let preferred =
-        |_: &Variants| media::is_preferred(wanted.request.head, ("application", "json"), ("text", "html"));
+        |_: &Variants| media::is_preferred(wanted.request.fields, ("application", "json"), ("text", "html"));
     Ok(json.filter(preferred).map(Entry::File))
 }

@@ -24,7 +24,8 @@ use std::{
     sync::Arc,
 };
 use tarpon_http::{
-    head::{FieldName, Head, Version},
+    FieldName,
+    head::{Head, Version},
     status::Status,
 };
 
@@ -229,7 +230,7 @@ impl Records {
         let texts = [
             RecordedText::of(request_line(wire), LINE_LEN_MAX),
             RecordedText::of(
-                head.and_then(|head| head.first(FieldName::Host)).unwrap_or_default(),
+                head.and_then(|head| head.fields.first(FieldName::Host)).unwrap_or_default(),
                 HOST_LEN_MAX,
             ),
             RecordedText::of(referer, REFERER_LEN_MAX),
@@ -479,7 +480,7 @@ fn request_line(wire: &[u8]) -> &[u8] {
 /// Returns the values of Referer and User-Agent, which only the log uses.
 fn referer_and_agent<'a>(head: &Head<'a>) -> [&'a [u8]; 2] {
     let mut values = [&[][..]; 2];
-    for (name, value) in head.fields() {
+    for (name, value) in head.fields.iter() {
         if name.eq_ignore_ascii_case(b"Referer") {
             values[0] = value;
         } else if name.eq_ignore_ascii_case(b"User-Agent") {

@@ -7,7 +7,7 @@
 //!
 //! A plan borrows nothing of the request, so a redirect matches its rule again when it is written: one rule, which has just matched.
 
-use crate::request::{Request, RequestPart};
+use crate::request::{Request, RequestPart, RequestPath};
 use tarpon_http::{
     status::Status,
     target::{self, PATH_LEN_MAX},
@@ -24,15 +24,8 @@ pub(crate) struct RuleRedirect {
     rule: u32,
     /// Whether the site has something at the path.
     exists: bool,
-    path: Path,
+    path: RequestPath,
     query: Option<RequestPart>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Path {
-    /// The path of the root, which a target in absolute form may omit: then it is no part of the request.
-    Root,
-    Part(RequestPart),
 }
 
 /// A request for a path, as the rules see it.
@@ -76,7 +69,7 @@ pub(crate) fn apply(
         file.rule_status = Some(found.status());
         return Ok(Some(RuleAction::Send(file)));
     }
-    let path = if received == b"/" { Path::Root } else { Path::Part(request.part(received)) };
+    let path = request.path_part(received);
     let query = query.map(|query| request.part(query));
     Ok(Some(RuleAction::Redirect(status, RuleRedirect { rule: found.at, exists, path, query })))
 }
@@ -102,11 +95,7 @@ impl RuleRedirect {
     pub(crate) fn write(&self, rules: Rules<'_>, bytes: &[u8], to: &mut [u8]) -> Option<usize> {
         const NAME: &[u8] = b"Location: ";
         let mut scratch = [0; PATH_LEN_MAX];
-        let path = match self.path {
-            Path::Root => b"/",
-            Path::Part(part) => part.of(bytes),
-        };
-        let path = target::normalize(path, &mut scratch).ok()?;
+        let path = target::normalize(self.path.of(bytes), &mut scratch).ok()?;
         let query = self.query.map(|query| query.of(bytes));
         let found = rules.match_at(self.rule, RuleRequest { path, query, exists: self.exists })?;
         let (name, rest) = to.split_at_mut_checked(NAME.len())?;

@@ -12,9 +12,10 @@
 
 use crate::{
     Limits,
-    backend::{BackendId, BackendLimits},
+    backend::BackendRoute,
     hosts::{HostMatch, Hosts},
     request::Request,
+    route_table::{RouteTable, RouteTarget},
 };
 use std::{iter, mem, ops::Range, sync::Arc};
 use tarpon_site::{Image, NotResident, Region};
@@ -62,12 +63,10 @@ impl SiteId {
 pub struct Sites {
     /// The sites by number. Invariant: never empty.
     rows: Vec<SiteRow>,
-    /// The names of the sites. `None`: every request is for the first site.
-    hosts: Option<Arc<Hosts>>,
+    /// The routes to the sites. `None`: every request is for the first site.
+    routes: Option<Arc<RouteTable>>,
     /// The site that responds if a request has no site: the default site, or the first.
     fallback: SiteId,
-    /// The routes to backends, by prefix of the path: they come before the site.
-    backend_routes: Vec<(Box<[u8]>, BackendRoute)>,
     /// The path of health checks.
     health_path: Option<Arc<[u8]>>,
     /// The images by number.
@@ -118,15 +117,6 @@ pub(crate) enum Route {
     Backend(SiteId, BackendRoute),
 }
 
-/// A route to a backend.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BackendRoute {
-    /// The backend.
-    pub backend: BackendId,
-    /// The limits of its exchanges.
-    pub limits: BackendLimits,
-}
-
 impl MissingPage {
     /// Returns the page of an image that a lookup has not found in memory.
     pub(crate) fn new(image: ImageId, NotResident { page }: NotResident) -> MissingPage {
@@ -145,6 +135,14 @@ impl Sites {
     /// # Panics
     /// Panics if `images` is empty.
     pub fn by_host(images: impl IntoIterator<Item = (Image, Limits)>, hosts: Arc<Hosts>) -> Sites {
+        Sites::by_route(images, Arc::new(RouteTable::new(hosts)))
+    }
+
+    /// Returns several sites, as [`by_host`](Sites::by_host), with routes that may depend on the path too.
+    ///
+    /// # Panics
+    /// Panics if `images` is empty.
+    pub fn by_route(images: impl IntoIterator<Item = (Image, Limits)>, routes: Arc<RouteTable>) -> Sites {
         let (mut rows, mut slots) = (Vec::new(), Vec::new());
         for (image, limits) in images {
             let current = ImageId(SiteId::new(slots.len()).0);
@@ -152,25 +150,12 @@ impl Sites {
             rows.push(SiteRow { current, earlier: Vec::new(), limits });
         }
         assert!(!rows.is_empty(), "at least one site");
-        let fallback = hosts.default().unwrap_or(SiteId::FIRST);
-        let hosts = (!hosts.always_match_first_site()).then_some(hosts);
+        let fallback = routes.hosts().default().unwrap_or(SiteId::FIRST);
+        let routes = (!routes.always_leads_to_first_site()).then_some(routes);
         // With a single choice, no request records its site.
-        let requested = if hosts.is_none() { 0..1 } else { 0..0 };
+        let requested = if routes.is_none() { 0..1 } else { 0..0 };
         let (health_path, retiring) = (None, Vec::new());
-        let (backend_routes, earlier_used) = (Vec::new(), false);
-        Sites { rows, hosts, fallback, backend_routes, health_path, slots, retiring, requested, earlier_used }
-    }
-
-    /// Routes requests for paths below `prefix`, on all hosts with a site, to a backend.
-    pub fn add_backend_route(&mut self, prefix: &[u8], route: BackendRoute) {
-        self.hosts.get_or_insert_with(|| Arc::new(Hosts::new(Some(SiteId::FIRST))));
-        self.backend_routes.push((prefix.into(), route));
-    }
-
-    /// Returns the limits of exchanges with a backend: those of its first route.
-    pub fn backend_limits(&self, backend: BackendId) -> BackendLimits {
-        let route = self.backend_routes.iter().find(|(_, route)| route.backend == backend);
-        route.map_or(BackendLimits::default(), |(_, route)| route.limits)
+        Sites { rows, routes, fallback, health_path, slots, retiring, requested, earlier_used: false }
     }
 
     /// Sets the path of health checks, with which load balancers ask whether to send clients here. It applies to all hosts. A file or rule
@@ -226,26 +211,26 @@ impl Sites {
     /// Returns the route of a request.
     #[inline]
     pub(crate) fn route(&mut self, request: &Request<'_>) -> Route {
-        match &self.hosts {
+        match &self.routes {
             None => Route::Site(SiteId::FIRST),
-            Some(_) => self.route_by_host(request),
+            Some(_) => self.route_by_table(request),
         }
     }
 
     #[inline(never)]
-    fn route_by_host(&mut self, request: &Request<'_>) -> Route {
-        let hosts = self.hosts.as_ref().expect("several hosts");
-        let route = match (request.authority().and_then(|host| hosts.find(host)), hosts.default()) {
-            (Some(HostMatch::Site(site)), _) | (None, Some(site)) => Route::Site(site),
+    fn route_by_table(&mut self, request: &Request<'_>) -> Route {
+        let routes = self.routes.as_ref().expect("several routes");
+        let host_match = request.authority.and_then(|host| routes.hosts().find(host));
+        let route = match (host_match, routes.find(request)) {
+            // A redirect host has nothing of its own.
             (Some(HostMatch::RedirectHost(site)), _) => Route::RedirectHost(site),
-            (None, None) => Route::NoSite(self.fallback),
-        };
-        let route = match (route, request.path()) {
-            (Route::Site(site), Some(path)) => {
-                let row = self.backend_routes.iter().find(|(prefix, _)| path.starts_with(prefix));
-                row.map_or(route, |(_, to)| Route::Backend(site, *to))
-            }
-            _ => route,
+            (Some(HostMatch::Site(site)), Some(RouteTarget::Backend(to))) => Route::Backend(site, to),
+            (None, Some(RouteTarget::Backend(to))) => Route::Backend(self.fallback, to),
+            (_, Some(RouteTarget::Site(site))) | (Some(HostMatch::Site(site)), None) => Route::Site(site),
+            (None, None) => match routes.hosts().default() {
+                Some(site) => Route::Site(site),
+                None => Route::NoSite(self.fallback),
+            },
         };
         let SiteId(number) = route.site();
         self.requested = match self.requested.is_empty() {
@@ -259,7 +244,7 @@ impl Sites {
     #[inline]
     pub fn take_requested(&mut self) -> impl Iterator<Item = SiteId> + use<> {
         let requested = self.requested.clone();
-        if self.hosts.is_some() {
+        if self.routes.is_some() {
             self.requested = 0..0;
         }
         requested.map(SiteId)
@@ -279,9 +264,9 @@ impl Sites {
 
     /// Returns the canonical host of a site that has redirect hosts.
     pub(crate) fn canonical(&self, site: SiteId) -> &[u8] {
-        self.hosts
+        self.routes
             .as_ref()
-            .and_then(|hosts| hosts.canonical(site))
+            .and_then(|routes| routes.hosts().canonical(site))
             .expect("a site with redirect hosts has a canonical host")
     }
 

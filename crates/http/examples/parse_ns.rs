@@ -43,7 +43,7 @@ fn main() {
             (ContentCoding::Zstd, 4, 2),
             (ContentCoding::Gzip, 5, 3),
         ];
-        black_box(AcceptEncoding::parse(black_box(&head)).choose(offered));
+        black_box(AcceptEncoding::parse(black_box(&head.fields)).choose(offered));
     });
     println!("browser: negotiation {negotiate:.1} ns");
 }
@@ -57,7 +57,7 @@ fn everything(wire: &[u8]) -> Option<(usize, bool)> {
     };
     let ready = target::is_plain(path)
         && framing::framing(&head) == Ok(framing::Framing::None)
-        && precondition::evaluate(&head, b"\"1\"", 0, 0) == precondition::Outcome::Proceed;
+        && precondition::evaluate(&head.fields, b"\"1\"", 0, 0) == precondition::Outcome::Proceed;
     Some((len + host.len(), ready && persist::persists(&head)))
 }
 

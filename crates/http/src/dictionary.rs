@@ -10,16 +10,17 @@
 //! fresh, and matches the path.
 
 use crate::field::trim_ows;
-use crate::head::{FieldName, Head};
+use crate::field_name::FieldName;
+use crate::fields::Fields;
 
 /// The SHA-256 of a dictionary.
 pub type DictionaryHash = [u8; 32];
 
 /// Returns the hash of the dictionary that the client has for this request.
-pub fn available(head: &Head<'_>) -> Option<DictionaryHash> {
-    let value = head
+pub fn available(fields: &Fields<'_>) -> Option<DictionaryHash> {
+    let value = fields
         .first(FieldName::AvailableDictionary)
-        .filter(|_| !head.is_repeated(FieldName::AvailableDictionary))?;
+        .filter(|_| !fields.is_repeated(FieldName::AvailableDictionary))?;
     parse_hash(value)
 }
 
@@ -110,7 +111,7 @@ mod tests {
         for (name, lines, known) in cases {
             let wire = format!("GET / HTTP/1.1\r\n{lines}\r\n");
             let (head, _) = parse(wire.as_bytes()).unwrap().unwrap();
-            assert_eq!(available(&head), known.then_some(EXAMPLE), "{name}");
+            assert_eq!(available(&head.fields), known.then_some(EXAMPLE), "{name}");
         }
     }
 

@@ -3,7 +3,8 @@
 //! The rules are strict: request smuggling relies on two servers that disagree about the end of a request.
 
 use crate::field::{elements, trim_ows};
-use crate::head::{FieldName, Head, Version};
+use crate::field_name::FieldName;
+use crate::head::{Head, Version};
 use crate::status::Status;
 use crate::token::{TCHAR, prefix_len};
 
@@ -26,7 +27,7 @@ pub enum Framing {
 /// unknown then.
 #[inline]
 pub fn framing(head: &Head<'_>) -> Result<Framing, FramingError> {
-    match (head.has(FieldName::TransferEncoding), head.has(FieldName::ContentLength)) {
+    match (head.fields.has(FieldName::TransferEncoding), head.fields.has(FieldName::ContentLength)) {
         (false, false) => Ok(Framing::None),
         (false, true) => length(head).map(Framing::Length),
         (true, true) => Err(FramingError::LengthAndCoding),
@@ -76,6 +77,7 @@ impl FramingError {
 #[cold]
 fn length(head: &Head<'_>) -> Result<u64, FramingError> {
     let mut values = head
+        .fields
         .all(FieldName::ContentLength)
         .flat_map(|value| value.split(|&byte| byte == b',').map(|member| digits(trim_ows(member))));
     let first = values.next().unwrap_or(Err(FramingError::Length))?;
@@ -106,7 +108,7 @@ fn codings(head: &Head<'_>) -> Result<(), FramingError> {
         return Err(FramingError::CodingInHttp10);
     }
     let (mut chunked, mut others) = (false, false);
-    for coding in head.all(FieldName::TransferEncoding).flat_map(elements) {
+    for coding in head.fields.all(FieldName::TransferEncoding).flat_map(elements) {
         let name = &coding[..prefix_len(TCHAR, coding)];
         let behind = trim_ows(&coding[name.len()..]);
         if name.is_empty() || !matches!(behind.first(), None | Some(b';')) {

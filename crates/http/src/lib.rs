@@ -4,6 +4,7 @@
 //! | module | parses | specification |
 //! |---|---|---|
 //! | [`head`] | request line and field section | RFC 9112, sections 2 to 5 |
+//! | [`fields`] | the fields of a request, of any protocol | RFC 9110, section 5 |
 //! | [`host`] | the value of the Host field | RFC 9110, section 7.2; RFC 3986, section 3.2.2 |
 //! | [`target`] | the request target; normalizes its path | RFC 9112, section 3.2; RFC 3986, section 5.2.4 |
 //! | [`field`] | lists in field values | RFC 9110, section 5.6.1 |
@@ -34,7 +35,7 @@
 //! let (head, len) = head::parse(input)?.expect("a complete head");
 //! assert_eq!((head.method, len), (Method::Get, input.len()));
 //! assert_eq!(head.host()?, Some(&b"example.org"[..]));
-//! assert_eq!(head.first(FieldName::AcceptEncoding), Some(&b"gzip, br;q=0.5"[..]));
+//! assert_eq!(head.fields.first(FieldName::AcceptEncoding), Some(&b"gzip, br;q=0.5"[..]));
 //! assert_eq!(framing(&head), Ok(Framing::None));
 //!
 //! let Ok(Target::Origin { path, query }) = target::parse(head.method, head.target) else { panic!() };
@@ -44,7 +45,7 @@
 //!
 //! // Each offer is a coding, its length in bytes, and a value of the caller.
 //! let offers = [(ContentCoding::Identity, 900, "page.html"), (ContentCoding::Gzip, 300, "page.html.gz")];
-//! assert_eq!(AcceptEncoding::parse(&head).choose(offers), Some("page.html.gz"));
+//! assert_eq!(AcceptEncoding::parse(&head.fields).choose(offers), Some("page.html.gz"));
 //! # Ok::<(), tarpon_http::HeadError>(())
 //! ```
 
@@ -56,10 +57,13 @@ pub mod chunked;
 pub mod date;
 pub mod dictionary;
 pub mod field;
+mod field_name;
+pub mod fields;
 pub mod framing;
 pub mod head;
 pub mod host;
 pub mod media;
+mod method;
 pub mod negotiate;
 pub mod persist;
 pub mod precondition;
@@ -68,5 +72,8 @@ pub mod status;
 pub mod target;
 mod token;
 
-pub use head::{FieldName, Head, HeadError, Method, Version};
+pub use field_name::FieldName;
+pub use fields::Fields;
+pub use head::{Head, HeadError, Version};
+pub use method::Method;
 pub use status::Status;

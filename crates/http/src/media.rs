@@ -5,10 +5,10 @@
 //! ```
 //!
 //! The parser ignores malformed members, and parameters other than the weight. Few requests need this field, so
-//! [`Head`] does not record its position, and this module scans all field lines.
+//! [`Fields`] does not record its place, and this module scans all fields.
 
 use crate::field::{members, trim_ows};
-use crate::head::Head;
+use crate::fields::Fields;
 use crate::negotiate::QValue;
 
 /// A media type: type and subtype, in lower case.
@@ -22,11 +22,11 @@ pub type MediaType = (&'static str, &'static str);
 ///
 /// let (json, html) = (("application", "json"), ("text", "html"));
 /// let (head, _) = head::parse(b"GET / HTTP/1.1\r\nAccept: application/json, */*\r\n\r\n").unwrap().unwrap();
-/// assert!(media::is_preferred(&head, json, html));
+/// assert!(media::is_preferred(&head.fields, json, html));
 /// ```
 #[cold]
-pub fn is_preferred(head: &Head<'_>, this: MediaType, that: MediaType) -> bool {
-    let (this, that) = (weight(head, this), weight(head, that));
+pub fn is_preferred(fields: &Fields<'_>, this: MediaType, that: MediaType) -> bool {
+    let (this, that) = (weight(fields, this), weight(fields, that));
     this.weight > 0 && this > that
 }
 
@@ -52,8 +52,8 @@ enum Specificity {
 }
 
 /// Returns the preference for a type: that of the most specific member in all Accept field lines; the last of equally specific ones.
-fn weight(head: &Head<'_>, media: MediaType) -> MediaPreference {
-    let lines = head.fields().filter(|(name, _)| name.eq_ignore_ascii_case(b"Accept"));
+fn weight(fields: &Fields<'_>, media: MediaType) -> MediaPreference {
+    let lines = fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case(b"Accept"));
     let mut found = MediaPreference::default();
     for (closeness, weight) in
         lines.flat_map(|(_, value)| members(value)).filter_map(|one| member(one, media))
@@ -124,7 +124,11 @@ mod tests {
         for (name, fields, want) in cases {
             let wire = format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
             let (head, _) = parse(wire.as_bytes()).unwrap().unwrap();
-            assert_eq!(is_preferred(&head, ("application", "json"), ("text", "html")), *want, "{name}");
+            assert_eq!(
+                is_preferred(&head.fields, ("application", "json"), ("text", "html")),
+                *want,
+                "{name}"
+            );
         }
     }
 }

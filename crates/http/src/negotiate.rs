@@ -8,7 +8,8 @@
 //! The parser ignores members that are malformed or name an unknown coding.
 
 use crate::field::{members, trim_ows};
-use crate::head::{FieldName, Head};
+use crate::field_name::FieldName;
+use crate::fields::Fields;
 
 /// A content coding. RFC 9110, section 8.4.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,11 +41,11 @@ impl AcceptEncoding {
     /// A request without the field is treated like one with an empty field. RFC 9110 would accept any coding then, but a client
     /// that does not send the field may not support any.
     #[inline]
-    pub fn parse(head: &Head<'_>) -> AcceptEncoding {
-        match head.first(FieldName::AcceptEncoding) {
+    pub fn parse(fields: &Fields<'_>) -> AcceptEncoding {
+        match fields.first(FieldName::AcceptEncoding) {
             None => AcceptEncoding::of(&[]),
-            Some(value) if head.is_repeated(FieldName::AcceptEncoding) || value.len() > BROWSER_LEN_MAX => {
-                AcceptEncoding::parse_lists(head)
+            Some(value) if fields.is_repeated(FieldName::AcceptEncoding) || value.len() > BROWSER_LEN_MAX => {
+                AcceptEncoding::parse_lists(fields)
             }
             Some(value) if value == b"gzip, deflate, br, zstd" => {
                 AcceptEncoding::of(&[ContentCoding::Gzip, ContentCoding::Br, ContentCoding::Zstd])
@@ -53,14 +54,14 @@ impl AcceptEncoding {
                 AcceptEncoding::of(&[ContentCoding::Gzip, ContentCoding::Br])
             }
             Some(value) if value == b"gzip, deflate" => AcceptEncoding::of(&[ContentCoding::Gzip]),
-            Some(_) => AcceptEncoding::parse_lists(head),
+            Some(_) => AcceptEncoding::parse_lists(fields),
         }
     }
 
-    fn parse_lists(head: &Head<'_>) -> AcceptEncoding {
+    fn parse_lists(fields: &Fields<'_>) -> AcceptEncoding {
         let mut listed = [None; CODING_COUNT];
         let mut any = None;
-        for (name, weight) in head.all(FieldName::AcceptEncoding).flat_map(members).filter_map(member) {
+        for (name, weight) in fields.all(FieldName::AcceptEncoding).flat_map(members).filter_map(member) {
             if name == b"*" {
                 any = Some(weight);
             } else if let Some(coding) = coding(name) {
@@ -109,7 +110,7 @@ impl AcceptEncoding {
     /// let input = b"GET / HTTP/1.1\r\nAccept-Encoding: br, gzip\r\n\r\n";
     /// let (head, _) = head::parse(input).unwrap().unwrap();
     /// let offers = [(ContentCoding::Gzip, 400, "gz"), (ContentCoding::Br, 300, "br")];
-    /// assert_eq!(AcceptEncoding::parse(&head).choose(offers), Some("br"));
+    /// assert_eq!(AcceptEncoding::parse(&head.fields).choose(offers), Some("br"));
     /// ```
     #[inline]
     pub fn choose<T>(&self, offered: impl IntoIterator<Item = (ContentCoding, u64, T)>) -> Option<T> {
@@ -274,7 +275,7 @@ mod tests {
     fn first_of_equal_offers_is_chosen() {
         let head = "GET / HTTP/1.1\r\nAccept-Encoding: *\r\n\r\n";
         let (head, _) = parse(head.as_bytes()).unwrap().unwrap();
-        let acceptable = AcceptEncoding::parse(&head);
+        let acceptable = AcceptEncoding::parse(&head.fields);
         assert_eq!(acceptable.choose([(Zstd, 7, 1), (Br, 7, 2)]), Some(1));
         assert_eq!(acceptable.choose::<()>([]), None);
     }
@@ -283,6 +284,6 @@ mod tests {
         let lines: String = lines.iter().map(|line| format!("Accept-Encoding: {line}\r\n")).collect();
         let wire = format!("GET / HTTP/1.1\r\n{lines}\r\n");
         let (head, _) = parse(wire.as_bytes()).unwrap().unwrap();
-        AcceptEncoding::parse(&head).choose(ALL.map(|(coding, len)| (coding, len, coding)))
+        AcceptEncoding::parse(&head.fields).choose(ALL.map(|(coding, len)| (coding, len, coding)))
     }
 }

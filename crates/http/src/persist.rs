@@ -1,7 +1,8 @@
 //! Decides whether a connection persists. RFC 9112, section 9.3.
 
 use crate::field::has_token;
-use crate::head::{FieldName, Head, Version};
+use crate::field_name::FieldName;
+use crate::head::{Head, Version};
 
 /// Returns whether the client allows another request on this connection.
 ///
@@ -9,16 +10,16 @@ use crate::head::{FieldName, Head, Version};
 /// field contains `keep-alive`. `close` takes precedence.
 #[inline]
 pub fn persists(head: &Head<'_>) -> bool {
-    match head.first(FieldName::Connection) {
+    match head.fields.first(FieldName::Connection) {
         None => head.version == Version::Http11,
         // What browsers send.
-        Some(b"keep-alive") if !head.is_repeated(FieldName::Connection) => true,
+        Some(b"keep-alive") if !head.fields.is_repeated(FieldName::Connection) => true,
         Some(_) => options_persist(head),
     }
 }
 
 fn options_persist(head: &Head<'_>) -> bool {
-    let has_option = |token| has_token(head.all(FieldName::Connection), token);
+    let has_option = |token| has_token(head.fields.all(FieldName::Connection), token);
     !has_option(b"close") && (head.version == Version::Http11 || has_option(b"keep-alive"))
 }
 

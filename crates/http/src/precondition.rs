@@ -10,7 +10,8 @@
 //! This module reads no clock; the caller passes the time.
 
 use crate::date;
-use crate::head::{FieldName, Head};
+use crate::field_name::FieldName;
+use crate::fields::Fields;
 use crate::token::{ETAG, prefix_len};
 
 /// The result of evaluating the preconditions of a GET or HEAD.
@@ -36,15 +37,15 @@ pub enum Outcome {
 ///
 /// let input = b"GET / HTTP/1.1\r\nIf-None-Match: \"a\", \"b\"\r\n\r\n";
 /// let (head, _) = head::parse(input).unwrap().unwrap();
-/// assert_eq!(evaluate(&head, b"\"b\"", 784_111_777, 1_795_219_200), Outcome::NotModified);
+/// assert_eq!(evaluate(&head.fields, b"\"b\"", 784_111_777, 1_795_219_200), Outcome::NotModified);
 /// ```
 #[inline]
-pub fn evaluate(head: &Head<'_>, etag: &[u8], last_modified: u64, now: u64) -> Outcome {
-    let is_conditional = head.has(FieldName::IfNoneMatch)
-        || head.has(FieldName::IfModifiedSince)
-        || head.has(FieldName::IfMatch)
-        || head.has(FieldName::IfUnmodifiedSince);
-    if is_conditional { evaluate_fields(head, etag, last_modified, now) } else { Outcome::Proceed }
+pub fn evaluate(fields: &Fields<'_>, etag: &[u8], last_modified: u64, now: u64) -> Outcome {
+    let is_conditional = fields.has(FieldName::IfNoneMatch)
+        || fields.has(FieldName::IfModifiedSince)
+        || fields.has(FieldName::IfMatch)
+        || fields.has(FieldName::IfUnmodifiedSince);
+    if is_conditional { evaluate_fields(fields, etag, last_modified, now) } else { Outcome::Proceed }
 }
 
 /// Returns whether the Range field of a GET applies. It applies if there is no If-Range, or if If-Range matches the selected
@@ -53,9 +54,9 @@ pub fn evaluate(head: &Head<'_>, etag: &[u8], last_modified: u64, now: u64) -> O
 /// A date matches only if it is a strong validator (section 8.8.2.2). Until its second has passed it is weak, because two
 /// representations may have the same date.
 #[inline]
-pub fn range_applies(head: &Head<'_>, etag: &[u8], last_modified: u64, now: u64) -> bool {
-    let Some(validator) = head.first(FieldName::IfRange) else { return true };
-    if head.is_repeated(FieldName::IfRange) {
+pub fn range_applies(fields: &Fields<'_>, etag: &[u8], last_modified: u64, now: u64) -> bool {
+    let Some(validator) = fields.first(FieldName::IfRange) else { return true };
+    if fields.is_repeated(FieldName::IfRange) {
         return false;
     }
     match EntityTag::split_first(validator) {
@@ -64,33 +65,33 @@ pub fn range_applies(head: &Head<'_>, etag: &[u8], last_modified: u64, now: u64)
     }
 }
 
-fn evaluate_fields(head: &Head<'_>, etag: &[u8], last_modified: u64, now: u64) -> Outcome {
+fn evaluate_fields(fields: &Fields<'_>, etag: &[u8], last_modified: u64, now: u64) -> Outcome {
     let ours = EntityTag::parse(etag);
     // Sections 13.1.3 and 13.1.4: entity tags take precedence over a date, even if they are malformed.
-    let holds = if head.has(FieldName::IfMatch) {
-        is_listed(head, FieldName::IfMatch, |tag| tag.matches_strongly(ours))
+    let holds = if fields.has(FieldName::IfMatch) {
+        is_listed(fields, FieldName::IfMatch, |tag| tag.matches_strongly(ours))
     } else {
-        date_of(head, FieldName::IfUnmodifiedSince, now).is_none_or(|since| last_modified <= since)
+        date_of(fields, FieldName::IfUnmodifiedSince, now).is_none_or(|since| last_modified <= since)
     };
     if !holds {
         return Outcome::Failed;
     }
-    let has_it = if head.has(FieldName::IfNoneMatch) {
-        is_listed(head, FieldName::IfNoneMatch, |tag| tag.matches_weakly(ours))
+    let has_it = if fields.has(FieldName::IfNoneMatch) {
+        is_listed(fields, FieldName::IfNoneMatch, |tag| tag.matches_weakly(ours))
     } else {
         // A date after `now` is valid: section 13.1.3 makes no exception for it.
-        date_of(head, FieldName::IfModifiedSince, now).is_some_and(|since| last_modified <= since)
+        date_of(fields, FieldName::IfModifiedSince, now).is_some_and(|since| last_modified <= since)
     };
     if has_it { Outcome::NotModified } else { Outcome::Proceed }
 }
 
 /// Returns whether the field lines `name` are `*`, or list an entity tag for which `is_ours` is true. Sections 13.1.1 and
 /// 13.1.2. A malformed member, or a `*` that is not alone, ends the list, because the members after it are ambiguous.
-fn is_listed(head: &Head<'_>, name: FieldName, is_ours: impl Fn(EntityTag<'_>) -> bool) -> bool {
-    if head.first(name) == Some(b"*") && !head.is_repeated(name) {
+fn is_listed(fields: &Fields<'_>, name: FieldName, is_ours: impl Fn(EntityTag<'_>) -> bool) -> bool {
+    if fields.first(name) == Some(b"*") && !fields.is_repeated(name) {
         return true;
     }
-    for mut rest in head.all(name) {
+    for mut rest in fields.all(name) {
         loop {
             while let [b' ' | b'\t' | b',', behind @ ..] = rest {
                 rest = behind;
@@ -110,8 +111,8 @@ fn is_listed(head: &Head<'_>, name: FieldName, is_ours: impl Fn(EntityTag<'_>) -
 
 /// Returns the date in the field `name`. Returns `None`, so that the caller ignores the field, if it is repeated or not a valid
 /// date. Sections 13.1.3 and 13.1.4.
-fn date_of(head: &Head<'_>, name: FieldName, now: u64) -> Option<u64> {
-    let value = head.first(name).filter(|_| !head.is_repeated(name))?;
+fn date_of(fields: &Fields<'_>, name: FieldName, now: u64) -> Option<u64> {
+    let value = fields.first(name).filter(|_| !fields.is_repeated(name))?;
     date::parse(value, now)
 }
 
@@ -326,7 +327,7 @@ mod tests {
         let applies = |fields: &str, etag: &str, now| {
             let wire = format!("GET / HTTP/1.1\r\n{fields}\r\n");
             let (head, _) = parse(wire.as_bytes()).unwrap().unwrap();
-            range_applies(&head, etag.as_bytes(), MODIFIED, now)
+            range_applies(&head.fields, etag.as_bytes(), MODIFIED, now)
         };
         for &(name, fields, want) in cases {
             assert_eq!(applies(fields, "\"a,b\"", NOW), want, "{name}");
@@ -342,6 +343,6 @@ mod tests {
     fn outcome(fields: &str, etag: &[u8]) -> Outcome {
         let wire = format!("GET / HTTP/1.1\r\n{fields}\r\n");
         let (head, _) = parse(wire.as_bytes()).unwrap().unwrap();
-        evaluate(&head, etag, MODIFIED, NOW)
+        evaluate(&head.fields, etag, MODIFIED, NOW)
     }
 }

@@ -13,7 +13,8 @@
 //! This module does not evaluate If-Range; see `precondition`.
 
 use crate::field::members;
-use crate::head::{FieldName, Head};
+use crate::field_name::FieldName;
+use crate::fields::Fields;
 
 /// The maximum number of ranges in one response. A media player asks for one; a client that reads an index at either end of a
 /// file asks for two or three; many small ranges cost more than the whole representation.
@@ -57,16 +58,22 @@ pub struct RangeSet {
 /// use tarpon_http::range::{ByteRange, RangeSelection, select};
 ///
 /// let (head, _) = head::parse(b"GET / HTTP/1.1\r\nRange: bytes=0-99, -10\r\n\r\n").unwrap().unwrap();
-/// let RangeSelection::Ranges(ranges) = select(&head, 1_000) else { panic!() };
+/// let RangeSelection::Ranges(ranges) = select(&head.fields, 1_000) else { panic!() };
 /// assert_eq!(ranges.as_slice(), [ByteRange { at: 0, len: 100 }, ByteRange { at: 990, len: 10 }]);
 /// ```
-pub fn select(head: &Head<'_>, len: u64) -> RangeSelection {
-    match head.first(FieldName::Range) {
-        Some(range) if !head.is_repeated(FieldName::Range) && len > 0 => {
-            parse_specifier(range, len).unwrap_or(RangeSelection::Whole)
-        }
+pub fn select(fields: &Fields<'_>, len: u64) -> RangeSelection {
+    match fields.first(FieldName::Range) {
+        Some(value) if !fields.is_repeated(FieldName::Range) => select_by(value, len),
         _ => RangeSelection::Whole,
     }
+}
+
+/// Parses the value of a Range field that is not repeated; see [`select`].
+pub fn select_by(value: &[u8], len: u64) -> RangeSelection {
+    if len == 0 {
+        return RangeSelection::Whole;
+    }
+    parse_specifier(value, len).unwrap_or(RangeSelection::Whole)
 }
 
 impl ByteRange {
@@ -279,7 +286,7 @@ mod tests {
             assert_eq!(selected(value, 0), None, "{value}");
         }
         let (head, _) = parse(b"GET / HTTP/1.1\r\n\r\n").unwrap().unwrap();
-        assert_eq!(select(&head, 100), RangeSelection::Whole, "without the field");
+        assert_eq!(select(&head.fields, 100), RangeSelection::Whole, "without the field");
     }
 
     proptest! {
@@ -309,7 +316,7 @@ mod tests {
     fn selected(value: &str, len: u64) -> Option<Vec<(u64, u64)>> {
         let wire = format!("GET / HTTP/1.1\r\nRange: {value}\r\n\r\n");
         let (head, _) = parse(wire.as_bytes()).unwrap().unwrap();
-        match select(&head, len) {
+        match select(&head.fields, len) {
             RangeSelection::Whole => None,
             RangeSelection::Ranges(ranges) => {
                 Some(ranges.as_slice().iter().map(|range| (range.at, range.len)).collect())

@@ -7,8 +7,8 @@
 
 use tarpon_simd::{BLOCK_LEN, equal, padded};
 
-use crate::head::Method;
 use crate::host;
+use crate::method::Method;
 use crate::status::Status;
 
 /// The maximum length of a decoded path in bytes: `PATH_MAX` of Linux, so no file has a longer one.

@@ -56,14 +56,14 @@ pub(super) fn refusal(
         ));
     }
     // A browser sends it for each request of a web page to another origin: RFC 6454. Programs send none.
-    let is_from_page = head.fields().any(|(name, _)| name.eq_ignore_ascii_case(b"Origin"));
+    let is_from_page = head.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case(b"Origin"));
     is_from_page.then(|| page(Status::Forbidden, "not for web pages\n"))
 }
 
 /// Returns whether the client may give orders. A browser may not: it sends Fetch Metadata. On a Unix socket every client may, on TCP a client
 /// on this host.
 pub(super) fn may_order(head: &Head<'_>, peer: Peer) -> bool {
-    let is_browser = head.fields().any(|(name, _)| name.to_ascii_lowercase().starts_with(b"sec-fetch-"));
+    let is_browser = head.fields.iter().any(|(name, _)| name.to_ascii_lowercase().starts_with(b"sec-fetch-"));
     !is_browser && peer != Peer::OtherHost
 }
 

@@ -68,7 +68,7 @@ impl RunningWorker {
         let route = BackendRoute { backend: BackendId(0), limits: BackendLimits::default() };
         let backends = Backends {
             connectors: vec![Arc::clone(&connector) as Arc<dyn BackendConnector>],
-            routes: vec![(b"/app/"[..].into(), route)],
+            routes: vec![("/app".parse().unwrap(), route)],
         };
         let listeners = match engine {
             TestedEngine::Engine(_) => vec![listener.try_clone().unwrap().into()],

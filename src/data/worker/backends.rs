@@ -2,15 +2,29 @@
 
 use super::{Slot, Worker};
 use std::{io, os::fd::OwnedFd, sync::Arc};
-use tarpon_conn::{BackendId, BackendRefusal, BackendRoute, Connection};
+use tarpon_conn::{
+    BackendId, BackendRefusal, BackendRoute, Connection, Hosts, PathPrefix, RouteTable, RouteTarget,
+};
 
 /// The backends of a server, and the routes to them.
 #[derive(Clone, Default)]
 pub(crate) struct Backends {
     /// By the number of the backend.
     pub(crate) connectors: Vec<Arc<dyn BackendConnector>>,
-    /// Each for the paths with this prefix.
-    pub(crate) routes: Vec<(Box<[u8]>, BackendRoute)>,
+    /// Each for the paths with this prefix, at all hosts.
+    pub(crate) routes: Vec<(PathPrefix, BackendRoute)>,
+}
+
+impl Backends {
+    /// Returns the routes to sites by host, and to backends.
+    pub(super) fn route_table(&self, hosts: Arc<Hosts>) -> RouteTable {
+        let mut table = RouteTable::new(hosts);
+        for (prefix, route) in &self.routes {
+            // The first route of a prefix stays.
+            let _ = table.add(None, prefix.clone(), RouteTarget::Backend(*route));
+        }
+        table
+    }
 }
 
 /// Connects to a backend.
@@ -32,17 +46,16 @@ impl<S: Default> Worker<S> {
 
     #[cold]
     fn connect_next(&mut self, is_nonblocking: bool) -> Option<u32> {
-        while let Some((pipe, backend)) = self.context.pipes.next_unconnected() {
+        while let Some((pipe, route)) = self.context.pipes.next_unconnected() {
             let connected = match self.slots.is_full() {
                 true => Err(BackendRefusal::Full),
-                false => self.connect(backend, is_nonblocking).map_err(|_| BackendRefusal::Unreachable),
+                false => self.connect(route.backend, is_nonblocking).map_err(|_| BackendRefusal::Unreachable),
             };
             match connected {
                 Ok(fd) => {
-                    let (number, limits) =
-                        (self.slots.next_index(), self.context.sites.backend_limits(backend));
-                    let cx = &mut self.context.conn_resources();
-                    let conn = Connection::to_backend(cx, number, backend, limits, pipe);
+                    let number = self.slots.next_index();
+                    let conn =
+                        Connection::to_backend(&mut self.context.conn_resources(), number, route, pipe);
                     return Some(self.insert_slot(Slot::new(fd, conn)));
                 }
                 Err(why) => self.context.pipes.refuse(&mut self.context.pool, pipe, why),

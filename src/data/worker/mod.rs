@@ -127,7 +127,7 @@ impl<S: Default> Worker<S> {
         let served: Vec<_> = current.map(|site| ServedSite::new(site, blocks_on_disk)).collect();
         let images = served.iter().zip(&*sites).map(|(served, (_, limits))| (served.image(), *limits));
         let mut context = WorkerContext {
-            sites: Sites::by_host(images, hosts),
+            sites: Sites::by_route(images, Arc::new(backends.route_table(hosts))),
             pool,
             prefixes: ResponsePrefixes::new(unix_ms() / 1_000),
             now: Tick(0),
@@ -142,9 +142,6 @@ impl<S: Default> Worker<S> {
             records,
             producer,
         };
-        for (prefix, route) in &backends.routes {
-            context.sites.add_backend_route(prefix, *route);
-        }
         if let Some(path) = health_path {
             context.sites.set_health_path(path);
         }

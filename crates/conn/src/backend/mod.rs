@@ -29,6 +29,15 @@ use tarpon_http::status::Status;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BackendId(pub u16);
 
+/// A route to a backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackendRoute {
+    /// The backend.
+    pub backend: BackendId,
+    /// The limits of its exchanges.
+    pub limits: BackendLimits,
+}
+
 /// The limits of exchanges with a backend. Times are in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackendLimits {
@@ -129,8 +138,7 @@ impl BackendConnection {
     pub(crate) fn new(
         cx: &mut ConnResources<'_>,
         number: u32,
-        backend: BackendId,
-        limits: BackendLimits,
+        BackendRoute { backend, limits }: BackendRoute,
         pipe: PipeId,
     ) -> BackendConnection {
         let mut connection = BackendConnection {

@@ -8,9 +8,8 @@
 
 use super::echo::EchoBackend;
 use crate::{
-    AcceptedClient, BackendLimits, BackendRefusal, BufRange, ConnResources, Connection, Counters, DriveState,
-    DriveStep, Pipes, Pool, Records, ResponsePrefixes, Sites, Span, Tick, Transport, pipe::MESSAGE_COUNT_MAX,
-    sim::Cuts,
+    AcceptedClient, BackendRefusal, BufRange, ConnResources, Connection, Counters, DriveState, DriveStep,
+    Pipes, Pool, Records, ResponsePrefixes, Sites, Span, Tick, Transport, pipe::MESSAGE_COUNT_MAX, sim::Cuts,
 };
 use tarpon_site::Region;
 
@@ -25,7 +24,6 @@ pub struct BackendSim {
     /// The records for the log, which are off unless a test replaces them.
     pub records: Records,
     pipes: Pipes,
-    limits: BackendLimits,
     /// The connections by number. `None`: closed.
     parties: Vec<Option<SimParty>>,
     /// The bytes sent on closed connections, by number.
@@ -55,8 +53,8 @@ struct SimParty {
 const BUFS_HELD_MAX: usize = 4 + 2 * (MESSAGE_COUNT_MAX + 1);
 
 impl BackendSim {
-    /// Returns a worker with these sites, whose routes to backends have these limits.
-    pub fn new(sites: Sites, limits: BackendLimits) -> BackendSim {
+    /// Returns a worker with these sites.
+    pub fn new(sites: Sites) -> BackendSim {
         BackendSim {
             sites,
             pool: Pool::new(256),
@@ -65,7 +63,6 @@ impl BackendSim {
             counters: Counters::default(),
             records: Records::off(),
             pipes: Pipes::default(),
-            limits,
             parties: Vec::new(),
             received: Vec::new(),
             connect_count: 0,
@@ -148,14 +145,14 @@ impl BackendSim {
     pub fn run(&mut self, cuts: Cuts) {
         loop {
             let mut any = false;
-            while let Some((pipe, backend)) = self.pipes.next_unconnected() {
+            while let Some((pipe, route)) = self.pipes.next_unconnected() {
                 any = true;
                 if self.refuses {
                     self.pipes.refuse(&mut self.pool, pipe, BackendRefusal::Unreachable);
                     continue;
                 }
-                let (number, limits) = (self.parties.len(), self.limits);
-                let conn = Connection::to_backend(&mut self.cx(), number as u32, backend, limits, pipe);
+                let number = self.parties.len() as u32;
+                let conn = Connection::to_backend(&mut self.cx(), number, route, pipe);
                 self.add(SimParty::new(conn, Some(EchoBackend::default())));
                 self.connect_count += 1;
             }

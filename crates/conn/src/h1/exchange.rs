@@ -8,7 +8,10 @@
 //!
 //! Until a request is admitted nothing has changed: the engine offers the same input again.
 
-use super::{Blocked, CONTENT_LEN_MAX, Ending, Http1, Http1Phase, RequestContent, emit};
+use super::{
+    Blocked, CONTENT_LEN_MAX, Ending, Http1, Http1Phase, RequestContent, emit, request::request,
+    request_content,
+};
 use crate::{
     BufRange, ConnResources,
     plan::{self, Plan, PlanOptions},
@@ -62,7 +65,7 @@ impl Http1 {
             Ok(host) => host,
             Err(error) => return self.refuse(cx, out, input, cx.sites.fallback(), error.status()),
         };
-        let request = Request::new(&head, bytes, host);
+        let request = request(&head, bytes, host);
 
         let route = cx.sites.route(&request);
         let site = route.site();
@@ -183,7 +186,8 @@ impl Http1 {
         let client_persists = persist::persists(head);
         // A client that waits for 100 (Continue) and gets a final status may send its content or not, so the start of the next request is
         // uncertain: RFC 9110, section 10.1.1. So it is after CONNECT: what follows may be meant for the tunnel (RFC 9931).
-        let is_uncertain = has_content && plan::expects_continue(head) || head.method == Method::Connect;
+        let is_uncertain =
+            has_content && request_content::expects_continue(head) || head.method == Method::Connect;
         if !client_persists || is_last || is_uncertain || status == Status::BadRequest {
             self.phase = Http1Phase::LastResponse { linger: client_persists || has_content };
             return Persistence::Close;

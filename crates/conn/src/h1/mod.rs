@@ -13,6 +13,7 @@
 //! | file | what |
 //! |---|---|
 //! | `exchange` | begins an exchange: parse, route, plan, admit, emit |
+//! | `request` | makes a request of a head |
 //! | `emit` | queues a response |
 //! | `piped` | an exchange with a backend |
 //! | `request_content` | the content of a request |
@@ -22,8 +23,11 @@ mod emit;
 mod exchange;
 mod piped;
 mod recorded_responses;
+mod request;
 mod request_content;
 
+#[cfg(test)]
+pub(crate) use request::request;
 pub use request_content::CONTENT_LEN_MAX;
 
 use crate::{

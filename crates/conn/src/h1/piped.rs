@@ -7,10 +7,13 @@
 //!
 //! The next request of the client waits until the exchange has ended.
 
-use super::{Ending, Http1, Http1Phase, InvalidContent, RequestContent, emit};
+use super::{
+    Ending, Http1, Http1Phase, InvalidContent, RequestContent, emit, request::request,
+    request_content::expects_continue,
+};
 use crate::{
     BufRange, ConnResources, Tick,
-    backend::BackendLimits,
+    backend::{BackendLimits, BackendRoute},
     bounded_writer::BoundedWriter,
     open_exchanges::{NO_PLACE, OpenExchange},
     pipe::{
@@ -19,17 +22,16 @@ use crate::{
     },
     plan,
     pool::BUF_LEN,
-    request::Request,
+    request::{Request, Resource},
     response_prefix::Persistence,
-    sites::{BackendRoute, SiteId},
+    sites::SiteId,
     span::{Outbox, Span},
 };
 use tarpon_http::{
-    field,
-    head::{self, FieldName, Head, Version},
+    FieldName, field,
+    head::{self, Head, Version},
     persist,
     status::Status,
-    target::Target,
 };
 
 /// The pipe of an exchange, and the place of the exchange among those that are recorded.
@@ -122,7 +124,7 @@ impl Http1 {
                 return self.refuse(cx, out, input, site, status);
             }
         };
-        let pipe = cx.pipes.open(self.accepted.number, route.backend);
+        let pipe = cx.pipes.open(self.accepted.number, route);
         let head = BufRange { buf, at: MESSAGE_ROOM as u32, len: request.list_len as u32 };
         cx.pipes.push(pipe, Side::Client, Message::Head(head));
         if request.content.is_none() {
@@ -555,16 +557,16 @@ impl PipedRequest {
         let (head, head_len) = head::parse(bytes).ok().flatten().ok_or(Status::BadRequest)?;
         let host = head.host().map_err(|error| error.status())?;
         let content = RequestContent::of(&head, content_len_max)?;
-        if head.has(FieldName::Expect) && !plan::expects_only_continue(&head) {
+        if head.fields.has(FieldName::Expect) && !plan::expects_only_continue(&head.fields) {
             return Err(Status::ExpectationFailed);
         }
-        let request = Request::new(&head, bytes, host);
+        let request = request(&head, bytes, host);
         let method = bytes.trim_ascii_start().split(|&byte| byte == b' ').next().unwrap_or_default();
         Ok(PipedRequest {
             version: head.version,
             client_persists: persist::persists(&head),
             with_content: request.with_content(),
-            awaits_continue: content.is_some() && plan::expects_continue(&head),
+            awaits_continue: content.is_some() && expects_continue(&head),
             content,
             head_len,
             list_len: write_request(&request, &head, method, to)?,
@@ -579,25 +581,25 @@ fn write_request(
     method: &[u8],
     to: &mut [u8],
 ) -> Result<usize, Status> {
-    let path: &[u8] = match request.target {
-        Ok(Target::Origin { .. }) => head.target,
-        Ok(Target::Absolute { path, .. }) => {
-            let at = path.as_ptr().addr() - head.target.as_ptr().addr();
-            &head.target[at..]
+    let path = match request.resource {
+        // From the path to the end: an empty path stands for the root.
+        Ok(Resource::Path { path, .. }) => {
+            let at = path.as_ptr().addr().checked_sub(head.target.as_ptr().addr());
+            at.and_then(|at| head.target.get(at..)).unwrap_or(path)
         }
-        Ok(Target::Asterisk) => b"*",
+        Ok(Resource::Server) => b"*",
         // Tunnels are not for backends.
-        Ok(Target::Authority(_)) => return Err(Status::MethodNotAllowed),
+        Ok(Resource::Tunnel) => return Err(Status::MethodNotAllowed),
         Err(error) => return Err(error.status()),
     };
     let mut writer = FieldListWriter::new(to);
     let mut write = || {
         writer.put(b":method", method)?;
         writer.put(b":scheme", b"http")?;
-        writer.put(b":authority", request.authority().unwrap_or_default())?;
+        writer.put(b":authority", request.authority.unwrap_or_default())?;
         writer.put(b":path", path)?;
-        let nominated = |name: &[u8]| field::has_token(head.all(FieldName::Connection), name);
-        for (name, value) in head.fields() {
+        let nominated = |name: &[u8]| field::has_token(head.fields.all(FieldName::Connection), name);
+        for (name, value) in head.fields.iter() {
             let is_replaced = name.eq_ignore_ascii_case(b"host") || name.eq_ignore_ascii_case(b"expect");
             if !is_replaced && !belongs_to_connection(name) && !nominated(name) {
                 writer.put(name, value)?;

@@ -1,9 +1,11 @@
 //! The content of a request: for a backend, or read and dropped; never parsed as the next request.
 
 use tarpon_http::{
+    FieldName,
     chunked::{ChunkedDecoder, Decoded},
+    field,
     framing::{self, Framing},
-    head::Head,
+    head::{Head, Version},
     status::Status,
 };
 
@@ -61,4 +63,10 @@ impl RequestContent {
             RequestContent::Chunked { decoder, .. } => decoder.is_done(),
         }
     }
+}
+
+/// Returns whether the client waits for 100 (Continue) before it sends the content. RFC 9110, section 10.1.1.
+pub(super) fn expects_continue(head: &Head<'_>) -> bool {
+    // A server ignores the expectation of an HTTP/1.0 request.
+    head.version == Version::Http11 && field::has_token(head.fields.all(FieldName::Expect), b"100-continue")
 }

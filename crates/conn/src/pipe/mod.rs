@@ -21,7 +21,7 @@ pub(crate) mod fields;
 mod idle;
 
 use crate::{
-    backend::BackendId,
+    backend::BackendRoute,
     pool::{BUF_LEN, BufRange, Pool},
 };
 use idle::IdleBackends;
@@ -88,7 +88,7 @@ pub struct Pipes {
 
 #[derive(Debug)]
 struct Pipe {
-    backend: BackendId,
+    route: BackendRoute,
     /// The numbers of the connections. `None`: it has left, or the backend connection has not joined yet.
     client: Option<u32>,
     server: Option<u32>,
@@ -132,9 +132,9 @@ impl Message {
 impl Pipes {
     /// Opens a pipe from the connection of a client to a backend. An idle connection to the backend is scheduled to join; without one,
     /// [`next_unconnected`](Pipes::next_unconnected) returns the pipe.
-    pub(crate) fn open(&mut self, client: u32, backend: BackendId) -> PipeId {
+    pub(crate) fn open(&mut self, client: u32, route: BackendRoute) -> PipeId {
         let pipe = Pipe {
-            backend,
+            route,
             client: Some(client),
             server: None,
             has_backend_left: false,
@@ -147,22 +147,22 @@ impl Pipes {
             None => self.pipes.push(Some(pipe)),
         }
         let id = PipeId(index);
-        match self.idle.assign(backend, id) {
+        match self.idle.assign(route.backend, id) {
             Some(server) => self.scheduled.push_back(server),
             None => self.unconnected.push_back(id),
         }
         id
     }
 
-    /// Returns the next pipe that needs a new backend connection, and its backend. The engine connects, or calls
+    /// Returns the next pipe that needs a new backend connection, and its route. The engine connects, or calls
     /// [`refuse`](Pipes::refuse).
-    pub fn next_unconnected(&mut self) -> Option<(PipeId, BackendId)> {
+    pub fn next_unconnected(&mut self) -> Option<(PipeId, BackendRoute)> {
         while let Some(id) = self.unconnected.pop_front() {
             if let Some(Some(pipe)) = self.pipes.get(id.0 as usize)
                 && pipe.server.is_none()
                 && !pipe.has_backend_left
             {
-                return Some((id, pipe.backend));
+                return Some((id, pipe.route));
             }
         }
         None

@@ -2,8 +2,10 @@
 
 use super::sites::site;
 use proptest::{collection::vec, prelude::*, sample::select};
+use std::sync::Arc;
 use tarpon_conn::{
-    BackendId, BackendLimits, BackendRoute, BackendSim, Limits, Record, Recording, Records, Sites, sim::Cuts,
+    BackendId, BackendLimits, BackendRoute, BackendSim, Hosts, Limits, Record, Recording, Records,
+    RouteTable, RouteTarget, SiteId, Sites, sim::Cuts,
 };
 
 /// A worker with a site, and a backend for the paths below `/app/`.
@@ -12,9 +14,10 @@ fn worker() -> BackendSim {
 }
 
 fn worker_with(limits: BackendLimits) -> BackendSim {
-    let mut sites = Sites::new(site("hello"), Limits::default());
-    sites.add_backend_route(b"/app/", BackendRoute { backend: BackendId(0), limits });
-    BackendSim::new(sites, limits)
+    let mut routes = RouteTable::new(Arc::new(Hosts::new(Some(SiteId::FIRST))));
+    let route = RouteTarget::Backend(BackendRoute { backend: BackendId(0), limits });
+    routes.add(None, "/app".parse().unwrap(), route).unwrap();
+    BackendSim::new(Sites::by_route([(site("hello"), Limits::default())], Arc::new(routes)))
 }
 
 /// Returns what a client receives for these bytes.

@@ -1,0 +1,34 @@
+//! Makes a request of a head of HTTP/1.
+//!
+//! ```text
+//! origin     GET /path?query                 ─▶ path, query           the authority: Host
+//! absolute   GET http://host/path?query      ─▶ scheme, path, query   the authority: the target's
+//! authority  CONNECT host:port               ─▶ a tunnel              the authority: the target
+//! asterisk   OPTIONS *                       ─▶ the server            the authority: Host
+//! ```
+
+use crate::request::{Request, Resource};
+use tarpon_http::{
+    head::Head,
+    target::{self, Target},
+};
+
+/// Returns the request of a head that lies in `bytes`, with a valid Host field or none. A target that names a host takes precedence:
+/// RFC 9112, section 3.2.2.
+#[inline]
+pub(crate) fn request<'a>(head: &'a Head<'a>, bytes: &'a [u8], host: Option<&'a [u8]>) -> Request<'a> {
+    let (mut scheme, mut authority) = (None, host);
+    let resource = target::parse(head.method, head.target).map(|target| match target {
+        Target::Origin { path, query } => Resource::Path { path, query },
+        Target::Absolute { scheme: named, authority: host, path, query } => {
+            (scheme, authority) = (Some(named), Some(host));
+            Resource::Path { path, query }
+        }
+        Target::Authority(host) => {
+            authority = Some(host);
+            Resource::Tunnel
+        }
+        Target::Asterisk => Resource::Server,
+    });
+    Request { method: head.method, scheme, authority, resource, fields: &head.fields, bytes }
+}

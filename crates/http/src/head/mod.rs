@@ -1,0 +1,194 @@
+//! Parses the head of a request: request line and field section. RFC 9112, sections 2 to 5.
+//!
+//! ```text
+//! *( CRLF )  method SP target SP version CRLF  *( name ":" OWS value OWS CRLF )  CRLF
+//!            └────────── request-line ─────┘   └─────── field line ───────┘
+//! ```
+//!
+//! The parser makes one pass and copies nothing. It records the place of each field in [`FieldName`], and checks and skips
+//! all other fields.
+//!
+//! | file | what |
+//! |---|---|
+//! | `request_line` | empty lines and request line |
+//! | `field_line` | one field line |
+//! | `error` | why a head is refused |
+//!
+//! The result depends only on the bytes received, not on how the network split them: the parser checks the lines in order, and
+//! checks a line only after its LF has arrived. After `Ok(None)` the result stays the same until a new LF arrives or the input
+//! reaches [`HEAD_LEN_MAX`] bytes, so a caller need not parse again before.
+//!
+//! This module does not interpret methods, targets or field values; see `target`, `host`, `framing`, `persist`,
+//! `precondition`, `negotiate` and `dictionary`.
+
+mod error;
+mod field_line;
+mod request_line;
+#[cfg(test)]
+mod tests;
+
+pub use crate::method::Method;
+pub use error::HeadError;
+
+pub(crate) use field_line::{field_line, field_lines};
+
+use crate::field_name::FieldName;
+use crate::fields::{FieldIndex, Fields, Place};
+use crate::host;
+use crate::token::{TCHAR, in_class};
+use field_line::{FieldLine, short_field_line, usual_field_line};
+use request_line::{RequestLine, empty_lines, request_line, usual_request_line};
+
+/// The maximum length of a head in bytes, including empty lines before it. Twice the 8,000 bytes that RFC 9110, section 4.1,
+/// recommends for a target alone, and small enough for the 16-bit offsets in [`Head`].
+pub const HEAD_LEN_MAX: usize = 16 * 1024;
+
+/// The maximum number of field lines in a head. Browsers send about 15 and proxies add a few.
+pub const FIELD_COUNT_MAX: usize = 100;
+
+/// The HTTP version of a request. A minor version above 1 counts as 1.1: RFC 9110, section 2.5.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// HTTP/1.0
+    Http10,
+    /// HTTP/1.1
+    Http11,
+}
+
+/// A complete request head. Borrows the bytes that it was parsed from.
+#[derive(Clone, Copy, Debug)]
+pub struct Head<'a> {
+    /// The method.
+    pub method: Method,
+    /// The request target as received: at least one byte; each byte is visible ASCII other than `#`.
+    pub target: &'a [u8],
+    /// The version.
+    pub version: Version,
+    /// The fields.
+    pub fields: Fields<'a>,
+}
+
+/// Parses the head at the start of `input`. Returns the head and its length, which includes empty lines before the head and
+/// the empty line that ends it. Returns `Ok(None)` if the head is incomplete.
+///
+/// # Errors
+///
+/// Returns the error of the first complete line that breaks a rule, or an error if the head is incomplete after
+/// [`HEAD_LEN_MAX`] bytes. If the first byte of `input` can begin neither a request nor an empty line, returns
+/// [`HeadError::Method`] at once, so that a client of another protocol gets an answer before the timeout.
+///
+/// # Example
+///
+/// ```
+/// use tarpon_http::{HeadError, head};
+///
+/// assert!(head::parse(b"GET / HTTP/1.1\r\nHost: a").unwrap().is_none());
+/// assert!(head::parse(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap().is_some());
+/// assert_eq!(head::parse(b"GET / HTTP/1.1\r\nHost : a\r\n").unwrap_err(), HeadError::FieldName);
+/// ```
+#[inline]
+pub fn parse(input: &[u8]) -> Result<Option<(Head<'_>, usize)>, HeadError> {
+    let seen = &input[..input.len().min(HEAD_LEN_MAX)];
+    match parse_head(seen) {
+        Ok(found) => Ok(Some(found)),
+        Err(stop) => classify_error(seen, stop).map(|()| None),
+    }
+}
+
+impl<'a> Head<'a> {
+    /// Returns the value of the Host field. Only an HTTP/1.0 request may omit the field.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`HeadError::Host`] if an HTTP/1.1 request has no Host field, if any request has more than one, or if the value
+    /// is not `uri-host [ ":" port ]`. The form of the target does not matter: RFC 9112, section 3.2.
+    #[inline]
+    pub fn host(&self) -> Result<Option<&'a [u8]>, HeadError> {
+        match self.fields.first(FieldName::Host) {
+            None if self.version == Version::Http10 => Ok(None),
+            Some(value) if !self.fields.is_repeated(FieldName::Host) && host::is_valid(value) => {
+                Ok(Some(value))
+            }
+            _ => Err(HeadError::Host),
+        }
+    }
+}
+
+/// The offset at which the parser stopped, and the error to report if that line is complete.
+pub(crate) struct ParseError {
+    pub(crate) at: usize,
+    pub(crate) error: HeadError,
+}
+
+#[inline(always)]
+fn parse_head(seen: &[u8]) -> Result<(Head<'_>, usize), ParseError> {
+    let (request_line, section) = match usual_request_line(seen) {
+        Some(found) => found,
+        None => request_line(seen)?,
+    };
+    let mut index = FieldIndex::default();
+    let (mut rest, mut count) = usual_field_lines(section, &mut index);
+    while !rest.starts_with(b"\r\n") {
+        let line = match short_field_line(rest) {
+            Some(found) => found,
+            None => field_line(rest)
+                .map_err(|stop| ParseError { at: seen.len() - rest.len() + stop.at, ..stop })?,
+        };
+        add_to(&mut index, rest, &line, section.len());
+        rest = &rest[line.len()..];
+        count += 1;
+        if count > FIELD_COUNT_MAX {
+            break;
+        }
+    }
+    if count > FIELD_COUNT_MAX {
+        return Err(ParseError { at: 0, error: HeadError::FieldCount });
+    }
+    let RequestLine { method, target, version } = request_line;
+    let fields = Fields::of_lines(&section[..section.len() - rest.len()], index);
+    Ok((Head { method, target, version, fields }, seen.len() - rest.len() + 2))
+}
+
+/// Parses the usual lines at the start of a section: their names consist of letters and `-`, they contain no HTAB, and at least 16 bytes
+/// follow. Returns the rest of the section, and the number of lines. A function of its own that calls no other: the compiler keeps its
+/// constants in registers.
+#[inline(never)]
+fn usual_field_lines<'a>(section: &'a [u8], index: &mut FieldIndex) -> (&'a [u8], usize) {
+    let (mut rest, mut count) = (section, 0);
+    while let Some((name, behind)) = usual_field_line(rest) {
+        let line = FieldLine { name, end: rest.len() - behind.len() - 2 };
+        add_to(index, rest, &line, section.len());
+        rest = behind;
+        count += 1;
+    }
+    (rest, count)
+}
+
+/// Adds the line at the start of `rest`, which ends a section of `section_len` bytes, if its name is known.
+#[inline(always)]
+fn add_to(index: &mut FieldIndex, rest: &[u8], line: &FieldLine, section_len: usize) {
+    if let Some(name) = FieldName::at_start_of(rest, line.name) {
+        index.add(name, || {
+            let value = line.value(rest);
+            let at = section_len - rest.len() + value.start;
+            Place { at: at as u16, len: value.len() as u16 }
+        });
+    }
+}
+
+/// Decides whether a head that the parser could not finish is malformed, too long, or incomplete (`Ok`).
+#[cold]
+fn classify_error(seen: &[u8], stop: ParseError) -> Result<(), HeadError> {
+    if seen[stop.at..].contains(&b'\n') {
+        return Err(stop.error);
+    }
+    // A request line begins with a token, an empty line with a CR.
+    if seen.first().is_some_and(|&byte| !in_class(TCHAR, byte) && byte != b'\r') {
+        return Err(HeadError::Method);
+    }
+    if seen.len() < HEAD_LEN_MAX {
+        return Ok(());
+    }
+    let in_fields = seen[empty_lines(seen)..].contains(&b'\n');
+    Err(if in_fields { HeadError::TooLarge } else { HeadError::UriTooLong })
+}

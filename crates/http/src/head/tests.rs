@@ -1,0 +1,330 @@
+extern crate std;
+use std::string::String;
+use std::vec::Vec;
+use std::{format, vec};
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[test]
+fn head_is_parsed_or_refused_when_the_deciding_line_is_complete() {
+    use HeadError as E;
+    let get = |target| Ok((Method::Get, target, Version::Http11));
+    #[rustfmt::skip]
+    let cases: &[(&str, &str, Result<(Method, &str, Version), HeadError>)] = &[
+        // case                     input                                               head
+        ("least",                   "GET / HTTP/1.1\r\n\r\n",                           get("/")),
+        ("field",                   "GET / HTTP/1.1\r\nHost: a\r\n\r\n",                get("/")),
+        ("empty lines before",      "\r\n\r\nGET / HTTP/1.1\r\n\r\n",                   get("/")),
+        ("1.0",                     "GET / HTTP/1.0\r\n\r\n",                           Ok((Method::Get, "/", Version::Http10))),
+        ("higher minor version",    "GET / HTTP/1.2\r\n\r\n",                           get("/")),
+        ("any visible target",      "GET *<|>\"%zz HTTP/1.1\r\n\r\n",                   get("*<|>\"%zz")),
+        ("method in small letters", "get / HTTP/1.1\r\n\r\n",                           Ok((Method::Other, "/", Version::Http11))),
+        ("method unknown",          "M-SEARCH * HTTP/1.1\r\n\r\n",                      Ok((Method::Other, "*", Version::Http11))),
+        ("empty value",             "GET / HTTP/1.1\r\na:\r\nb: \t\r\n\r\n",            get("/")),
+        ("HTAB and obs-text",       "GET / HTTP/1.1\r\na: b\tc \u{fc}berlang\r\n\r\n",  get("/")),
+        ("colons in value",         "GET / HTTP/1.1\r\na:::\r\n\r\n",                   get("/")),
+        ("no method",               " / HTTP/1.1\r\n\r\n",                              Err(E::Method)),
+        ("method no token",         "G(T / HTTP/1.1\r\n\r\n",                           Err(E::Method)),
+        ("HTAB for SP",             "GET\t/ HTTP/1.1\r\n\r\n",                          Err(E::Method)),
+        ("method alone",            "GET\r\n\r\n",                                      Err(E::Method)),
+        ("bare LF before",          "\nGET / HTTP/1.1\r\n\r\n",                         Err(E::Method)),
+        ("bare CR before",          "\rGET / HTTP/1.1\r\n\r\n",                         Err(E::Method)),
+        ("NUL first",               "\0GET / HTTP/1.1\r\n\r\n",                         Err(E::Method)),
+        ("two SP before target",    "GET  / HTTP/1.1\r\n\r\n",                          Err(E::Target)),
+        ("fragment",                "GET /#a HTTP/1.1\r\n\r\n",                         Err(E::Target)),
+        ("target not ASCII",        "GET /\u{e9} HTTP/1.1\r\n\r\n",                     Err(E::Target)),
+        ("DEL in target",           "GET /\x7f HTTP/1.1\r\n\r\n",                       Err(E::Target)),
+        ("HTAB in target",          "GET /\ta HTTP/1.1\r\n\r\n",                        Err(E::Target)),
+        ("HTTP/0.9",                "GET /\r\n\r\n",                                    Err(E::Target)),
+        ("two SP before version",   "GET /  HTTP/1.1\r\n\r\n",                          Err(E::VersionSyntax)),
+        ("SP in target",            "GET /a b HTTP/1.1\r\n\r\n",                        Err(E::VersionSyntax)),
+        ("SP after version",        "GET / HTTP/1.1 \r\n\r\n",                          Err(E::VersionSyntax)),
+        ("no version",              "GET / \r\n\r\n",                                   Err(E::VersionSyntax)),
+        ("version small",           "GET / http/1.1\r\n\r\n",                           Err(E::VersionSyntax)),
+        ("two digits",              "GET / HTTP/1.10\r\n\r\n",                          Err(E::VersionSyntax)),
+        ("one number",              "GET / HTTP/1\r\n\r\n",                             Err(E::VersionSyntax)),
+        ("bare LF, request-line",   "GET / HTTP/1.1\n\r\n",                             Err(E::VersionSyntax)),
+        ("bare CR, request-line",   "GET / HTTP/1.1\rHost: a\r\n\r\n",                  Err(E::VersionSyntax)),
+        ("HTTP/2",                  "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",                 Err(E::Version)),
+        ("major version 0",         "GET / HTTP/0.9\r\n\r\n",                           Err(E::Version)),
+        ("no name",                 "GET / HTTP/1.1\r\n: a\r\n\r\n",                    Err(E::FieldName)),
+        ("no colon",                "GET / HTTP/1.1\r\nHost\r\n\r\n",                   Err(E::FieldName)),
+        ("SP before colon",         "GET / HTTP/1.1\r\nHost : a\r\n\r\n",               Err(E::FieldName)),
+        ("HTAB before colon",       "GET / HTTP/1.1\r\nHost\t: a\r\n\r\n",              Err(E::FieldName)),
+        ("name no token",           "GET / HTTP/1.1\r\nHo[t: a\r\n\r\n",                Err(E::FieldName)),
+        ("name not ASCII",          "GET / HTTP/1.1\r\nH\u{f6}st: a\r\n\r\n",           Err(E::FieldName)),
+        ("NUL in value",            "GET / HTTP/1.1\r\na: b\0c\r\n\r\n",                Err(E::FieldValue)),
+        ("DEL in value",            "GET / HTTP/1.1\r\na: bcdefghijk\x7f\r\n\r\n",      Err(E::FieldValue)),
+        ("fold",                    "GET / HTTP/1.1\r\na: b\r\n c\r\n\r\n",             Err(E::Fold)),
+        ("fold with HTAB",          "GET / HTTP/1.1\r\na: b\r\n\tc\r\n\r\n",            Err(E::Fold)),
+        ("SP before first field",   "GET / HTTP/1.1\r\n a: b\r\n\r\n",                  Err(E::Fold)),
+        ("bare LF, field line",     "GET / HTTP/1.1\r\na: b\n\r\n",                     Err(E::LineEnd)),
+        ("bare CR, field line",     "GET / HTTP/1.1\r\na: b\rc: d\r\n\r\n",             Err(E::LineEnd)),
+        ("two CR",                  "GET / HTTP/1.1\r\na: b\r\r\n\r\n",                 Err(E::LineEnd)),
+        ("bare LF at the end",      "GET / HTTP/1.1\r\na: b\r\n\n",                     Err(E::LineEnd)),
+        ("bare CR at the end",      "GET / HTTP/1.1\r\n\rx\r\n",                        Err(E::LineEnd)),
+    ];
+    for (name, wire, want) in cases {
+        let found = parse(wire.as_bytes()).map(|found| {
+            let (head, len) = found.expect("the row is a complete head");
+            assert_eq!(len, wire.len(), "{name}: the head ends with the row");
+            (head.method, str::from_utf8(head.target).unwrap(), head.version)
+        });
+        assert_eq!(found, *want, "{name}");
+        assert_split_does_not_matter(wire.as_bytes());
+    }
+}
+
+#[test]
+fn every_method_is_parsed() {
+    use Method::*;
+    for method in [Get, Head, Post, Put, Delete, Connect, Options, Trace, Patch] {
+        let wire = format!("{method:?} / HTTP/1.1\r\n\r\n").to_uppercase();
+        assert_eq!(parse(wire.as_bytes()).unwrap().unwrap().0.method, method);
+    }
+}
+
+#[test]
+fn values_are_found_by_name_in_any_case_and_in_order() {
+    let wire = b"GET / HTTP/1.1\r\n\
+        X-Host: no\r\nhOST: \t a b \t\r\nHos: no\r\nIf-None-Match:If-None-Match: 1\r\nCookie: if-none-match: no\r\n\
+        if-none-match:\r\nHostt: no\r\nIF-NONE-MATCH: \"3\"\r\n\r\nHost: behind";
+    let (head, len) = parse(wire).unwrap().unwrap();
+    assert_eq!(&wire[len..], b"Host: behind");
+    #[rustfmt::skip]
+    let cases: &[(FieldName, &[&str])] = &[
+        (FieldName::Host,          &["a b"]),
+        (FieldName::IfNoneMatch,   &["If-None-Match: 1", "", "\"3\""]),
+        (FieldName::ContentLength, &[]),
+    ];
+    for (name, want) in cases {
+        let found: Vec<_> = head.fields.all(*name).map(|value| str::from_utf8(value).unwrap()).collect();
+        assert_eq!(&found, want, "{name:?}");
+        assert_eq!(head.fields.first(*name), want.first().map(|value| value.as_bytes()), "{name:?}");
+        assert_eq!(head.fields.has(*name), !want.is_empty(), "{name:?}");
+        assert_eq!(head.fields.is_repeated(*name), want.len() > 1, "{name:?}");
+    }
+}
+
+#[test]
+fn every_name_is_found_in_either_case() {
+    for name in FieldName::ALL {
+        let text = name.as_str();
+        for text in [text.to_ascii_lowercase(), text.to_ascii_uppercase()] {
+            let wire = format!("GET / HTTP/1.1\r\n{text}: v\r\n\r\n");
+            let (head, _) = parse(wire.as_bytes()).unwrap().unwrap();
+            assert_eq!(head.fields.first(name), Some(b"v".as_slice()), "{text}");
+        }
+    }
+}
+
+#[test]
+fn exactly_one_valid_host_is_required() {
+    #[rustfmt::skip]
+    let cases: &[(&str, &str, Result<Option<&str>, HeadError>)] = &[
+        // case                head                                                           host
+        ("one",                "GET / HTTP/1.1\r\nHost: a:1\r\n\r\n",                         Ok(Some("a:1"))),
+        ("empty",              "GET / HTTP/1.1\r\nHost:\r\n\r\n",                             Err(HeadError::Host)),
+        ("none in 1.0",        "GET / HTTP/1.0\r\n\r\n",                                      Ok(None)),
+        ("one in 1.0",         "GET / HTTP/1.0\r\nHost: a\r\n\r\n",                           Ok(Some("a"))),
+        ("none",               "GET / HTTP/1.1\r\n\r\n",                                      Err(HeadError::Host)),
+        ("none, absolute",     "GET http://a/ HTTP/1.1\r\n\r\n",                              Err(HeadError::Host)),
+        ("two",                "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",                Err(HeadError::Host)),
+        ("two equal",          "GET / HTTP/1.1\r\nHost: a\r\nhost: a\r\n\r\n",                Err(HeadError::Host)),
+        ("two in 1.0",         "GET / HTTP/1.0\r\nHost: a\r\nHost: a\r\n\r\n",                Err(HeadError::Host)),
+        ("two, absolute",      "GET http://a/ HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n",        Err(HeadError::Host)),
+        ("invalid",            "GET / HTTP/1.1\r\nHost: a/b\r\n\r\n",                         Err(HeadError::Host)),
+        ("invalid in 1.0",     "GET / HTTP/1.0\r\nHost: a b\r\n\r\n",                         Err(HeadError::Host)),
+        ("invalid, absolute",  "GET http://a/ HTTP/1.1\r\nHost: @\r\n\r\n",                   Err(HeadError::Host)),
+    ];
+    for (name, wire, want) in cases {
+        let (head, _) = parse(wire.as_bytes()).unwrap().unwrap();
+        assert_eq!(head.host(), want.map(|host| host.map(str::as_bytes)), "{name}");
+    }
+}
+
+#[test]
+fn length_and_field_count_are_bounded() {
+    let fields = |count: usize| format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(count));
+    let target = |len: usize| format!("GET /{} HTTP/1.1\r\n\r\n", "a".repeat(len - 18));
+    let value = |len: usize| format!("GET / HTTP/1.1\r\na:{}\r\n\r\n", "v".repeat(len - 22));
+    let lines = |len: usize| format!("{}GET / HTTP/1.1\r\n\r\n", "\r\n".repeat(len / 2 - 9));
+    #[rustfmt::skip]
+    let cases: &[(&str, String, Result<(), HeadError>)] = &[
+        // case                       input                        result 
+        ("most fields",               fields(FIELD_COUNT_MAX),     Ok(())),
+        ("one field more",            fields(FIELD_COUNT_MAX + 1), Err(HeadError::FieldCount)),
+        ("longest target",            target(HEAD_LEN_MAX),        Ok(())),
+        ("only CRLF beyond",          target(HEAD_LEN_MAX + 1),    Err(HeadError::TooLarge)),
+        ("request-line's LF beyond",  target(HEAD_LEN_MAX + 3),    Err(HeadError::UriTooLong)),
+        ("longer target",             target(2 * HEAD_LEN_MAX),    Err(HeadError::UriTooLong)),
+        ("longest value",             value(HEAD_LEN_MAX),         Ok(())),
+        ("longer value",              value(HEAD_LEN_MAX + 1),     Err(HeadError::TooLarge)),
+        ("most empty lines",          lines(HEAD_LEN_MAX),         Ok(())),
+        ("one empty line more",       lines(HEAD_LEN_MAX + 2),     Err(HeadError::TooLarge)),
+        ("nothing but empty lines",   lines(2 * HEAD_LEN_MAX),     Err(HeadError::UriTooLong)),
+    ];
+    for (name, wire, want) in cases {
+        let longer = [wire.as_bytes(), b"\r\n\r\n\0"].concat();
+        for wire in [wire.as_bytes(), &longer] {
+            assert_eq!(parse(wire).map(|found| found.map(|_| ())), want.map(Some), "{name}");
+        }
+        for len in wire.len().saturating_sub(30)..wire.len() {
+            let found = parse(&wire.as_bytes()[..len]);
+            assert!(
+                found.is_ok_and(|found| found.is_none()) || found.err() == want.err(),
+                "{name}, {len} bytes"
+            );
+        }
+    }
+}
+
+#[test]
+fn another_protocol_is_refused_at_its_first_byte() {
+    for byte in 0..=255 {
+        let found = parse(&[byte]).map(|found| found.is_some());
+        let may_begin = in_class(TCHAR, byte) || byte == b'\r';
+        assert_eq!(found, if may_begin { Ok(false) } else { Err(HeadError::Method) }, "{byte:#x}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn result_does_not_depend_on_how_the_input_is_split(wire in wire()) {
+        assert_split_does_not_matter(&wire);
+    }
+
+    #[test]
+    fn accepted_heads_agree_with_httparse(wire in wire()) {
+        let mut fields = [httparse::EMPTY_HEADER; FIELD_COUNT_MAX];
+        let mut oracle = httparse::Request::new(&mut fields);
+        if let Ok(Some((head, len))) = parse(&wire) {
+            prop_assert_eq!(oracle.parse(&wire), Ok(httparse::Status::Complete(len)));
+            prop_assert_eq!(head.target, oracle.path.unwrap().as_bytes());
+            prop_assert_eq!(head.version == Version::Http11, oracle.version == Some(1));
+            let theirs: Vec<_> = oracle.headers.iter().map(|field| (field.name.as_bytes(), field.value)).collect();
+            prop_assert_eq!(head.fields.iter().collect::<Vec<_>>(), theirs);
+            for name in FieldName::ALL {
+            let text = name.as_str();
+                let ours: Vec<_> = head.fields.all(name).collect();
+                let theirs: Vec<_> = oracle
+                    .headers
+                    .iter()
+                    .filter(|field| field.name.eq_ignore_ascii_case(text))
+                    .map(|field| field.value)
+                    .collect();
+                prop_assert_eq!(ours, theirs);
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn usual_lines_are_parsed_as_any_others(wire in wire(), behind in "[a-z\r\n]{0,20}") {
+        let wire = [&wire, behind.as_bytes()].concat();
+        let slow = request_line(&wire);
+        if let Some((usual, section)) = usual_request_line(&wire) {
+            let (line, rest) = slow.ok().unwrap();
+            prop_assert_eq!((usual.method, usual.target, usual.version), (line.method, line.target, line.version));
+            prop_assert_eq!(section, rest);
+        }
+        for from in 0..wire.len() {
+            let line = &wire[from..];
+            let slow = field_line(line).ok();
+            if let Some((name, behind)) = usual_field_line(line) {
+                let slow = slow.as_ref().unwrap();
+                prop_assert_eq!((name, line.len() - behind.len()), (slow.name, slow.len()));
+            }
+            if let Some(short) = short_field_line(line) {
+                let slow = slow.as_ref().unwrap();
+                prop_assert_eq!((short.name, short.end), (slow.name, slow.end));
+            }
+            if let Some(slow) = slow {
+                prop_assert_eq!(FieldName::at_start_of(line, slow.name), slow_name(&line[..slow.name]));
+            }
+        }
+    }
+}
+
+fn slow_name(name: &[u8]) -> Option<FieldName> {
+    FieldName::ALL.into_iter().find(|known| name.eq_ignore_ascii_case(known.as_str().as_bytes()))
+}
+
+/// Generates requests that are mostly valid, with a wrong part now and then.
+fn wire() -> impl Strategy<Value = Vec<u8>> {
+    let part = |right: &'static [&'static str], wrong: &'static [&'static str]| prop_oneof![20 => proptest::sample::select(right), 1 => proptest::sample::select(wrong)];
+    let field = (
+        part(
+            &[
+                "Host",
+                "host",
+                "Content-Length",
+                "If-None-Match",
+                "If-Modified-Since",
+                "Accept-Encoding",
+                "Accept-Language",
+                "x-y",
+                "x_1",
+                "A",
+            ],
+            &["", " a", "H st", "\r\n", "\u{e9}"],
+        ),
+        part(&[":", ": ", ":\t "], &["", " :", "\n"]),
+        part(
+            &["", "a", "\"b\", c", "a value of some length", "\u{fc}\tx", "b "],
+            &["\0", "\r", "\n", "\r\n c", "\x7f"],
+        ),
+        part(&["\r\n"], &["", "\n", "\r", "\r\r\n"]),
+    )
+        .prop_map(|(name, colon, value, end)| [name, colon, value, end].concat());
+    let start = (
+        part(&["", "\r\n"], &["\n", "\r", " ", "\x16"]),
+        part(&["GET", "HEAD", "POST", "x"], &["", "G T", "\0"]),
+        part(&[" "], &["", "  ", "\t"]),
+        part(&["/", "/a?b", "*", "http://a/"], &["", "/#", "/ ", "\u{e9}"]),
+        part(&[" "], &["", "  "]),
+        part(&["HTTP/1.1", "HTTP/1.0"], &["HTTP/2.0", "HTTP/1", "http/1.1", ""]),
+        part(&["\r\n"], &["", "\n", "\r", " \r\n"]),
+    )
+        .prop_map(|parts| [parts.0, parts.1, parts.2, parts.3, parts.4, parts.5, parts.6].concat());
+    let structured = (start, proptest::collection::vec(field, 0..6), part(&["\r\n"], &["", "\n", "\r"]))
+        .prop_map(|(start, fields, end)| [start, fields.concat(), end.into()].concat().into_bytes());
+    prop_oneof![4 => structured, 1 => proptest::collection::vec(any::<u8>(), 0..60)]
+}
+
+/// Parses every prefix of `wire`, and `wire` with bytes after it. Asserts that only an LF or the first byte brings a result, and
+/// that the result is that of the whole input.
+fn assert_split_does_not_matter(wire: &[u8]) {
+    let whole = parsed(wire);
+    let mut before = Ok(None);
+    for len in 0..=wire.len() {
+        let found = parsed(&wire[..len]);
+        if before == Ok(None) {
+            let may_decide = len == 1 || len > 0 && wire[len - 1] == b'\n';
+            assert!(found == Ok(None) || may_decide, "decided without an LF after {len} of {wire:?}");
+            assert!(found == Ok(None) || found == whole, "decided otherwise after {len} of {wire:?}");
+        } else {
+            assert_eq!(found, before, "changed after {len} of {wire:?}");
+        }
+        before = found;
+    }
+    for behind in [&b"\r\n"[..], b"\n", b"\0", b"GET / HTTP/1.1\r\n\r\n"] {
+        if whole != Ok(None) {
+            assert_eq!(parsed(&[wire, behind].concat()), whole, "{wire:?}, then {behind:?}");
+        }
+    }
+}
+
+/// Parses the head at the start of `wire` into a form that tests can compare.
+fn parsed(wire: &[u8]) -> Result<Option<(usize, String)>, HeadError> {
+    Ok(parse(wire)?.map(|(head, len)| {
+        let mut values = vec![];
+        for name in FieldName::ALL {
+            values.extend(head.fields.all(name).map(<[u8]>::to_vec));
+        }
+        (len, format!("{head:?} {values:?}"))
+    }))
+}
