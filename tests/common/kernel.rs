@@ -130,6 +130,20 @@ pub(crate) fn wait_until_asleep(what: &str, processes: impl Fn() -> Vec<Pid>) {
     });
 }
 
+/// Counts how often the threads of these processes have gone to sleep.
+pub(crate) fn sleep_count(processes: &[Pid]) -> u64 {
+    let tasks = processes.iter().map(|pid| fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())));
+    let threads = tasks.flat_map(|tasks| tasks.expect("a process"));
+    threads
+        .map(|thread| thread.expect("a thread").path())
+        .map(|thread| {
+            let status = fs::read_to_string(thread.join("status")).expect("the status of a thread");
+            let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+            count.expect("the count").trim().parse::<u64>().expect("a number")
+        })
+        .sum()
+}
+
 /// Returns how each thread of these processes ran until now, without the calling thread, or `None` if a thread is runnable.
 fn run_counts(processes: &[Pid]) -> Option<RunCounts> {
     let own = format!("/{}", rustix::thread::gettid().as_raw_nonzero());

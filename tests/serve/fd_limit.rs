@@ -17,7 +17,7 @@ use tarpon::Engine;
 const CLIENT_COUNT: usize = 80;
 
 /// The descriptor limit of the server. A blocking engine has many workers, each with descriptors of its own.
-const LIMIT: &str = if IS_BLOCKING { "--nofile=100:100" } else { "--nofile=64:64" };
+const LIMIT: &str = if IS_BLOCKING { "--nofile=132:132" } else { "--nofile=64:64" };
 
 #[test]
 fn excess_clients_wait_under_a_low_descriptor_limit() {

@@ -1,10 +1,11 @@
 //! A worker shares its time and buffers fairly between clients.
 
-use super::{IS_BLOCKING, serve};
+use super::{IS_BLOCKING, serve, serve_exactly};
+use crate::ENGINE;
 use crate::common::{
     client::{TestClient, get},
-    kernel::{wait_until_arrived, wait_until_read},
-    program::{RunningProgram, suspend},
+    kernel::{sleep_count, wait_until_arrived, wait_until_asleep, wait_until_read},
+    program::{RunningProgram, children, suspend},
     readable_dir, site,
 };
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
@@ -14,6 +15,7 @@ use std::{
     net::{SocketAddr, TcpStream},
     thread,
 };
+use tarpon::Engine;
 
 /// A server that serves a flood to its end before it serves another client lets that client wait for ever.
 #[test]
@@ -68,6 +70,30 @@ fn pipelined_requests_take_turns_with_those_of_another_client() {
         assert!(position("/?other") < last(pipelining), "{log}");
     }
     assert!(position("/?first") < last("/?second") && position("/?second") < last("/?first"), "{log}");
+}
+
+/// Where a client wakes all workers that wait at the listener, each connection costs more with each idle worker.
+#[test]
+fn client_wakes_one_of_many_idle_workers() {
+    const WORKER_COUNT: u64 = 40;
+    const CLIENT_COUNT: u64 = 100;
+    /// A worker that waits for its client, for the request and for the end goes to sleep three times.
+    const SLEEPS_PER_CLIENT_MAX: u64 = 8;
+    if !matches!(ENGINE, Engine::Threads | Engine::Prefork) {
+        return;
+    }
+    let dir = site(&[("index.html", "home")]);
+    let options = ["--workers", &WORKER_COUNT.to_string()];
+    let program = RunningProgram::start_ready(serve_exactly(dir.path(), &options));
+    let server = program.server();
+    let processes = || [children(server), vec![server]].concat();
+    wait_until_asleep("all workers are idle", processes);
+    let before = sleep_count(&processes());
+    for _ in 0..CLIENT_COUNT {
+        assert_eq!(TestClient::connect(program.address()).get("/").content, b"home");
+    }
+    let count = sleep_count(&processes()) - before;
+    assert!((CLIENT_COUNT..CLIENT_COUNT * SLEEPS_PER_CLIENT_MAX).contains(&count), "{count} times");
 }
 
 #[test]

@@ -13,7 +13,10 @@ use crate::{
         stats::ServerStats,
     },
     data::{
-        engine::{WorkerReady, blocking},
+        engine::{
+            WorkerReady,
+            blocking::{self, IdleWait},
+        },
         worker::WorkerConfig,
     },
     sys::process::SingleThreaded,
@@ -80,6 +83,8 @@ impl Master<'_> {
         let keep: Vec<RawFd> = sites.descriptors().chain(wakeup).chain(sockets).collect();
         let started = fork(single_threaded, c"tarpon-worker", channel, keep, |channel| {
             let work = || {
+                // The filter forbids creating it.
+                let idle_wait = if accepts { IdleWait::create()? } else { None };
                 worker_seccomp.confine()?;
                 // The worker owns the set: a site must live only as long as the worker serves it.
                 let sites = all.take().expect("the master had the sites when it forked");
@@ -106,6 +111,7 @@ impl Master<'_> {
                     Some(connection) => blocking::serve(config, connection),
                     None => blocking::run(
                         WorkerConfig { listeners: listeners.take(), ..config },
+                        idle_wait,
                         WorkerReady::unobserved(),
                     ),
                 }

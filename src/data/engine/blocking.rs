@@ -1,17 +1,24 @@
-//! The blocking engine: a worker serves one connection at a time and waits in `poll(2)`. Used for threads and for processes.
+//! The blocking engine: a worker serves one connection at a time. Used for threads and for processes.
 //!
 //! ```text
-//! entries                connection   mailbox   listeners …
-//!                                     └─────────────────────┘   idle: waits for a client
+//! entries of poll(2)     connection   mailbox   listeners …
 //!                        └────────────────────┘                 serving: an idle worker accepts a waiting client
 //!                        └──────────────────────────────────┘   serving, and no worker is idle
+//!                                     └─────────────────────┘   idle, on systems without an `IdleWait`
 //! ```
+//!
+//! An idle worker waits in an [`IdleWait`]: a client that connects wakes one of them. On other systems it wakes all idle workers, and one
+//! of them accepts it.
 //!
 //! If no worker is idle and a client waits for more than a moment, a busy connection gets one more response with `Connection: close`,
 //! and an unused connection gives way. Its worker accepts first and closes then, so at most one connection gives way to each client.
 //! The worker shuts down its sending side and keeps it open for a while: a late request then meets EOF and no reset.
-//!
-//! A client that connects wakes all workers that wait at the listener, and one of them accepts it.
+
+#[cfg_attr(target_os = "linux", path = "blocking/idle_wait.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "blocking/no_idle_wait.rs")]
+mod idle_wait;
+
+pub(crate) use idle_wait::IdleWait;
 
 use super::{
     WorkerReady, accept,
@@ -28,6 +35,7 @@ use crate::{
         shared::SharedRow,
     },
 };
+use idle_wait::IdleEvent;
 use libc::POLLIN;
 use rustix::{
     io::Errno,
@@ -40,9 +48,12 @@ use std::{
 };
 use tarpon_conn::Tick;
 
-/// Runs a worker until it has shut down.
-pub(crate) fn run(config: WorkerConfig, ready: WorkerReady) -> io::Result<()> {
+/// Runs a worker until it has shut down. `idle_wait`: its [`IdleWait`], if this system has one.
+pub(crate) fn run(config: WorkerConfig, idle_wait: Option<IdleWait>, ready: WorkerReady) -> io::Result<()> {
     let mut blocking = Blocking::new(config)?;
+    // Without memory or watches for it, the worker waits in poll(2).
+    blocking.idle_wait =
+        idle_wait.filter(|wait| wait.watch(&*blocking.worker.mailbox, &blocking.worker.listeners).is_ok());
     ready.signal();
     loop {
         blocking.run_once()?;
@@ -74,6 +85,8 @@ pub(crate) fn serve(config: WorkerConfig, connection: OwnedFd) -> io::Result<()>
 struct Blocking {
     worker: Worker<Readiness>,
     idle_mark: IdleMark,
+    /// Set until shutdown, if this system has one.
+    idle_wait: Option<IdleWait>,
     /// Entries for the kernel: see the module. Without a connection the first one is out of date.
     entries: Vec<PollEntry>,
     /// Drive the connection again without an event.
@@ -164,6 +177,7 @@ impl Blocking {
         Ok(Blocking {
             worker,
             idle_mark,
+            idle_wait: None,
             entries,
             again: false,
             last_activity: LastActivity { since: Tick(0), deadline: Tick(0) },
@@ -223,7 +237,11 @@ impl Blocking {
     /// Waits for events.
     fn wait(&mut self) -> io::Result<WaitResult> {
         let is_serving = self.is_serving();
-        self.idle_mark.set(!is_serving && !self.worker.listeners.is_empty() && self.worker.may_accept());
+        let is_idle = !is_serving && !self.worker.listeners.is_empty() && self.worker.may_accept();
+        self.idle_mark.set(is_idle);
+        if is_idle && self.idle_wait.is_some() {
+            return self.wait_idle();
+        }
         // Read once: idle workers may change at any moment.
         let end = if self.watches_listeners() { self.entries.len() } else { LISTENERS };
         let wait_ms = self.wait_ms(end > LISTENERS);
@@ -249,6 +267,30 @@ impl Blocking {
                 })
             }
         }
+    }
+
+    /// Waits for a client or a message.
+    fn wait_idle(&mut self) -> io::Result<WaitResult> {
+        self.waiting_clients = WaitingClients::No;
+        let wait_ms = self.wait_ms(true);
+        let event = match &self.idle_wait {
+            Some(idle_wait) => idle_wait.wait(wait_ms),
+            None => Ok(None),
+        };
+        let event = match event {
+            Err(Errno::INTR) => None,
+            event => event?,
+        };
+        let (mailbox, client) = match event {
+            None => (false, false),
+            Some(IdleEvent::Mailbox) => (true, false),
+            Some(IdleEvent::Client(number)) => {
+                self.first_listener = number;
+                // At a stop, an idle worker accepts all waiting clients: it must read the message before it becomes busy.
+                (poll(&mut self.entries[MAILBOX..LISTENERS], Some(0)) == Ok(1), true)
+            }
+        };
+        Ok(WaitResult { connection: 0, mailbox, client })
     }
 
     /// Returns whether the worker would accept a client, or checks whether one waits.
@@ -440,6 +482,7 @@ impl Blocking {
         }
         self.worker.listeners.clear();
         self.entries.truncate(LISTENERS);
+        self.idle_wait = None;
         Ok(())
     }
 

@@ -20,6 +20,7 @@ use crate::base::{
     error::UserError,
 };
 pub(crate) use accept::is_fatal;
+use blocking::IdleWait;
 use readiness::poll;
 use std::{
     fs::File,
@@ -80,7 +81,7 @@ impl Engine {
             Engine::Prefork | Engine::Fork => unreachable!("refused for threads"),
             Engine::IoUring | Engine::Epoll | Engine::Kqueue => system::run(self, config, ready),
             Engine::Poll => readiness::run::<poll::Poll>(config, ready),
-            Engine::Threads => blocking::run(config, ready),
+            Engine::Threads => blocking::run(config, IdleWait::create()?, ready),
         }
     }
 }
