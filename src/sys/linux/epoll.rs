@@ -29,6 +29,18 @@ pub(crate) fn add(
     epoll::add(epoll, descriptor, data, flags)
 }
 
+/// Changes what is reported of a watched descriptor. The present state counts as a change.
+#[cold]
+pub(crate) fn modify(
+    epoll: &OwnedFd,
+    descriptor: BorrowedFd<'_>,
+    data: EventData,
+    flags: EventFlags,
+) -> Result<(), Errno> {
+    inject::watched(descriptor, data, flags);
+    epoll::modify(epoll, descriptor, data, flags)
+}
+
 /// Stops watching a descriptor.
 #[inline(always)]
 pub(crate) fn delete(epoll: &OwnedFd, descriptor: BorrowedFd<'_>) -> Result<(), Errno> {

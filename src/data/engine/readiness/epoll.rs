@@ -1,7 +1,8 @@
 //! The epoll(7) selector, edge triggered.
 //!
-//! A connection is registered once for both directions. The kernel reports changes, and forgets the connection when its descriptor is
-//! closed.
+//! A connection is registered for reading. After a send has found the socket full, it is registered for writing too: a new socket has
+//! room, and the kernel would report that once for each connection. The kernel reports changes, and forgets the connection when its
+//! descriptor is closed.
 
 use crate::{
     data::{
@@ -19,15 +20,28 @@ use std::{
 pub(crate) struct Epoll {
     epoll: OwnedFd,
     events: [Event; BATCH_LEN],
+    /// By slot.
+    watched: Vec<Watched>,
+}
+
+/// How a connection is registered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Watched {
+    No,
+    ForReading,
+    ForBoth,
 }
 
 /// Events per wait. From 16 on the wait itself costs little; more events share the clock and the caches.
 const BATCH_LEN: usize = 128;
 
+/// Reported of a connection: changes of the reading side.
+const READING: EventFlags = EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ET);
+
 impl Selector for Epoll {
     fn new() -> io::Result<Epoll> {
         const NO_EVENT: Event = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
-        Ok(Epoll { epoll: epoll::create()?, events: [NO_EVENT; BATCH_LEN] })
+        Ok(Epoll { epoll: epoll::create()?, events: [NO_EVENT; BATCH_LEN], watched: Vec::new() })
     }
 
     fn watch_mailbox(&mut self, mailbox: BorrowedFd<'_>) -> io::Result<()> {
@@ -44,18 +58,42 @@ impl Selector for Epoll {
         epoll::delete(&self.epoll, listener)
     }
 
-    fn watch_slot(&mut self, id: SlotId, socket: BorrowedFd<'_>, _: &Readiness) -> Result<(), Errno> {
-        let both = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        epoll::add(&self.epoll, socket, data(Token::Slot(id)), both)
+    fn watch_slot(&mut self, id: SlotId, socket: BorrowedFd<'_>, readiness: &Readiness) -> Result<(), Errno> {
+        let index = id.index as usize;
+        if self.watched.len() <= index {
+            self.watched.resize(index + 1, Watched::No);
+        }
+        let (watched, flags) = match readiness.writable {
+            true => (Watched::ForReading, READING),
+            false => (Watched::ForBoth, READING | EventFlags::OUT),
+        };
+        self.watched[index] = watched;
+        epoll::add(&self.epoll, socket, data(Token::Slot(id)), flags)
     }
 
-    /// Edge-triggered: nothing to update.
     #[inline]
-    fn update_slot(&mut self, _index: u32, _readiness: &Readiness) {}
+    fn update_slot(
+        &mut self,
+        id: SlotId,
+        socket: BorrowedFd<'_>,
+        readiness: &Readiness,
+    ) -> Result<(), Errno> {
+        match self.watched.get_mut(id.index as usize) {
+            Some(watched @ Watched::ForReading) if !readiness.writable => {
+                *watched = Watched::ForBoth;
+                epoll::modify(&self.epoll, socket, data(Token::Slot(id)), READING | EventFlags::OUT)
+            }
+            _ => Ok(()),
+        }
+    }
 
     /// Closing the descriptor removes the registration.
     #[inline]
-    fn unwatch_slot(&mut self, _index: u32) {}
+    fn unwatch_slot(&mut self, index: u32) {
+        if let Some(watched) = self.watched.get_mut(index as usize) {
+            *watched = Watched::No;
+        }
+    }
 
     fn wait(&mut self, wait_ms: Option<u64>) -> Result<usize, Errno> {
         epoll::wait(&self.epoll, &mut self.events, wait_ms.map(timespec).as_ref())
@@ -80,4 +118,35 @@ impl Selector for Epoll {
 
 fn data(token: Token) -> EventData {
     EventData::new_u64(token.bits())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::{fd::AsFd, unix::net::UnixStream};
+
+    #[test]
+    fn room_of_a_socket_is_reported_only_after_a_send_has_found_it_full() {
+        let (socket, _client) = UnixStream::pair().unwrap();
+        let id = SlotId { index: 3, generation: 1 };
+        let mut selector = Epoll::new().unwrap();
+        let mut readiness = Readiness::default();
+        selector.update_slot(id, socket.as_fd(), &readiness).unwrap();
+        selector.watch_slot(id, socket.as_fd(), &readiness).unwrap();
+        assert_eq!(selector.wait(Some(0)), Ok(0));
+        readiness.writable = false;
+        selector.update_slot(id, socket.as_fd(), &readiness).unwrap();
+        assert_eq!(selector.wait(Some(0)), Ok(1));
+        assert!(matches!(selector.event(0), ReadyEvent::Ready { writable: true, .. }));
+        // Registered for both already: nothing is reported twice.
+        selector.update_slot(id, socket.as_fd(), &readiness).unwrap();
+        assert_eq!(selector.wait(Some(0)), Ok(0));
+
+        // The next connection of the slot is not watched yet while it is driven for the first time.
+        selector.unwatch_slot(id.index);
+        let (next, _client) = UnixStream::pair().unwrap();
+        selector.update_slot(id, next.as_fd(), &readiness).unwrap();
+        selector.watch_slot(id, next.as_fd(), &readiness).unwrap();
+        assert_eq!(selector.wait(Some(0)), Ok(1));
+    }
 }

@@ -62,7 +62,9 @@ impl Selector for Kqueue {
 
     /// Edge-triggered: nothing to update.
     #[inline]
-    fn update_slot(&mut self, _index: u32, _readiness: &Readiness) {}
+    fn update_slot(&mut self, _: SlotId, _: BorrowedFd<'_>, _: &Readiness) -> Result<(), Errno> {
+        Ok(())
+    }
 
     /// Closing the descriptor removes the registration.
     #[inline]

@@ -45,8 +45,9 @@ pub(super) trait Selector: Sized {
     /// Watches an accepted connection after its first drive.
     fn watch_slot(&mut self, id: SlotId, socket: BorrowedFd<'_>, readiness: &Readiness) -> Result<(), Errno>;
 
-    /// Updates the known readiness of a connection after a drive.
-    fn update_slot(&mut self, index: u32, readiness: &Readiness);
+    /// Updates the known readiness of a connection after a drive. It may not be watched yet.
+    fn update_slot(&mut self, id: SlotId, socket: BorrowedFd<'_>, readiness: &Readiness)
+    -> Result<(), Errno>;
 
     /// Stops watching a connection that is about to be closed, or was never watched.
     fn unwatch_slot(&mut self, index: u32);
@@ -200,8 +201,12 @@ impl<S: Selector> EventLoop<S> {
 
     #[inline]
     fn after_drive(&mut self, index: u32) {
-        if let Some(slot) = self.worker.slots.get_mut(index) {
-            self.selector.update_slot(index, &slot.state);
+        let id = SlotId { index, generation: self.worker.slots.generation(index) };
+        if let Some(slot) = self.worker.slots.get_mut(index)
+            && self.selector.update_slot(id, slot.fd.as_fd(), &slot.state).is_err()
+        {
+            // Out of memory: no event would tell when to send the rest.
+            return self.remove(index);
         }
         self.worker.end_drive(index);
     }

@@ -71,10 +71,11 @@ impl Selector for Poll {
     }
 
     #[inline]
-    fn update_slot(&mut self, index: u32, readiness: &Readiness) {
-        if let Some(position) = self.position(index) {
+    fn update_slot(&mut self, id: SlotId, _: BorrowedFd<'_>, readiness: &Readiness) -> Result<(), Errno> {
+        if let Some(position) = self.position(id.index) {
             self.entries[position].set_events(events_to_wait_for(readiness));
         }
+        Ok(())
     }
 
     fn unwatch_slot(&mut self, index: u32) {
