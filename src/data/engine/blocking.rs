@@ -63,7 +63,7 @@ pub(crate) fn run(config: WorkerConfig, idle_wait: Option<IdleWait>, ready: Work
     }
 }
 
-/// Serves an accepted connection and returns when it is closed. The config has no listeners.
+/// Serves an accepted connection and returns when it is closed, in a process that exits then. The config has no listeners.
 pub(crate) fn serve(config: WorkerConfig, connection: OwnedFd) -> io::Result<()> {
     let mut blocking = Blocking::new(config)?;
     // The first drive comes before the first wait, and may create log records.
@@ -79,6 +79,9 @@ pub(crate) fn serve(config: WorkerConfig, connection: OwnedFd) -> io::Result<()>
         blocking.run_once()?;
         blocking.yield_if_needed();
     }
+    let Blocking { worker, idle_mark, .. } = blocking;
+    worker.end_with_process();
+    drop(idle_mark);
     Ok(())
 }
 

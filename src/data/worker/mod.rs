@@ -62,6 +62,7 @@ use rustix::{
 };
 use served_site::ServedSite;
 use std::{
+    mem,
     net::{IpAddr, SocketAddr},
     os::fd::{AsFd, OwnedFd},
     sync::Arc,
@@ -339,8 +340,21 @@ impl<S: Default> Worker<S> {
 }
 
 impl<S> Drop for Worker<S> {
-    /// Closes the mailbox and records the end of open exchanges.
     fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl<S> Worker<S> {
+    /// Ends the worker of a process that is about to exit, as a drop does, but frees no memory: a write to a page that the process still
+    /// shares with its parent would copy the page.
+    pub(crate) fn end_with_process(mut self) {
+        self.end();
+        mem::forget(self);
+    }
+
+    /// Closes the mailbox and records the end of open exchanges.
+    fn end(&mut self) {
         self.mailbox.close();
         if thread::panicking() {
             return;
