@@ -36,7 +36,10 @@ fn visit(image: &Image) {
         let page = image.status_page(code);
         touch(image, &[page.content]);
         touch_fields(image, &[page.fields]);
-        assert_eq!(content_length(image.bytes(page.fields.text)), Some((code != 204).then_some(page.content.len)));
+        assert_eq!(
+            content_length(image.bytes(page.fields.text)),
+            Some((code != 204).then_some(page.content.len))
+        );
     }
     let found = image.entries().map(|(path, _)| path).collect::<Vec<_>>();
     for path in PATHS.into_iter().chain(found).chain([b"/nowhere".as_slice(), b""]) {
@@ -73,8 +76,11 @@ fn visit(image: &Image) {
                 touch_fields(image, &[redirect.fields(), redirect.after_query()]);
                 if image.is_redirect_framed(&redirect).unwrap() {
                     let query: &[u8] = if redirect.before_query().len == 0 { b"" } else { b"?q" };
-                    let fields =
-                        [image.bytes(redirect.before_query()), query, image.bytes(redirect.after_query().text)];
+                    let fields = [
+                        image.bytes(redirect.before_query()),
+                        query,
+                        image.bytes(redirect.after_query().text),
+                    ];
                     assert_eq!(content_length(&fields.concat()), Some(Some(redirect.content.len)));
                 }
             }
