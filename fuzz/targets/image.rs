@@ -5,10 +5,10 @@
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use tarpon_site::format::{
-    DeltaRow, EntryRecord, HEADER_LEN, Header, RECORD_ALIGN, RECORD_LEN, RecordKind, SECTION_LEN, SectionRow,
-    StatusPageRow, Storage, VARIANT_LEN, hash, section,
+    DeltaRow, EntryRecord, HEADER_LEN, Header, HpackPlace, RECORD_ALIGN, RECORD_LEN, RecordKind, SECTION_LEN,
+    SectionRow, StatusPageRow, Storage, VARIANT_LEN, hash, section,
 };
-use tarpon_site::{Coding, Content, Entry, Image, Region, STATUS_PAGE_CODES, build_index};
+use tarpon_site::{Coding, Content, Entry, FieldBlock, Image, Region, STATUS_PAGE_CODES, build_index, hpack};
 
 // The input is an image, and a list of changes to a valid image whose checksums are then corrected.
 fuzz_target!(|input: &[u8]| {
@@ -34,8 +34,12 @@ fn visit(image: &Image) {
     image.sections().for_each(|(row, bytes)| assert_eq!(row.len, bytes.len() as u64));
     for code in STATUS_PAGE_CODES {
         let page = image.status_page(code);
-        touch(image, &[page.fields, page.content]);
-        assert_eq!(content_length(image.bytes(page.fields)), Some((code != 204).then_some(page.content.len)));
+        touch(image, &[page.content]);
+        touch_fields(image, &[page.fields]);
+        assert_eq!(
+            content_length(image.bytes(page.fields.text)),
+            Some((code != 204).then_some(page.content.len))
+        );
     }
     let found = image.entries().map(|(path, _)| path).collect::<Vec<_>>();
     for path in PATHS.into_iter().chain(found).chain([b"/nowhere".as_slice(), b""]) {
@@ -50,11 +54,12 @@ fn visit(image: &Image) {
                 let coded = image.coded_variants(file).map(|(_, variant)| variant);
                 let deltas = deltas.into_iter().map(|(_, _, variant)| variant);
                 for variant in coded.chain(deltas).chain([file.identity]) {
-                    touch(image, &[variant.fields, variant.not_modified, variant.etag]);
+                    touch(image, &[variant.etag]);
+                    touch_fields(image, &[variant.fields(), variant.not_modified()]);
                     if image.is_framed(&variant).unwrap() {
-                        let not_modified = image.bytes(variant.not_modified);
+                        let not_modified = image.bytes(variant.not_modified().text);
                         assert_eq!(
-                            content_length(image.bytes(variant.fields)),
+                            content_length(image.bytes(variant.fields().text)),
                             Some(Some(variant.content.len()))
                         );
                         assert!(not_modified.is_empty() || content_length(not_modified) == Some(None));
@@ -67,15 +72,27 @@ fn visit(image: &Image) {
                 }
             }
             Some(Entry::Redirect(redirect)) => {
-                touch(image, &[redirect.before_query, redirect.after_query, redirect.content]);
+                touch(image, &[redirect.before_query(), redirect.content]);
+                touch_fields(image, &[redirect.fields(), redirect.after_query()]);
                 if image.is_redirect_framed(&redirect).unwrap() {
-                    let query: &[u8] = if redirect.before_query.len == 0 { b"" } else { b"?q" };
-                    let fields =
-                        [image.bytes(redirect.before_query), query, image.bytes(redirect.after_query)];
+                    let query: &[u8] = if redirect.before_query().len == 0 { b"" } else { b"?q" };
+                    let fields = [
+                        image.bytes(redirect.before_query()),
+                        query,
+                        image.bytes(redirect.after_query().text),
+                    ];
                     assert_eq!(content_length(&fields.concat()), Some(Some(redirect.content.len)));
                 }
             }
         }
+    }
+}
+
+/// Reads both forms of fields.
+fn touch_fields(image: &Image, all: &[FieldBlock]) {
+    for &fields in all {
+        touch(image, &[fields.text]);
+        touch(image, image.hpack(fields).unwrap().as_slice());
     }
 }
 
@@ -140,7 +157,7 @@ fn seal(bytes: &mut [u8]) {
 /// redirect.
 fn good_image() -> Vec<u8> {
     const FIELDS_304: &[u8] = b"ETag: \"a\"\r\n\r\n";
-    const FIELDS_200: &[u8] = b"ETag: \"a\"\r\nContent-Length: 5\r\n\r\n";
+    const FIELDS_200: &[u8] = b"Content-Length: 5\r\nETag: \"a\"\r\n\r\n";
     const FIELDS_204: &[u8] = b"Allow: GET\r\n\r\n";
     const FIELDS_301: &[u8] = b"Location: /guide/\r\nContent-Length: 0\r\n\r\n";
     let mut bytes = vec![0; HEADER_LEN];
@@ -163,16 +180,24 @@ fn good_image() -> Vec<u8> {
         checks_rules: false,
     };
 
-    let fields_at = bytes.len();
-    bytes.extend_from_slice(&[FIELDS_304, FIELDS_200, b"hello"].concat());
-    let redirect_at = bytes.len();
-    bytes.extend_from_slice(FIELDS_301);
+    let mut blocks = Vec::new();
+    let mut put_fields = |bytes: &mut Vec<u8>, fields: &[u8]| {
+        let at = blocks.len();
+        hpack::encode(fields, &mut |byte| blocks.push(byte)).expect("field lines");
+        let place = HpackPlace { at: at as u32, len: (blocks.len() - at) as u32 };
+        bytes.extend_from_slice(&place.encode());
+        bytes.extend_from_slice(fields);
+        bytes.len() - fields.len()
+    };
+    let fields_at = put_fields(&mut bytes, FIELDS_200);
+    let hello_at = bytes.len();
+    bytes.extend_from_slice(b"hello");
+    let redirect_at = put_fields(&mut bytes, FIELDS_301);
     let elsewhere = bytes.len();
     bytes.extend_from_slice(b"body{}");
-    let allow_at = bytes.len();
-    bytes.extend_from_slice(FIELDS_204);
+    let allow_at = put_fields(&mut bytes, FIELDS_204);
     let records = [
-        EntryRecord { variant_count: 2, ..file(fields_at, redirect_at - 5, Storage::Image) },
+        EntryRecord { variant_count: 2, ..file(fields_at, hello_at, Storage::Image) },
         file(fields_at, elsewhere, Storage::Image),
         file(fields_at, 0, Storage::File),
         EntryRecord {
@@ -205,9 +230,14 @@ fn good_image() -> Vec<u8> {
     let sections_at = bytes.len() as u64;
     let variant = EntryRecord { coding: Coding::Dcz, ..records[1] };
     let delta = DeltaRow { file_at: records[1].fields_at, dictionary: DICTIONARY, variant }.encode();
-    let (at, len) = (sections_at + SECTION_LEN as u64, delta.len() as u64);
-    bytes.extend_from_slice(&SectionRow { kind: section::DELTAS, at, len, hash: hash(&delta) }.encode());
-    bytes.extend_from_slice(&delta);
+    let sections = [(section::DELTAS, &delta[..]), (section::HPACK, &blocks)];
+    let mut at = sections_at + (sections.len() * SECTION_LEN) as u64;
+    for (kind, content) in sections {
+        let len = content.len() as u64;
+        bytes.extend_from_slice(&SectionRow { kind, at, len, hash: hash(content) }.encode());
+        at += len;
+    }
+    sections.iter().for_each(|(_, content)| bytes.extend_from_slice(content));
     pad(&mut bytes, RECORD_ALIGN);
     let pages_at = bytes.len() as u64;
     for code in STATUS_PAGE_CODES {
@@ -236,7 +266,7 @@ fn good_image() -> Vec<u8> {
         archive_len: 0,
         tables_hash: 0,
         sections_at,
-        section_count: 1,
+        section_count: sections.len() as u64,
         ..Header::default()
     };
     bytes[..HEADER_LEN].copy_from_slice(&header.encode());

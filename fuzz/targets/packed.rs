@@ -57,7 +57,7 @@ fn visit(bytes: &[u8]) -> bool {
             let fields = image
                 .as_ref()
                 .filter(|image| image.is_framed(&variant).unwrap())
-                .map(|image| image.bytes(variant.fields));
+                .map(|image| image.bytes(variant.fields().text));
             assert!(fields.is_none_or(|fields| frames(fields, variant.content.len())), "{variant:?}");
             match variant.content {
                 Content::Archive(place) => {

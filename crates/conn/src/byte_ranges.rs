@@ -16,7 +16,7 @@
 use crate::{pool::BUF_LEN, request::RequestPart};
 use std::ops::Range;
 use tarpon_http::range::{self, ByteRange, RANGE_COUNT_MAX, RangeSelection, RangeSet};
-use tarpon_site::{Image, NotResident, Region, Variant};
+use tarpon_site::{FieldBlock, Image, NotResident, Region, Variant};
 
 /// The byte ranges of a request, which are the parts of a response.
 pub(crate) struct ByteRanges {
@@ -63,8 +63,8 @@ impl ByteRanges {
         field: RequestPart,
         variant: &Variant,
         image: &Image,
-    ) -> Result<Option<(PlannedRanges, Region)>, NotResident> {
-        image.check_resident(variant.fields)?;
+    ) -> Result<Option<(PlannedRanges, FieldBlock)>, NotResident> {
+        image.check_resident(variant.fields().text)?;
         image.check_resident(variant.etag)?;
         Ok(ByteRanges::plan_resident(parts, field, variant, image))
     }
@@ -75,8 +75,8 @@ impl ByteRanges {
         field: RequestPart,
         variant: &Variant,
         image: &Image,
-    ) -> Option<(PlannedRanges, Region)> {
-        let (_, after_len) = split_line(variant.fields, b"Content-Length: ", image)?;
+    ) -> Option<(PlannedRanges, FieldBlock)> {
+        let (_, after_len) = split_line(variant.fields(), b"Content-Length: ", image)?;
         let (media, after_media) = split_line(after_len, b"Content-Type: ", image)?;
         let boundary = Region { at: variant.etag.at + 1, len: variant.etag.len.checked_sub(2)? };
         let representation = WholeRepresentation { len: variant.content.len(), media, boundary };
@@ -246,11 +246,11 @@ impl<'t> PieceWriter<'t> {
 }
 
 /// Splits the first line from `fields`. Returns `None` if it does not begin with `name`.
-fn split_line(fields: Region, name: &[u8], image: &Image) -> Option<(Region, Region)> {
-    let bytes = image.bytes(fields);
-    let len = bytes.iter().position(|&byte| byte == b'\n')? as u64 + 1;
-    let rest = Region { at: fields.at + len, len: fields.len - len };
-    bytes.starts_with(name).then_some((Region { at: fields.at, len }, rest))
+fn split_line(fields: FieldBlock, name: &[u8], image: &Image) -> Option<(Region, FieldBlock)> {
+    let bytes = image.bytes(fields.text);
+    let len = bytes.iter().position(|&byte| byte == b'\n')? as u32 + 1;
+    let line = Region { len: len.into(), ..fields.text };
+    bytes.starts_with(name).then_some((line, fields.skip(len)))
 }
 
 /// Returns whether bytes are a boundary that needs no quotes, of the letters and digits that a hash has. RFC 2046, section 5.1.1.

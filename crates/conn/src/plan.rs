@@ -31,7 +31,7 @@ use tarpon_http::{
     target::{self, Scheme},
 };
 use tarpon_site::{
-    Coding, Content, Entry, Fallback, Image, NotResident, Redirect, Region, Variant, Variants,
+    Coding, Content, Entry, Fallback, FieldBlock, Image, NotResident, Redirect, Region, Variant, Variants,
 };
 
 /// A response to send. It borrows nothing of the request.
@@ -43,7 +43,7 @@ pub(crate) struct Plan {
     /// The site has nothing at the path: the response is a status page, a fallback or a rule's.
     pub(crate) not_found: bool,
     /// The fields, with the empty line that ends them.
-    pub(crate) fields: Region,
+    pub(crate) fields: FieldBlock,
     /// `None`: the response has no content, whatever its fields say (HEAD, 304). For status 206, the ranges are parts of it.
     pub(crate) content: Option<Content>,
 }
@@ -86,13 +86,13 @@ pub(crate) struct PlanOptions {
 
 impl Plan {
     /// Returns a plan without generated fields.
-    fn new(status: Status, fields: Region, content: Option<Content>) -> Plan {
+    fn new(status: Status, fields: FieldBlock, content: Option<Content>) -> Plan {
         Plan { status, generated: Generated::None, not_found: false, fields, content }
     }
 
     /// Returns a plan whose fields and content are all generated.
     fn generated(status: Status, generated: Generated) -> Plan {
-        Plan { generated, ..Plan::new(status, Region { at: 0, len: 0 }, None) }
+        Plan { generated, ..Plan::new(status, FieldBlock::EMPTY, None) }
     }
 
     /// Returns the length of the content that the response sends.
@@ -113,7 +113,7 @@ impl Plan {
 pub(crate) fn plan(request: &Request<'_>, image: &Image, options: PlanOptions) -> Result<Plan, NotResident> {
     let plan = plan_response(request, image, options)?;
     // The log may record the fields.
-    image.check_resident(plan.fields)?;
+    image.check_resident(plan.fields.text)?;
     Ok(plan)
 }
 
@@ -189,7 +189,7 @@ fn not_found(request: &Request<'_>, variants: Variants, image: &Image) -> Result
         }
     }
     let content = with_content.then_some(variant.content);
-    Ok(Plan { not_found: true, ..Plan::new(Status::NotFound, variant.fields, content) })
+    Ok(Plan { not_found: true, ..Plan::new(Status::NotFound, variant.fields(), content) })
 }
 
 /// Plans the response in place of one whose fields do not frame its content. No packer writes such fields; sending them could insert a
@@ -326,11 +326,13 @@ pub(crate) fn file(
             {
                 return Ok(plan);
             }
-            Ok(Plan::new(Status::Ok, variant.fields, with_content.then_some(variant.content)))
+            Ok(Plan::new(Status::Ok, variant.fields(), with_content.then_some(variant.content)))
         }
         // Only a forged record has no fields for this.
-        Outcome::NotModified if variant.not_modified.len == 0 => Ok(forged(image, request.with_content())),
-        Outcome::NotModified => Ok(Plan::new(Status::NotModified, variant.not_modified, None)),
+        Outcome::NotModified if variant.not_modified().text.len == 0 => {
+            Ok(forged(image, request.with_content()))
+        }
+        Outcome::NotModified => Ok(Plan::new(Status::NotModified, variant.not_modified(), None)),
         // The page has neither Vary nor validators: no cache stores it (RFC 9110, section 15.1).
         Outcome::Failed => Ok(page(image, Status::PreconditionFailed, request.with_content())),
     }
@@ -373,7 +375,7 @@ fn plan_ranges(
 fn error_file(code: u16, variant: &Variant, with_content: bool) -> Plan {
     // Other statuses, such as 304, have no content.
     let status = Status::from_code(code).filter(|status| status.code() >= 400).unwrap_or(Status::NotFound);
-    Plan::new(status, variant.fields, with_content.then_some(variant.content))
+    Plan::new(status, variant.fields(), with_content.then_some(variant.content))
 }
 
 /// Plans a redirect by a rule.
@@ -402,17 +404,17 @@ fn plan_redirect(
     if !image.is_redirect_framed(&redirect)? {
         return Ok(forged(image, request.with_content()));
     }
-    let Redirect { before_query, after_query, content, rule_status, .. } = redirect;
+    let (before_query, content) = (redirect.before_query(), redirect.content);
     let (generated, fields) = match query.filter(|_| before_query.len > 0) {
-        None => (Generated::None, Region { at: before_query.at, len: before_query.len + after_query.len }),
+        None => (Generated::None, redirect.fields()),
         Some(query) => {
             image.check_resident(before_query)?;
             let query = request.part(query).with_byte_before();
-            (Generated::LocationWithQuery { before_query, query }, after_query)
+            (Generated::LocationWithQuery { before_query, query }, redirect.after_query())
         }
     };
     let content = request.with_content().then_some(Content::Image(content));
-    let status = rule_status.and_then(Status::from_code).unwrap_or(Status::MovedPermanently);
+    let status = redirect.rule_status.and_then(Status::from_code).unwrap_or(Status::MovedPermanently);
     Ok(Plan { generated, ..Plan::new(status, fields, content) })
 }
 

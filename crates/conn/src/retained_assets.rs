@@ -55,7 +55,7 @@ fn plan_from(
         return Ok(None);
     }
     let plan = plan::file(request, &variant, image, options)?;
-    image.check_resident(plan.fields)?;
+    image.check_resident(plan.fields.text)?;
     Ok(Some(plan))
 }
 
@@ -66,7 +66,7 @@ fn find(image: &Image, path: &[u8]) -> Result<Option<Variants>, NotResident> {
         Some(Entry::File(variants)) if variants.rule_status.is_none() => variants,
         _ => return Ok(None),
     };
-    let fields = image.resident_bytes(variants.identity.fields)?;
+    let fields = image.resident_bytes(variants.identity.fields().text)?;
     let is_of = |media: &[&[u8]]| {
         values(fields, b"Content-Type").any(|value| media.iter().any(|media| value.starts_with(media)))
     };

@@ -13,7 +13,7 @@ use tarpon_http::{
     target::{self, PATH_LEN_MAX},
 };
 use tarpon_site::{
-    Entry, Image, NotResident, Region, Variants,
+    Entry, FieldBlock, Image, NotResident, Region, Variants,
     rules::{FILE_SUFFIXES, RULE_NAME_LEN, RuleMatch, RuleRequest, Rules, rule_name},
 };
 
@@ -76,12 +76,12 @@ pub(crate) fn apply(
 
 impl RuleRedirect {
     /// Returns the fields after Location, and the content.
-    pub(crate) fn rest(&self, rules: Rules<'_>, image: &Image) -> Result<(Region, Region), NotResident> {
+    pub(crate) fn rest(&self, rules: Rules<'_>, image: &Image) -> Result<(FieldBlock, Region), NotResident> {
         if let Some(Entry::Redirect(redirect)) = entry_of(image, self.rule)?
             // A forged one could have a Location of its own.
             && image.needs_location(&redirect)?
         {
-            return Ok((redirect.after_query, redirect.content));
+            return Ok((redirect.after_query(), redirect.content));
         }
         Ok((rules.fields(), rules.content()))
     }

@@ -40,7 +40,7 @@ fn main() {
             let Some(Entry::File(Variants { identity: variant, .. })) = image.find(path).unwrap() else {
                 panic!("not found")
             };
-            black_box(variant.fields.at + variant.fields.len);
+            black_box(variant.fields().text.at + variant.fields().text.len);
         });
         let ns = |elapsed: Duration| elapsed.as_nanos() as f64 / rounds as f64;
         println!("find: {:.1} ns for {path_count} paths, {:.1} of it for the hash", ns(find), ns(hash));

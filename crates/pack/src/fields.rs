@@ -1,9 +1,9 @@
 //! The fields of each response, with the empty line that ends them. RFC 9112, section 2.1.
 //!
 //! ```text
-//! a file    304:                                                          ETag  Last-Modified  Cache-Control  [Vary]
-//!           200:  Content-Length  Content-Type  [X-Content-Type-Options]  [Content-Encoding]  Accept-Ranges
+//! a file    200:  Content-Length  Content-Type  [X-Content-Type-Options]  [Content-Encoding]  Accept-Ranges
 //!                 [Use-As-Dictionary]  and the fields of 304
+//!           304:                       ETag  Last-Modified  Cache-Control  [Vary]
 //! redirect  301:  Location  Content-Type  [X-Content-Type-Options]  Content-Length  Cache-Control
 //! error page of the site:     Content-Length  Content-Type  [X-Content-Type-Options]  [Content-Encoding]  Cache-Control  [Vary]
 //! error page of the server:   [Content-Type  [X-Content-Type-Options]  Content-Length  Cache-Control]  [Allow]
@@ -24,12 +24,14 @@ use tarpon_site::Coding;
 /// The fields of a file.
 #[derive(Default)]
 pub(crate) struct FileFields {
-    pub(crate) not_modified: Vec<u8>,
-    /// From the start of `not_modified` to the entity-tag.
+    /// The fields of 200, or of an error.
+    pub(crate) ok: Vec<u8>,
+    /// The length of the fields of 304, which are the last of these.
+    pub(crate) not_modified_len: u32,
+    /// From the start of the fields of 304 to the entity-tag.
     pub(crate) etag_at: u32,
     /// With its quotes.
     pub(crate) etag_len: u32,
-    pub(crate) ok: Vec<u8>,
 }
 
 /// The fields and the content of a redirect.
@@ -105,7 +107,7 @@ pub(crate) fn file(representation: Representation<'_>, len: u64, hash: u128) -> 
             "Content-Length: {len}\r\nContent-Type: {media}\r\n{sniffing}{encoding}Accept-Ranges: bytes\r\n{offer}{not_modified}"
         )
         .into(),
-        not_modified: not_modified.into(),
+        not_modified_len: not_modified.len() as u32,
     }
 }
 
@@ -255,9 +257,10 @@ mod tests {
             let tag = "\"000000000000000000000000000000ab\"";
             let not_modified = format!("ETag: {tag}\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\nCache-Control: {cache}\r\n{vary}\r\n");
             let ok = format!("Content-Length: 12\r\nContent-Type: text/css\r\n{sniffing}{encoding}Accept-Ranges: bytes\r\n{offer}{not_modified}");
-            assert_eq!(fields.not_modified, not_modified.as_bytes());
             assert_eq!(fields.ok, ok.as_bytes());
-            assert_eq!(&fields.not_modified[fields.etag_at as usize..][..fields.etag_len as usize], tag.as_bytes());
+            let last = &fields.ok[fields.ok.len() - fields.not_modified_len as usize..];
+            assert_eq!(last, not_modified.as_bytes());
+            assert_eq!(&last[fields.etag_at as usize..][..fields.etag_len as usize], tag.as_bytes());
         }
     }
 

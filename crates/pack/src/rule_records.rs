@@ -21,7 +21,7 @@ use crate::{cache_control, page};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Seek, Write};
 use tarpon_site::format::{PATH_LEN_MAX, section};
-use tarpon_site::rules::{RULE_NAME_LEN, rule_name};
+use tarpon_site::rules::{RULE_NAME_LEN, encode_head, rule_name};
 use tarpon_site::{Coding, ERROR_SUFFIX, SHELL_NAME, not_found_page_name};
 
 /// Writes the records of rules, and returns the fields of every path.
@@ -124,9 +124,12 @@ impl<'r> RuleRecords<'r> {
         self.missing(writer)?;
         let (fields, content) = fields::redirect_anywhere(&everywhere);
         writer.set_page_fields(everywhere);
-        let bytes = self.compiled.section(&fields, content);
-        let bytes = bytes.map_err(|error| error.in_file(RuleFile::Redirects))?;
-        Ok(bytes.map(|bytes| (section::RULES, bytes)))
+        if self.compiled.table.is_empty() {
+            return Ok(None);
+        }
+        let head = encode_head(&fields, writer.hpack_block(&fields)?, content);
+        let rules = self.compiled.encode_table().map_err(|error| error.in_file(RuleFile::Redirects))?;
+        Ok(Some((section::RULES, [head, rules].concat())))
     }
 
     /// Writes the records of the plain rules, which depend on the path only.

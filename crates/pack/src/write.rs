@@ -1,12 +1,13 @@
 //! Writes the image in one pass; the header comes last.
 //!
 //! ```text
-//! per file:   [ record ][ path ] and per variant [ fields of 304 ][ fields of 200 ][ content ]
-//!             └ aligned to 64                                                      └ here, or aligned to 4096, or on disk
-//! at the end: [ fields and contents of pages ][ sections ][ pages ][ index ]   and at 0: [ header ]
+//! per file:   [ record ][ path ] and per variant [ place of the HPACK block ][ fields ][ content ]
+//!             └ aligned to 64                                                          └ here, or aligned to 4096, or on disk
+//! at the end: [ fields and contents of pages ][ sections, with the HPACK blocks ][ pages ][ index ]   and at 0: [ header ]
 //! ```
 //!
-//! A record lies right before its fields, so that they are in the next cache line.
+//! A record lies right before its fields, so that they are in the next cache line. The HPACK blocks stay in memory until the end: about
+//! a hundred bytes for each response.
 
 use crate::content::{ContentPlace, FileContent};
 use crate::error::PackError;
@@ -16,10 +17,11 @@ use crate::{fields, page};
 use std::fs;
 use std::io::{BufWriter, Seek, SeekFrom, Write};
 use tarpon_site::format::{
-    CONTENT_ALIGN, Coding, DeltaRow, EntryRecord, HEADER_LEN, Header, INDEX_ALIGN, INLINE_LEN_MAX,
-    PAGES_ALIGN, RECORD_ALIGN, RECORD_LEN, RecordKind, SECTION_ALIGN, STATUS_PAGE_CODES, SectionRow,
-    StatusPageRow, Storage, VARIANT_LEN, hash, section,
+    CONTENT_ALIGN, Coding, DeltaRow, EntryRecord, HEADER_LEN, HPACK_PLACE_LEN, Header, HpackPlace,
+    INDEX_ALIGN, INLINE_LEN_MAX, PAGES_ALIGN, RECORD_ALIGN, RECORD_LEN, RecordKind, SECTION_ALIGN,
+    STATUS_PAGE_CODES, SectionRow, StatusPageRow, Storage, VARIANT_LEN, hash, section,
 };
+use tarpon_site::hpack;
 use xxhash_rust::xxh3::Xxh3;
 
 /// Writes an image.
@@ -32,6 +34,8 @@ pub(crate) struct ImageWriter<'w, W: Write + Seek> {
     /// Hash of the path, and offset, of each record.
     records: Vec<(u64, u64)>,
     deltas: Vec<DeltaRow>,
+    /// The HPACK blocks of all responses so far.
+    hpack: Vec<u8>,
     /// The fields of rules and of the policy for every page.
     page_fields: HeaderFields,
 }
@@ -64,8 +68,8 @@ impl ImageVariant {
     /// Returns the record of the variant if its fields are written at `at`, with `file_count` files beside the image. Advances both.
     fn placed(&self, at: &mut u64, file_count: &mut u64) -> EntryRecord {
         let ImageVariant { coding, fields, content } = self;
-        let run_at = *at;
-        *at += (fields.not_modified.len() + fields.ok.len()) as u64;
+        let fields_at = *at + HPACK_PLACE_LEN as u64;
+        *at = fields_at + fields.ok.len() as u64;
         let (home, content_at) = match &content.source {
             ContentPlace::Placed(home, at) => (*home, *at),
             ContentPlace::OnDisk(_) => {
@@ -86,8 +90,8 @@ impl ImageVariant {
             variant_count: 1,
             before_query: 0,
             last_modified: content.last_modified,
-            fields_at: run_at,
-            not_modified_len: fields.not_modified.len() as u32,
+            fields_at,
+            not_modified_len: fields.not_modified_len,
             fields_len: fields.ok.len() as u32,
             content_at,
             content_len: content.len,
@@ -133,6 +137,7 @@ impl<'w, W: Write + Seek> ImageWriter<'w, W> {
             hasher: Xxh3::new(),
             records: Vec::new(),
             deltas: Vec::new(),
+            hpack: Vec::new(),
             page_fields: HeaderFields::default(),
         };
         // The header is zeros until the image is complete, so that a truncated file is no image.
@@ -170,8 +175,7 @@ impl<'w, W: Write + Seek> ImageWriter<'w, W> {
         }
         self.record(path, &records)?;
         for (ImageVariant { fields, content, .. }, record) in variants.iter_mut().zip(&records) {
-            self.put(&fields.not_modified)?;
-            self.put(&fields.ok)?;
+            self.fields(&fields.ok)?;
             self.content(content, record, files)?;
         }
         Ok(VariantRecords(records))
@@ -187,8 +191,7 @@ impl<'w, W: Write + Seek> ImageWriter<'w, W> {
         for ImageDelta { dictionary, variant } in deltas {
             let (mut at, mut file_count) = (self.at, files.len() as u64);
             let record = variant.placed(&mut at, &mut file_count);
-            self.put(&variant.fields.not_modified)?;
-            self.put(&variant.fields.ok)?;
+            self.fields(&variant.fields.ok)?;
             self.content(&mut variant.content, &record, files)?;
             let file_at = of.0.first().expect("a file has a variant").fields_at;
             self.deltas.push(DeltaRow { file_at, dictionary: *dictionary, variant: record });
@@ -241,17 +244,17 @@ impl<'w, W: Write + Seek> ImageWriter<'w, W> {
         rule_status: Option<u16>,
         has_rule: bool,
     ) -> Result<(), PackError> {
-        let run_at = self.record_at() + record_len(1) + path.len() as u64;
+        let fields_at = self.record_at() + record_len(1) + path.len() as u64 + HPACK_PLACE_LEN as u64;
         let record = EntryRecord {
             path_len: 0,
             kind: if rule_status.is_some() { RecordKind::RuleRedirect } else { RecordKind::Redirect },
             variant_count: 1,
             before_query: redirect.before_query,
             last_modified: 0,
-            fields_at: run_at,
+            fields_at,
             not_modified_len: 0,
             fields_len: redirect.fields.len() as u32,
-            content_at: run_at + redirect.fields.len() as u64,
+            content_at: fields_at + redirect.fields.len() as u64,
             content_len: redirect.content.len() as u64,
             etag_at: 0,
             etag_len: 0,
@@ -261,7 +264,7 @@ impl<'w, W: Write + Seek> ImageWriter<'w, W> {
             checks_rules: has_rule,
         };
         self.record(path, &[record])?;
-        self.put(&redirect.fields)?;
+        self.fields(&redirect.fields)?;
         self.put(&redirect.content)
     }
 
@@ -279,8 +282,8 @@ impl<'w, W: Write + Seek> ImageWriter<'w, W> {
         sections: &[(u32, Vec<u8>)],
     ) -> Result<u64, PackError> {
         let mut tables = self.pages()?;
-        let deltas = self.delta_section();
-        let sections = sections.iter().chain(&deltas);
+        let own = [self.delta_section(), Some((section::HPACK, std::mem::take(&mut self.hpack)))];
+        let sections = sections.iter().chain(own.iter().flatten());
         let section_count = sections.clone().count() as u64;
         let sections_at = self.sections(sections)?;
         self.pad_to(self.at.next_multiple_of(PAGES_ALIGN))?;
@@ -341,15 +344,30 @@ impl<'w, W: Write + Seek> ImageWriter<'w, W> {
             let row = StatusPageRow {
                 code,
                 fields_len: fields.len() as u32,
-                fields_at: self.at,
-                content_at: self.at + fields.len() as u64,
+                fields_at: self.at + HPACK_PLACE_LEN as u64,
+                content_at: self.at + (HPACK_PLACE_LEN + fields.len()) as u64,
                 content_len: content.len() as u64,
             };
             rows.extend_from_slice(&row.encode());
-            self.put(&fields)?;
+            self.fields(&fields)?;
             self.put(content.as_bytes())?;
         }
         Ok(rows)
+    }
+
+    /// Writes the fields of a response, and the place of their HPACK block before them.
+    fn fields(&mut self, fields: &[u8]) -> Result<(), PackError> {
+        let place = self.hpack_block(fields)?;
+        self.put(&place.encode())?;
+        self.put(fields)
+    }
+
+    /// Adds the HPACK block of these fields to the section of the blocks. Returns its place.
+    pub(crate) fn hpack_block(&mut self, fields: &[u8]) -> Result<HpackPlace, PackError> {
+        let at = u32::try_from(self.hpack.len()).map_err(|_| PackError::TooLarge)?;
+        hpack::encode(fields, &mut |byte| self.hpack.push(byte)).expect("the packer writes field lines");
+        let end = u32::try_from(self.hpack.len()).map_err(|_| PackError::TooLarge)?;
+        Ok(HpackPlace { at, len: end - at })
     }
 
     /// Returns the offset of the next record.

@@ -271,7 +271,7 @@ fn lines(image: &Image, archive: &[u8]) -> Vec<String> {
                     format!("{path} {}", String::from_utf8_lossy(content))
                 }
                 Entry::Redirect(to) => {
-                    let to = String::from_utf8_lossy(image.bytes(to.before_query)).into_owned();
+                    let to = String::from_utf8_lossy(image.bytes(to.before_query())).into_owned();
                     format!("{path} -> {}", to.strip_prefix("Location: ").expect("a Location"))
                 }
             }

@@ -42,7 +42,7 @@ fn page_beyond_the_search_depth_is_an_ordinary_file() {
 fn error_page_has_no_validators_and_is_not_stored() {
     let image = packed(&BTreeSet::from([String::new()]));
     let Fallback::NotFoundPage(page) = image.fallback(b"/x").unwrap() else { panic!("no page") };
-    let fields = std::str::from_utf8(image.bytes(page.identity.fields)).expect("ASCII");
+    let fields = std::str::from_utf8(image.bytes(page.identity.fields().text)).expect("ASCII");
     let want = "Content-Length: 0\r\nContent-Type: text/html; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\n\r\n";
     assert_eq!(fields, want);
 }

@@ -146,7 +146,7 @@ fn image_has_the_contents_and_fields_of_the_files() {
         };
         let want = fs::read(site.root().join(path)).expect("read");
         assert_eq!(content(&image, &packed, variant.content), want, "{path}");
-        let (fields, etag) = (text(&image, variant.fields), text(&image, variant.etag));
+        let (fields, etag) = (text(&image, variant.fields().text), text(&image, variant.etag));
         let first = format!("Content-Length: {}\r\nContent-Type: ", want.len());
         assert!(
             fields.starts_with(&first) && fields.ends_with(" GMT\r\nCache-Control: no-cache\r\n\r\n"),
@@ -158,15 +158,18 @@ fn image_has_the_contents_and_fields_of_the_files() {
         assert!(fields.contains(&rest), "{fields}");
         let hash = xxhash_rust::xxh3::xxh3_128(&want);
         assert_eq!(etag, format!("\"{hash:032x}\""));
-        assert!(fields.ends_with(text(&image, variant.not_modified)), "{fields}");
+        assert!(fields.ends_with(text(&image, variant.not_modified().text)), "{fields}");
     }
     let Some(Entry::File(Variants { identity: root, .. })) = image.find(b"/").unwrap() else {
         panic!("no root")
     };
     let Some(Entry::File(by_name)) = image.find(b"/index.html").unwrap() else { panic!("no index") };
-    assert_eq!((by_name.identity.fields, by_name.identity.content), (root.fields, root.content));
+    assert_eq!(
+        (by_name.identity.fields().text, by_name.identity.content),
+        (root.fields().text, root.content)
+    );
     assert_eq!(root.last_modified, 784_111_777);
-    assert!(text(&image, root.fields).contains("Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n"));
+    assert!(text(&image, root.fields().text).contains("Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n"));
     for path in ["", "/a", "/a/", "//", "/index", "index.html", "/middle.bin/"] {
         assert_eq!(image.find(path.as_bytes()).unwrap(), None, "{path}");
     }
@@ -205,23 +208,22 @@ fn each_response_with_content_has_nosniff() {
                 Entry::File(file) => {
                     let coded = image.coded_variants(file).map(|(_, variant)| variant);
                     for variant in coded.chain([file.identity]) {
-                        check(variant.fields, &name);
-                        assert!(!text(&image, variant.not_modified).contains(FIELD), "{name}");
+                        check(variant.fields().text, &name);
+                        assert!(!text(&image, variant.not_modified().text).contains(FIELD), "{name}");
                         count += 1;
                     }
                 }
                 Entry::Redirect(to) => {
-                    let (before, after) = (to.before_query, to.after_query);
-                    check(Region { at: before.at, len: before.len + after.len }, &name);
+                    check(to.fields().text, &name);
                     count += 1;
                 }
             }
         }
         assert!(count > 15, "{count}");
         for code in STATUS_PAGE_CODES.into_iter().filter(|&code| code != 204) {
-            check(image.status_page(code).fields, &code.to_string());
+            check(image.status_page(code).fields.text, &code.to_string());
         }
-        check(image.rules().unwrap().expect("a rule").fields(), "rules");
+        check(image.rules().unwrap().expect("a rule").fields().text, "rules");
     }
     // A rule in the dialect of Cloudflare can remove the field.
     let site = FixtureDir::new(&[
@@ -233,7 +235,7 @@ fn each_response_with_content_has_nosniff() {
     let (image, _) = site.pack_with(&options, &mut BuildCache::default()).expect("packs");
     let has = |path: &str| {
         let Some(Entry::File(file)) = image.find(path.as_bytes()).unwrap() else { panic!("{path}") };
-        text(&image, file.identity.fields).contains(FIELD)
+        text(&image, file.identity.fields().text).contains(FIELD)
     };
     assert!(!has("/a.txt") && has("/b.txt"));
 }
@@ -269,7 +271,7 @@ fn useful_precompressed_file_becomes_a_variant() {
         let codings: Vec<_> = image.coded_variants(file).map(|(coding, _)| coding).collect();
         assert_eq!(codings, *want, "{name}");
         let vary = "\r\nVary: Accept-Encoding\r\n";
-        assert_eq!(text(&image, file.identity.fields).contains(vary), !want.is_empty(), "{name}");
+        assert_eq!(text(&image, file.identity.fields().text).contains(vary), !want.is_empty(), "{name}");
         let rows: Vec<_> = packed.skipped.iter().map(|row| (row.reason, row.count, row.example.to_str().expect("ASCII"))).collect();
         assert_eq!(rows, *skipped, "{name}");
         // A precompressed file is served at its own path too.
@@ -292,7 +294,7 @@ fn precompressed_file_is_a_variant_and_a_file() {
             panic!("not at its own path")
         };
         let by_name = by_name.identity;
-        let shown = text(&image, by_name.fields);
+        let shown = text(&image, by_name.fields().text);
         assert!(
             shown.contains(
                 "\r\nContent-Type: application/gzip\r\nX-Content-Type-Options: nosniff\r\nAccept-Ranges: "
@@ -307,8 +309,8 @@ fn precompressed_file_is_a_variant_and_a_file() {
             assert!(content(&image, &packed, variant.content) == form);
             assert_eq!(variant.content == by_name.content, len > 16_384, "{len}");
             assert_eq!(variant.last_modified, file.identity.last_modified);
-            let (fields, etag) = (text(&image, variant.fields), text(&image, variant.etag));
-            let rest = text(&image, variant.not_modified);
+            let (fields, etag) = (text(&image, variant.fields().text), text(&image, variant.etag));
+            let rest = text(&image, variant.not_modified().text);
             assert!(
                 rest.contains("\r\nLast-Modified: ") && rest.ends_with("\r\nVary: Accept-Encoding\r\n\r\n")
             );
@@ -353,7 +355,7 @@ fn each_status_has_a_page() {
     let (image, _) = FixtureDir::new(&[]).pack();
     for code in STATUS_PAGE_CODES {
         let page = image.status_page(code);
-        let (fields, content) = (text(&image, page.fields), text(&image, page.content));
+        let (fields, content) = (text(&image, page.fields.text), text(&image, page.content));
         let allow = if [204, 405].contains(&code) { "Allow: GET, HEAD, OPTIONS\r\n" } else { "" };
         let len = content.len();
         let html = format!(
@@ -364,7 +366,7 @@ fn each_status_has_a_page() {
         assert_eq!(fields, format!("{html}{allow}\r\n"));
         assert_eq!(content.contains(&code.to_string()), code != 204);
         assert_eq!(
-            page.fields.at + page.fields.len,
+            page.fields.text.at + page.fields.text.len,
             page.content.at,
             "{code}: the content follows the fields"
         );
@@ -455,12 +457,14 @@ fn file_that_changes_meanwhile_gives_a_consistent_content() {
             let bytes = content(&image, &packed, variant.content);
             let hash = xxhash_rust::xxh3::xxh3_128(&bytes);
             assert_eq!(text(&image, variant.etag), format!("\"{hash:032x}\""));
-            assert!(text(&image, variant.fields).contains(&format!("Content-Length: {}\r\n", bytes.len())));
+            assert!(
+                text(&image, variant.fields().text).contains(&format!("Content-Length: {}\r\n", bytes.len()))
+            );
             let Some(Entry::File(Variants { identity: variant, .. })) = image.find(b"/large").unwrap() else {
                 panic!("not found")
             };
             let Content::File { len, .. } = variant.content else { panic!("not a file") };
-            assert!(text(&image, variant.fields).contains(&format!("Content-Length: {len}\r\n")));
+            assert!(text(&image, variant.fields().text).contains(&format!("Content-Length: {len}\r\n")));
         }
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
@@ -579,7 +583,9 @@ impl FixtureDir {
                 let want = fs::read(self.root().join(std::ffi::OsStr::from_bytes(&file))).expect("the file");
                 assert!(content(image, packed, variant.content) == want, "{shown}");
                 let place = match variant.content {
-                    Content::Image(place) if place.at == variant.fields.at + variant.fields.len => {
+                    Content::Image(place)
+                        if place.at == variant.fields().text.at + variant.fields().text.len =>
+                    {
                         "inline".into()
                     }
                     Content::Image(place) if place.at % 4096 == 0 => "page".into(),
@@ -590,14 +596,14 @@ impl FixtureDir {
                 format!("{shown} {} {place}", want.len())
             }
             Entry::Redirect(redirect) => {
-                let target = text(image, redirect.before_query)
+                let target = text(image, redirect.before_query())
                     .strip_prefix("Location: ")
                     .expect("a Location")
                     .to_owned();
                 assert!(text(image, redirect.content).contains(&target.replace('&', "&amp;")), "{shown}");
                 let rest =
                     format!("Content-Length: {}\r\nCache-Control: no-cache\r\n\r\n", redirect.content.len);
-                assert!(text(image, redirect.after_query).ends_with(&rest));
+                assert!(text(image, redirect.after_query().text).ends_with(&rest));
                 format!("{shown} -> {target}")
             }
         }

@@ -10,7 +10,7 @@ use tarpon_pack::{
     CompressionEffort, Defect, Dialect, Dictionaries, OpenError, PackInput, Policy, Progress, SiteOptions,
     inspect, pack_site, verify,
 };
-use tarpon_site::format::{HEADER_LEN, Header, hash};
+use tarpon_site::format::{HEADER_LEN, Header, hash, section};
 use tarpon_site::packed::{IMAGE_AT, image_in};
 use tarpon_site::{Coding, Content, Entry, Image, ImageError, Variant};
 use tempfile::TempDir;
@@ -84,11 +84,16 @@ fn finding_names_the_damaged_part() {
         ("a member's owner", |site| site.flip(site.len - 1024 - 512 - 512 + 108, 0),
             &[Defect::Stretch { at: 0, len: 0 }, Defect::Tar(String::new())]),
         ("a wrong variant, with valid hashes", |site| site.forge(b"/a.css", Coding::Br),
-            &[Defect::Undecodable { path: b"/a.css".to_vec(), coding: Coding::Br }]),
+            &[Defect::Hpack { path: b"/a.css".to_vec() }, Defect::Undecodable { path: b"/a.css".to_vec(), coding: Coding::Br }]),
         ("another length, with valid hashes", |site| site.misframe(b"/name"),
             &[Defect::Framing { path: b"/name".to_vec() }]),
         ("another file, with valid hashes", |site| site.forge(b"/name", Coding::Identity),
-            &[Defect::Member { path: b"/name".to_vec() }]),
+            &[Defect::Hpack { path: b"/name".to_vec() }, Defect::Member { path: b"/name".to_vec() }]),
+        ("an HPACK block", |site| {
+            let fields = site.variant(b"/a.css", Coding::Gzip).fields();
+            let block = site.image().hpack(fields).unwrap().expect("a block");
+            site.flip(IMAGE_AT + block.at + 1, 0);
+        }, &[Defect::Body, Defect::Section { kind: section::HPACK }, Defect::Hpack { path: b"/a.css".to_vec() }]),
     ];
     for (name, hurt, want) in cases {
         let site = DamageableArchive::new();
@@ -221,7 +226,7 @@ impl DamageableArchive {
         const LENGTH: &[u8] = b"Content-Length: 1";
         let variant = self.variant(path, Coding::Identity);
         let mut bytes = self.image().as_bytes().to_vec();
-        let fields = &mut bytes[variant.fields.at as usize..];
+        let fields = &mut bytes[variant.fields().text.at as usize..];
         assert!(fields.starts_with(LENGTH));
         fields[LENGTH.len() - 1] = b'2';
         self.write(bytes);

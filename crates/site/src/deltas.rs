@@ -59,9 +59,9 @@ impl Image {
     /// Decodes a row, or returns `None` if it is damaged.
     fn delta(&self, file: Variants, row: &[u8; DELTA_LEN]) -> Option<([u8; 32], Coding, Variant)> {
         let DeltaRow { dictionary, variant: record, .. } = DeltaRow::decode(row)?;
-        let variant = Variant::new(&record, self.delta_number(row), self.bounds())?;
+        let mut variant = Variant::new(&record, self.delta_number(row), self.bounds())?;
         // A delta row has no time of its own.
-        let variant = Variant { last_modified: file.identity.last_modified, ..variant };
+        variant.last_modified = file.identity.last_modified;
         record.coding.needs_dictionary().then_some((dictionary, record.coding, variant))
     }
 }

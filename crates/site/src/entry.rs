@@ -2,10 +2,11 @@
 //!
 //! ```text
 //! fields_at
-//! ├─ fields of 304 ─┼─ fields of 200 ─┼ content, if small ┤
-//!    └ etag ┘
+//! ├─ fields of 200 ─┬─ those of 304 ─┼ content, if small ┤
+//!                   └ etag ┘
 //! ```
 
+use crate::field_block::FieldBlock;
 use crate::format::{
     Coding, EntryRecord, RECORD_LEN, RecordKind, StatusPageRow, Storage, VARIANT_COUNT_MAX, VARIANT_LEN,
 };
@@ -37,9 +38,9 @@ pub struct Variants {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Variant {
     /// The fields of a 200 response, including the empty line. A small content follows them directly.
-    pub fields: Region,
-    /// The fields of a 304 response, including the empty line.
-    pub not_modified: Region,
+    fields: Region,
+    /// The length of the fields of a 304 response, which are the last of these.
+    not_modified_len: u32,
     /// The entity tag, including its quotes. RFC 9110, section 8.8.3.
     pub etag: Region,
     /// The time of the last modification, in seconds since 1970.
@@ -86,11 +87,10 @@ pub struct Redirect {
     pub rule_status: Option<u16>,
     /// Whether the server must evaluate the [rules](crate::rules) before it sends the redirect.
     pub checks_rules: bool,
-    /// The fields up to the end of the Location target, after which the server inserts the query of the request. Empty if the server
-    /// must not insert it.
-    pub before_query: Region,
-    /// The rest of the fields, including the empty line.
-    pub after_query: Region,
+    /// The fields, including the empty line.
+    fields: Region,
+    /// The length of the fields up to the end of the Location target. 0 if the server must not insert a query.
+    before_query_len: u32,
     /// The content.
     pub content: Region,
     /// The number of this response in the image; see [`Image::is_redirect_framed`](crate::Image::is_redirect_framed).
@@ -101,7 +101,7 @@ pub struct Redirect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatusPage {
     /// The fields, including the empty line.
-    pub fields: Region,
+    pub fields: FieldBlock,
     /// The content.
     pub content: Region,
 }
@@ -166,7 +166,7 @@ impl Variants {
 
     /// Returns the offset of the first variant's fields, which identifies the file.
     pub(crate) fn file_at(&self) -> u64 {
-        self.identity.not_modified.at
+        self.identity.fields.at
     }
 
     /// Returns the coded variants in the image `all`, in its order. Skips variants with an unknown coding and those that need a
@@ -197,9 +197,10 @@ impl Variant {
     /// Creates the variant of a record, or returns `None` if it is out of bounds.
     #[inline]
     pub(crate) fn new(record: &EntryRecord, number: usize, bounds: ImageBounds) -> Option<Variant> {
-        let (not_modified, fields) = field_regions(record, bounds.len)?;
-        let etag =
-            Region { at: record.etag_at.into(), len: record.etag_len.into() }.within(not_modified.len)?;
+        let fields = field_region(record, bounds.len)?;
+        let not_modified_at = fields.at + fields.len.checked_sub(record.not_modified_len.into())?;
+        let etag = Region { at: record.etag_at.into(), len: record.etag_len.into() }
+            .within(record.not_modified_len.into())?;
         let content = Region { at: record.content_at, len: record.content_len };
         let content = match record.storage {
             Storage::Image => Content::Image(content.within(bounds.len)?),
@@ -211,12 +212,25 @@ impl Variant {
         };
         Some(Variant {
             fields,
-            not_modified,
-            etag: Region { at: not_modified.at + etag.at, len: etag.len },
+            not_modified_len: record.not_modified_len,
+            etag: Region { at: not_modified_at + etag.at, len: etag.len },
             last_modified: record.last_modified,
             content,
             number,
         })
+    }
+
+    /// Returns the fields of a 200 response, including the empty line. A small content follows their text directly.
+    #[inline]
+    pub fn fields(&self) -> FieldBlock {
+        FieldBlock::new(self.fields, self.number)
+    }
+
+    /// Returns the fields of a 304 response, including the empty line; empty for a variant that is sent as an error.
+    #[inline]
+    pub fn not_modified(&self) -> FieldBlock {
+        // The field of the record has 32 bits.
+        self.fields().skip(self.fields.len as u32 - self.not_modified_len)
     }
 }
 
@@ -250,19 +264,41 @@ impl Redirect {
     /// Creates the redirect of a record, or returns `None` if it is out of bounds.
     #[inline]
     fn new(record: &EntryRecord, number: usize, len: u64) -> Option<Redirect> {
-        let (_, fields) = field_regions(record, len)?;
-        let before = Region { at: 0, len: record.before_query.into() }.within(fields.len)?.len;
+        let fields = field_region(record, len)?;
+        if record.before_query > record.fields_len {
+            return None;
+        }
         if record.storage != Storage::Image {
             return None;
         }
         Some(Redirect {
             rule_status: None,
             checks_rules: false,
-            before_query: Region { at: fields.at, len: before },
-            after_query: Region { at: fields.at + before, len: fields.len - before },
+            fields,
+            before_query_len: record.before_query,
             content: Region { at: record.content_at, len: record.content_len }.within(len)?,
             number,
         })
+    }
+
+    /// Returns the fields, including the empty line.
+    #[inline]
+    pub fn fields(&self) -> FieldBlock {
+        FieldBlock::new(self.fields, self.number)
+    }
+
+    /// Returns the fields up to the end of the Location target, after which the server inserts the query of the request. Empty if the
+    /// server must not insert it.
+    #[inline]
+    pub fn before_query(&self) -> Region {
+        Region { len: self.before_query_len.into(), ..self.fields }
+    }
+
+    /// Returns the rest of the fields, including the empty line. Their text may begin with the fragment of the target; their HPACK block
+    /// does not have Location.
+    #[inline]
+    pub fn after_query(&self) -> FieldBlock {
+        self.fields().skip(self.before_query_len)
     }
 }
 
@@ -270,18 +306,16 @@ impl StatusPage {
     /// Creates the page of a row in an image of `len` bytes, or returns `None` if it is out of bounds.
     pub(crate) fn new(row: &StatusPageRow, len: u64) -> Option<StatusPage> {
         Some(StatusPage {
-            fields: Region { at: row.fields_at, len: row.fields_len.into() }.within(len)?,
+            fields: FieldBlock::checked(
+                Region { at: row.fields_at, len: row.fields_len.into() }.within(len)?,
+            ),
             content: Region { at: row.content_at, len: row.content_len }.within(len)?,
         })
     }
 }
 
-/// Returns the fields of the 304 response, and those of the 200 response or redirect, which follow them.
+/// Returns the fields of the 200 response or redirect.
 #[inline]
-fn field_regions(record: &EntryRecord, len: u64) -> Option<(Region, Region)> {
-    let split = u64::from(record.not_modified_len);
-    let run = Region { at: record.fields_at, len: split + u64::from(record.fields_len) }.within(len)?;
-    let not_modified = Region { at: run.at, len: split };
-    let fields = Region { at: run.at + split, len: run.len - split };
-    Some((not_modified, fields))
+fn field_region(record: &EntryRecord, len: u64) -> Option<Region> {
+    Region { at: record.fields_at, len: record.fields_len.into() }.within(len)
 }

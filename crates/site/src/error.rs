@@ -1,5 +1,6 @@
 //! The reasons to refuse an image.
 
+use crate::format::VERSION;
 use std::fmt;
 
 /// The reason to refuse an image.
@@ -7,15 +8,19 @@ use std::fmt;
 pub enum ImageError {
     /// The bytes do not begin with the magic number of an image.
     Magic,
-    /// The version or the length of the header is unknown.
-    Version,
+    /// The image has another version of the format, or a header of another length.
+    Version {
+        /// The version of the image.
+        found: u32,
+    },
     /// The checksum of the header is wrong.
     HeaderHash,
     /// The length differs from that in the header.
     Length,
     /// The index has an invalid offset or size.
     Index,
-    /// The status pages have an invalid offset, one of them is outside of the image, or its fields do not frame its content.
+    /// The status pages have an invalid offset, one of them is outside of the image, its fields do not frame its content, or it has no
+    /// HPACK block.
     Pages,
     /// The checksum of status pages and index is wrong.
     TablesHash,
@@ -23,7 +28,8 @@ pub enum ImageError {
     PageMissing,
     /// The table of sections is outside of the image.
     Sections,
-    /// The rules are outside of the image, their checksum is wrong, or a rule is one that no packer writes.
+    /// The rules are outside of the image, their checksum is wrong, a rule is one that no packer writes, or their fields have no HPACK
+    /// block.
     Rules,
     /// The length of the packed site differs from that in the header of its image.
     ArchiveLength,
@@ -35,7 +41,12 @@ impl fmt::Display for ImageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             ImageError::Magic => "not a site image",
-            ImageError::Version => "a site image of another version",
+            ImageError::Version { found } => {
+                return write!(
+                    f,
+                    "packed in version {found} of the format, and this program reads version {VERSION}; pack the site again: tarpon pack"
+                );
+            }
             ImageError::HeaderHash => "the header is damaged",
             ImageError::Length => "cut short, or something was appended",
             ImageError::Index => "the index is out of bounds",

@@ -1,10 +1,11 @@
 //! The layout of an image, for readers and writers. `docs/site-format.md` specifies it in prose.
 //!
 //! ```text
-//! 0            128                                                                len
-//! ├── header ──┼── responses and records, in any order ──┼── status pages ── index ──┤
+//! 0            128                                                                            len
+//! ├── header ──┼── responses and records, in any order ──┼── sections ── status pages ── index ──┤
 //!                   │
-//!                   │   response:  [ fields of 304 ][ fields of 200 ][ content, if small ]
+//!                   │   response:  [ place of the HPACK block, 8 ][ fields of 200 ][ content, if small ]
+//!                   │                                    those of 304 ─┴───┘
 //!                   └── record:    [ head and variant, 64 ][ coded variants, 48 each ][ path ]    aligned to 64
 //! ```
 //!
@@ -18,7 +19,7 @@ use xxhash_rust::xxh3::xxh3_64;
 /// The magic number at the start of an image.
 pub const MAGIC: [u8; 8] = *b"tarpon\0\x01";
 /// The version of the layout.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The length of the header, and so the lowest offset of a response or record.
 pub const HEADER_LEN: usize = 128;
 /// The length of an index slot.
@@ -35,6 +36,8 @@ pub const VARIANT_LEN: usize = 48;
 pub const VARIANT_COUNT_MAX: u8 = 4;
 /// The alignment of records. A slot stores offsets in this unit, so an image is smaller than 256 GiB.
 pub const RECORD_ALIGN: u64 = 64;
+/// The length of the place of an HPACK block, which precedes the fields of each response.
+pub const HPACK_PLACE_LEN: usize = 8;
 /// The length of a row of the status pages.
 pub const STATUS_PAGE_LEN: usize = 32;
 /// The alignment of the status pages.
@@ -129,7 +132,7 @@ impl Header {
             return Err(ImageError::Magic);
         }
         if u32_at(from, 8) != VERSION || u32_at(from, 12) != HEADER_LEN as u32 {
-            return Err(ImageError::Version);
+            return Err(ImageError::Version { found: u32_at(from, 8) });
         }
         if u64_at(from, HEADER_CHECK_AT) != hash(&from[..HEADER_CHECK_AT]) {
             return Err(ImageError::HeaderHash);
@@ -286,9 +289,9 @@ pub struct EntryRecord {
     pub before_query: u32,
     /// The time of the last modification of a file, in seconds since 1970; 0 for a redirect.
     pub last_modified: u64,
-    /// The offset of the fields: first those of 304, then those of 200 or 301.
+    /// The offset of the 200 or 301 fields.
     pub fields_at: u64,
-    /// The length of the 304 fields, including the empty line; 0 for a redirect.
+    /// The length of the 304 fields, which are the last of the 200 fields, including the empty line; 0 for a redirect.
     pub not_modified_len: u32,
     /// The length of the 200 or 301 fields, including the empty line.
     pub fields_len: u32,
@@ -475,6 +478,32 @@ pub mod section {
     pub const RULES: u32 = 4;
     /// The variants that need a dictionary: rows of [`DeltaRow`](super::DeltaRow).
     pub const DELTAS: u32 = 5;
+    /// The HPACK blocks of all responses: see [`hpack`](crate::hpack).
+    pub const HPACK: u32 = 6;
+}
+
+/// The place of the HPACK block of a response.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HpackPlace {
+    /// The offset from the start of the section, so the blocks of an image have at most 4 GiB.
+    pub at: u32,
+    /// The length in bytes.
+    pub len: u32,
+}
+
+impl HpackPlace {
+    /// Returns the bytes of the place.
+    pub fn encode(&self) -> [u8; HPACK_PLACE_LEN] {
+        let mut to = [0; HPACK_PLACE_LEN];
+        put(&mut to, 0, self.at.to_le_bytes());
+        put(&mut to, 4, self.len.to_le_bytes());
+        to
+    }
+
+    /// Decodes a place without checking it.
+    pub fn decode(from: &[u8; HPACK_PLACE_LEN]) -> HpackPlace {
+        HpackPlace { at: u32_at(from, 0), len: u32_at(from, 4) }
+    }
 }
 
 /// A row of the deltas: a variant of a file that needs a dictionary. Rows are sorted by file, then by dictionary.

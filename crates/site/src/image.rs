@@ -2,6 +2,7 @@
 
 use crate::entry::{ImageBounds, Redirect, StatusPage, Variant};
 use crate::error::ImageError;
+use crate::field_block::FieldBlock;
 use crate::format::{
     DELTA_LEN, HEADER_LEN, Header, INDEX_ALIGN, PAGES_ALIGN, SECTION_LEN, SLOT_COUNT_MIN, SLOT_LEN,
     STATUS_PAGE_CODES, STATUS_PAGE_LEN, SectionRow, StatusPageRow, Totals, VARIANT_COUNT_MAX, hash, section,
@@ -29,12 +30,16 @@ pub struct Image {
     rules: Option<(RulesLayout, Region)>,
     /// The table of deltas; empty if there are none.
     deltas: Region,
+    /// The HPACK blocks of all responses.
+    hpack: Region,
     /// The status pages, in the order of [`STATUS_PAGE_CODES`].
     pages: [StatusPage; STATUS_PAGE_CODES.len()],
     /// The residency of an image that is mapped from a file; `None` if the whole image is in memory.
     residency: Option<ImageResidency>,
     /// The responses whose fields have passed the check. Response numbers: the variants of each index slot, then the deltas.
     validated: ValidatedResponses,
+    /// The responses whose HPACK block has passed the check.
+    validated_hpack: ValidatedResponses,
 }
 
 impl Image {
@@ -67,13 +72,21 @@ impl Image {
             sections,
             rules: None,
             deltas: Region { at: 0, len: 0 },
+            hpack: Region { at: 0, len: 0 },
             pages,
             residency: None,
             validated: ValidatedResponses::new(0),
+            validated_hpack: ValidatedResponses::new(0),
         };
+        image.hpack = image.find_section(section::HPACK);
+        if !image.pages.iter().all(|page| image.has_hpack(page.fields)) {
+            return Err(ImageError::Pages);
+        }
         image.rules = image.find_rules()?;
-        image.deltas = image.find_deltas();
-        image.validated = ValidatedResponses::new(image.delta_numbers_from() + image.delta_rows().len());
+        image.deltas = image.find_section(section::DELTAS);
+        let response_count = image.delta_numbers_from() + image.delta_rows().len();
+        image.validated = ValidatedResponses::new(response_count);
+        image.validated_hpack = ValidatedResponses::new(response_count);
         Ok(image)
     }
 
@@ -142,14 +155,15 @@ impl Image {
     /// # Errors
     /// The fields are not in memory.
     pub fn needs_location(&self, redirect: &Redirect) -> Result<bool, NotResident> {
-        let fields = self.resident_bytes(redirect.after_query)?;
+        let fields = self.resident_bytes(redirect.after_query().text)?;
         Ok(self.is_redirect_framed(redirect)? && !fields.starts_with(LOCATION))
     }
 
     #[cold]
     fn validate(&self, variant: &Variant) -> Result<bool, NotResident> {
-        let &Variant { fields, not_modified, content, number, .. } = variant;
-        let (fields, not_modified) = (self.resident_bytes(fields)?, self.resident_bytes(not_modified)?);
+        let &Variant { content, number, .. } = variant;
+        let fields = self.resident_bytes(variant.fields().text)?;
+        let not_modified = self.bytes(variant.not_modified().text);
         let is_good = frames_content(fields, content.len())
             // A variant for an error status has no 304 fields.
             && (not_modified.is_empty() || frames_nothing(not_modified));
@@ -161,11 +175,10 @@ impl Image {
 
     #[cold]
     fn validate_redirect(&self, redirect: &Redirect) -> Result<bool, NotResident> {
-        let &Redirect { rule_status: ruled, before_query, after_query, content, number, .. } = redirect;
-        let fields = Region { at: before_query.at, len: before_query.len + after_query.len };
-        let fields = self.resident_bytes(fields)?;
+        let &Redirect { rule_status: ruled, content, number, .. } = redirect;
+        let fields = self.resident_bytes(redirect.fields().text)?;
         let is_good = ruled.is_none_or(|status| matches!(status, 300..=399) && status != 304)
-            && frames_redirect(fields, content.len, before_query.len as usize);
+            && frames_redirect(fields, content.len, redirect.before_query().len as usize);
         if is_good {
             self.validated.add(number);
         }
@@ -245,15 +258,27 @@ impl Image {
         let region = Region { at: row.at, len: row.len }.within(self.len()).ok_or(ImageError::Rules)?;
         let bytes = self.bytes(region);
         let layout = RulesLayout::new(bytes, region.at).filter(|_| hash(bytes) == row.hash);
-        let layout = layout.filter(|layout| Rules::new(layout, &self.bytes).are_valid(&self.bytes));
+        let layout = layout.filter(|layout| {
+            let rules = Rules::new(layout, &self.bytes);
+            rules.are_valid(&self.bytes) && self.has_hpack(rules.fields())
+        });
         layout.map(|layout| Some((layout, region))).ok_or(ImageError::Rules)
     }
 
-    /// Finds the table of deltas. It needs no check here: lookups check its rows, and a client compares the hash of the dictionary.
-    fn find_deltas(&self) -> Region {
-        let mut sections = self.sections();
-        let deltas = sections.find(|(row, _)| row.kind == section::DELTAS);
-        deltas.map_or(Region { at: 0, len: 0 }, |(row, _)| Region { at: row.at, len: row.len })
+    /// Finds a section that needs no check here, because lookups check what they read of it. Empty if there is none.
+    fn find_section(&self, kind: u32) -> Region {
+        let found = self.sections().find(|(row, _)| row.kind == kind);
+        found.map_or(Region { at: 0, len: 0 }, |(row, _)| Region { at: row.at, len: row.len })
+    }
+
+    /// Returns the section of the HPACK blocks.
+    pub(crate) fn hpack_section(&self) -> Region {
+        self.hpack
+    }
+
+    /// Returns the responses whose HPACK block has passed the check.
+    pub(crate) fn validated_hpack(&self) -> &ValidatedResponses {
+        &self.validated_hpack
     }
 
     /// Returns the region of a slice of this image.
@@ -305,8 +330,8 @@ impl fmt::Debug for Image {
 /// Checks that the fields of each status page frame its content. Status 204 has no content (RFC 9110, section 15.3.5).
 fn check_framing(pages: &[StatusPage; STATUS_PAGE_CODES.len()], bytes: &[u8]) -> Option<()> {
     let is_good = |(page, code): (&StatusPage, u16)| match code {
-        204 => frames_nothing(&bytes[page.fields.range()]),
-        _ => frames_content(&bytes[page.fields.range()], page.content.len),
+        204 => frames_nothing(&bytes[page.fields.text.range()]),
+        _ => frames_content(&bytes[page.fields.text.range()], page.content.len),
     };
     pages.iter().zip(STATUS_PAGE_CODES).all(is_good).then_some(())
 }
@@ -341,7 +366,7 @@ fn sections(header: &Header) -> Option<Region> {
 /// Reads the pages for [`STATUS_PAGE_CODES`] in an image of `len` bytes.
 fn read_pages(rows: &[u8], len: u64) -> Result<[StatusPage; STATUS_PAGE_CODES.len()], ImageError> {
     let empty = Region { at: 0, len: 0 };
-    let mut pages = [StatusPage { fields: empty, content: empty }; STATUS_PAGE_CODES.len()];
+    let mut pages = [StatusPage { fields: FieldBlock::EMPTY, content: empty }; STATUS_PAGE_CODES.len()];
     for (page, code) in pages.iter_mut().zip(STATUS_PAGE_CODES) {
         let mut rows = rows.as_chunks().0.iter().filter_map(StatusPageRow::decode);
         let row = rows.find(|row| row.code == code).ok_or(ImageError::PageMissing)?;

@@ -1,10 +1,9 @@
 //! Reads the site image: a read-only file with every response of a site, prepared before the first request.
 //!
 //! ```text
-//! path ──── find ─────────▶ Entry ──────┬─ fields       Region ─┐
-//!                                       ├─ not_modified Region ─┼─ bytes ──▶ the bytes to send
-//!                                       └─ content      Region ─┤
-//! status ── status_page ──▶ StatusPage ─┴─ fields, content ─────┘
+//! path ──── find ─────────▶ Entry ──────┬─ fields, not_modified ─ FieldBlock ─┬─ text ──────────┬─ bytes ──▶ the bytes to send
+//!                                       ├─ content ─ Region ──────────────────┼─────────────────┤
+//! status ── status_page ──▶ StatusPage ─┴─ fields, content                    └─ hpack ─ Region ┘
 //! ```
 //!
 //! A lookup copies nothing: it returns [`Region`]s, that is, offset and length of bytes in the image. The crate checks each region
@@ -18,7 +17,7 @@
 //! match image.find(b"/index.html")? {
 //!     // Send a variant only if its fields frame its content.
 //!     Some(Entry::File(file)) if image.is_framed(&file.identity)? => {
-//!         let fields = image.bytes(file.identity.fields);
+//!         let fields = image.bytes(file.identity.fields().text);
 //!         let content = match file.identity.content {
 //!             Content::Image(region) => image.bytes(region),
 //!             Content::File { .. } | Content::Archive(_) => return Err("the content lies in a file beside the image".into()),
@@ -37,6 +36,8 @@
 //! | `error.rs` | the reasons to refuse an image |
 //! | `find.rs` | the hash index from path to entry |
 //! | `framing.rs` | checks that the fields of a response frame its content |
+//! | `field_block.rs` | the fields of a response, as text or as an HPACK block |
+//! | `hpack.rs`, `hpack/` | encodes fields as an HPACK block |
 //! | `fallback.rs` | responses for unknown paths and for errors |
 //! | `listing.rs` | directory listings as JSON |
 //! | `asset.rs` | tells assets from pages by their extension |
@@ -59,9 +60,11 @@ pub mod embedded;
 mod entry;
 mod error;
 mod fallback;
+mod field_block;
 mod find;
 pub mod format;
 mod framing;
+pub mod hpack;
 mod image;
 mod listing;
 pub mod packed;
@@ -73,6 +76,7 @@ pub mod rules;
 pub use entry::{Content, Entry, Redirect, StatusPage, Variant, VariantOffer, Variants};
 pub use error::ImageError;
 pub use fallback::{ERROR_SUFFIX, Fallback, NOT_FOUND_DEPTH_MAX, SHELL_NAME, not_found_page_name};
+pub use field_block::FieldBlock;
 pub use find::build_index;
 pub use format::{Coding, STATUS_PAGE_CODES};
 pub use image::Image;

@@ -105,6 +105,7 @@ mod tests {
             ("cut after it",            |_| (),                                4999, Err(ImageError::ArchiveLength)),
             ("appended to",             |_| (),                                5512, Err(ImageError::ArchiveLength)),
             ("another content",         |front| front[4096] = b'x',            5000, Err(ImageError::Magic)),
+            ("another version",         |front| front[4104] = 1,               5000, Err(ImageError::Version { found: 1 })),
             ("damaged",                 |front| front[4200] = 1,               5000, Err(ImageError::HeaderHash)),
             ("external files",          |front| front.splice(4096.., header_with_files()).for_each(drop), 5000, Err(ImageError::Files)),
             ("longer than the archive", |front| front.splice(4096.., header(905, 5000)).for_each(drop), 5000, Err(ImageError::Length)),

@@ -2,7 +2,7 @@
 //! fixed path is a record in the index instead.
 //!
 //! ```text
-//! section:  [ head, 16 ][ fields ][ content ] [ rule ][ rule ] …
+//! section:  [ head, 16 ][ fields ][ content ] [ rule ][ rule ] …        the head ends with the place of the HPACK block
 //! rule:     [ head, 12 ][ pattern ][ parameters ][ target ]          each a sequence of steps
 //! step:     [ opcode, 1 ][ length, 2 ][ bytes ]
 //!
@@ -52,6 +52,8 @@ mod request_index;
 pub use matching::{Captures, match_pattern};
 pub use parameter_names::PARAMETER_NAME_COUNT_MAX;
 
+use crate::field_block::FieldBlock;
+use crate::format::HpackPlace;
 use crate::framing::{authority, frames_behind_location, is_uri_byte};
 use crate::region::Region;
 use matching::{parameters_match, path_matches};
@@ -149,12 +151,13 @@ impl RuleRow<'_> {
     }
 }
 
-/// Encodes the start of the section: its head, and the fields after Location and the content of every redirect.
-pub fn encode_head(fields: &[u8], content: &[u8]) -> Vec<u8> {
+/// Encodes the start of the section: its head, and the fields after Location, with the place of their HPACK block, and the content of
+/// every redirect.
+pub fn encode_head(fields: &[u8], hpack: HpackPlace, content: &[u8]) -> Vec<u8> {
     let mut to = Vec::new();
     to.extend((fields.len() as u32).to_le_bytes());
     to.extend((content.len() as u32).to_le_bytes());
-    to.extend([0; 8]);
+    to.extend(hpack.encode());
     to.extend(fields);
     to.extend(content);
     to
@@ -274,8 +277,8 @@ impl<'i> Rules<'i> {
     }
 
     /// Returns the fields of a redirect after Location, including the empty line, for rules without fields of their own.
-    pub fn fields(&self) -> Region {
-        self.layout.fields
+    pub fn fields(&self) -> FieldBlock {
+        FieldBlock::checked(self.layout.fields)
     }
 
     /// Returns the content of a redirect.

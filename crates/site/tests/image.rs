@@ -3,12 +3,13 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 use tarpon_site::format::{
-    ChecksumRow, DeltaRow, EntryRecord, HEADER_LEN, Header, INDEX_ALIGN, IndexSlot, PAGES_ALIGN,
-    RECORD_ALIGN, RECORD_LEN, RecordKind, SLOT_LEN, STATUS_PAGE_CODES, SectionRow, StatusPageRow, Storage,
-    VARIANT_LEN, hash, section,
+    ChecksumRow, DeltaRow, EntryRecord, HEADER_LEN, HPACK_PLACE_LEN, Header, HpackPlace, INDEX_ALIGN,
+    IndexSlot, RECORD_ALIGN, RECORD_LEN, RecordKind, SECTION_ALIGN, SLOT_LEN, STATUS_PAGE_CODES, SectionRow,
+    StatusPageRow, Storage, VARIANT_LEN, hash, section,
 };
+use tarpon_site::hpack;
 use tarpon_site::rules::{RuleRow, RuleStep, encode_head};
-use tarpon_site::{Coding, Content, Entry, Image, ImageError, Region, Variants, build_index};
+use tarpon_site::{Coding, Content, Entry, FieldBlock, Image, ImageError, Region, Variants, build_index};
 
 #[test]
 fn file_is_found_with_its_properties() {
@@ -18,13 +19,13 @@ fn file_is_found_with_its_properties() {
     let Some(Entry::File(Variants { identity: variant, .. })) = image.find(b"/a").unwrap() else {
         panic!("not found")
     };
-    assert_eq!(image.bytes(variant.not_modified), b"ETag: \"7\"\r\n\r\n");
-    assert_eq!(image.bytes(variant.fields), b"Content-Length: 5\r\n\r\n");
+    assert_eq!(image.bytes(variant.not_modified().text), b"ETag: \"7\"\r\n\r\n");
+    assert_eq!(image.bytes(variant.fields().text), b"Content-Length: 5\r\nETag: \"7\"\r\n\r\n");
     assert_eq!(image.bytes(variant.etag), b"\"7\"");
     assert_eq!(variant.last_modified, 784_111_777);
     let Content::Image(content) = variant.content else { panic!("not in the image") };
     assert_eq!(image.bytes(content), b"hello");
-    assert_eq!(variant.fields.at + variant.fields.len, content.at);
+    assert_eq!(variant.fields().text.at + variant.fields().text.len, content.at);
     assert_eq!(
         image.entries().collect::<Vec<_>>(),
         [(&b"/a"[..], image.find(b"/a").unwrap().expect("found"))]
@@ -59,8 +60,8 @@ fn damaged_coded_variant_is_skipped() {
             let content = image.bytes(content);
             assert_eq!(content, ["brot", "gz", "zst"][coding as usize - 1].as_bytes());
             assert_eq!(
-                image.bytes(variant.fields),
-                format!("Content-Length: {}\r\n\r\n", content.len()).as_bytes()
+                image.bytes(variant.fields().text),
+                format!("Content-Length: {}\r\nETag: \"7\"\r\n\r\n", content.len()).as_bytes()
             );
             assert_eq!(variant.last_modified, 784_111_777);
         }
@@ -134,9 +135,103 @@ fn redirect_has_a_position_for_the_query() {
     builder.redirect(b"/a");
     let image = builder.image();
     let Some(Entry::Redirect(redirect)) = image.find(b"/a").unwrap() else { panic!("not found") };
-    assert_eq!(image.bytes(redirect.before_query), b"Location: /a/");
-    assert_eq!(image.bytes(redirect.after_query), b"\r\nContent-Length: 5\r\n\r\n");
+    assert_eq!(image.bytes(redirect.before_query()), b"Location: /a/");
+    assert_eq!(image.bytes(redirect.after_query().text), b"\r\nContent-Length: 5\r\n\r\n");
     assert_eq!(image.bytes(redirect.content), b"moved");
+}
+
+#[test]
+fn each_part_of_the_fields_has_its_hpack_block() {
+    let image = sample().image();
+    let block = |fields| image.hpack(fields).unwrap().map(|block| image.bytes(block));
+    let Some(Entry::File(file)) = image.find(b"/a").unwrap() else { panic!("not found") };
+    let Some(Entry::Redirect(redirect)) = image.find(b"/c").unwrap() else { panic!("not found") };
+    let fields = file.identity.fields();
+    #[rustfmt::skip]
+    let cases: &[(&str, FieldBlock, &[u8])] = &[
+        // case                    fields                        block
+        ("200",                    fields,                       b"\x0f\x0d\x015\x0f\x13\x03\"7\""),
+        ("200, again",             fields,                       b"\x0f\x0d\x015\x0f\x13\x03\"7\""),
+        ("206",                    fields.skip(19),              b"\x0f\x13\x03\"7\""),
+        ("304",                    file.identity.not_modified(), b"\x0f\x13\x03\"7\""),
+        ("from within a line on",  fields.skip(18),              b"\x0f\x13\x03\"7\""),
+        ("the empty line",         fields.skip(30),              b""),
+        ("nothing",                FieldBlock::EMPTY,            b""),
+        ("a redirect",             redirect.fields(),            b"\x0f\x1f\x03/a/\x0f\x0d\x015"),
+        ("with a query",           redirect.after_query(),       b"\x0f\x0d\x015"),
+        ("204",                    image.status_page(204).fields, b""),
+        ("404",                    image.status_page(404).fields, b"\x0f\x0d\x013"),
+    ];
+    for &(name, fields, want) in cases {
+        assert_eq!(block(fields), Some(want), "{name}");
+    }
+    for (_, variant) in image.coded_variants(file) {
+        assert!(block(variant.fields()).is_some());
+    }
+}
+
+#[test]
+fn forged_hpack_block_is_not_returned() {
+    let mut builder = ImageBuilder::default();
+    builder.file(b"/a", "hello");
+    builder.file(b"/b", "hello!");
+    let blocks_len = builder.hpack.len() as u32;
+    let bytes = builder.bytes();
+    let place_at = |path: &[u8]| {
+        let image = Image::new(bytes.clone().into()).expect("an image");
+        let Some(Entry::File(file)) = image.find(path).unwrap() else { panic!("not found") };
+        file.identity.fields().text.at as usize - HPACK_PLACE_LEN
+    };
+    let place = |path| HpackPlace::decode(bytes[place_at(path)..].first_chunk().expect("a place"));
+    let (good, other) = (place(b"/a"), place(b"/b"));
+    #[rustfmt::skip]
+    let cases = [
+        // case                 place of the block of "/a"
+        ("of another response", other),
+        ("shorter",             HpackPlace { len: good.len - 1, ..good }),
+        ("longer",              HpackPlace { len: good.len + 1, ..good }),
+        ("empty",               HpackPlace { len: 0, ..good }),
+        ("after the others",    HpackPlace { at: blocks_len, ..good }),
+        ("beyond the section",  HpackPlace { at: u32::MAX, ..good }),
+        ("longest",             HpackPlace { len: u32::MAX, ..good }),
+    ];
+    for (name, forged) in cases {
+        let mut bytes = bytes.clone();
+        bytes[place_at(b"/a")..][..HPACK_PLACE_LEN].copy_from_slice(&forged.encode());
+        let image = Image::new(bytes.into()).expect("an image");
+        for (path, is_good) in [(b"/a", false), (b"/b", true), (b"/a", false)] {
+            let Some(Entry::File(file)) = image.find(path).unwrap() else { panic!("not found") };
+            assert!(image.is_framed(&file.identity).unwrap(), "{name}: the text is as packed");
+            for fields in [file.identity.fields(), file.identity.not_modified()] {
+                assert_eq!(image.hpack(fields).unwrap().is_some(), is_good, "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn image_whose_status_page_has_no_hpack_block_is_refused() {
+    let mut builder = ImageBuilder::default();
+    builder.hpack.push(0x82);
+    let good = builder.bytes();
+    let at = good.windows(4).position(|bytes| bytes == b"\x0f\x0d\x013").expect("the block of a page");
+    for (at, value) in [(at, 0x0e), (at + 3, b'4')] {
+        let mut bytes = good.clone();
+        bytes[at] = value;
+        assert_eq!(Image::new(bytes.into()).expect_err("refused"), ImageError::Pages);
+    }
+    assert!(Image::new(good.into()).is_ok());
+}
+
+#[test]
+fn image_of_version_1_is_refused_with_a_hint() {
+    let mut bytes = ImageBuilder::default().bytes();
+    bytes[8] = 1;
+    let error = Image::new(bytes.into()).expect_err("refused");
+    assert_eq!(error, ImageError::Version { found: 1 });
+    assert!(
+        error.to_string().contains("version 1 of the format") && error.to_string().contains("tarpon pack")
+    );
 }
 
 #[test]
@@ -144,7 +239,7 @@ fn every_status_has_its_page() {
     let image = ImageBuilder::default().image();
     for code in STATUS_PAGE_CODES {
         let fields: &[u8] = if code == 204 { b"\r\n" } else { b"Content-Length: 3\r\n\r\n" };
-        assert_eq!(image.bytes(image.status_page(code).fields), fields);
+        assert_eq!(image.bytes(image.status_page(code).fields.text), fields);
         assert_eq!(image.bytes(image.status_page(code).content), code.to_string().as_bytes());
     }
 }
@@ -241,8 +336,9 @@ fn forged_status_page_or_rule_is_refused() {
             target,
             fragment,
         };
-        let section = [encode_head(fields.as_bytes(), b"moved"), row.encode().expect("short")].concat();
         let mut builder = ImageBuilder::default();
+        let head = encode_head(fields.as_bytes(), builder.hpack_block(fields), b"moved");
+        let section = [head, row.encode().expect("short")].concat();
         builder.section(section::RULES, &section);
         let got = Image::new(builder.bytes().into()).map(|_| ());
         assert_eq!(got, if is_good { Ok(()) } else { Err(ImageError::Rules) }, "{name}");
@@ -323,8 +419,8 @@ fn record_out_of_bounds_is_ignored() {
         ("nothing",                    true,  |_, _| ()),
         ("path longer",                false, |record, _| record.path_len += 1),
         ("path beyond the end",        false, |record, _| record.path_len = u16::MAX),
-        ("fields to the end",          true,  |record, len| record.fields_at = len - 34),
-        ("fields over the end",        false, |record, len| record.fields_at = len - 33),
+        ("fields to the end",          true,  |record, len| record.fields_at = len - 32),
+        ("fields over the end",        false, |record, len| record.fields_at = len - 31),
         ("fields far off",             false, |record, _| record.fields_at = u64::MAX),
         ("longest fields",             false, |record, _| record.fields_len = u32::MAX),
         ("fields of 304 over the end", false, |record, _| record.not_modified_len = u32::MAX),
@@ -338,8 +434,8 @@ fn record_out_of_bounds_is_ignored() {
         ("no such file",               false, |record, _| (record.storage, record.content_at) = (Storage::File, 1)),
         ("more variants",              false, |record, _| record.variant_count = 2),
         ("a redirect",                 true,  |record, _| record.kind = RecordKind::Redirect),
-        ("split to the end",           true,  |record, _| (record.kind, record.before_query) = (RecordKind::Redirect, 21)),
-        ("split beyond the end",       false, |record, _| (record.kind, record.before_query) = (RecordKind::Redirect, 22)),
+        ("split to the end",           true,  |record, _| (record.kind, record.before_query) = (RecordKind::Redirect, 32)),
+        ("split beyond the end",       false, |record, _| (record.kind, record.before_query) = (RecordKind::Redirect, 33)),
         ("redirect, coded",            false, |record, _| (record.kind, record.variant_count) = (RecordKind::Redirect, 2)),
         ("the whole archive",          true,  |record, _| (record.storage, record.content_at, record.content_len) = (Storage::Archive, 0, 100)),
         ("beyond the archive",         false, |record, _| (record.storage, record.content_at, record.content_len) = (Storage::Archive, 1, 100)),
@@ -401,7 +497,7 @@ fn invalid_image_is_refused() {
         bytes[..HEADER_LEN].copy_from_slice(&header.encode());
         assert_eq!(Image::new(bytes.into()).expect_err(name), *want, "{name}");
     }
-    for (at, want) in [(0, ImageError::Magic), (7, ImageError::Magic), (8, ImageError::Version), (12, ImageError::Version), (100, ImageError::HeaderHash), (127, ImageError::HeaderHash)] {
+    for (at, want) in [(0, ImageError::Magic), (7, ImageError::Magic), (8, ImageError::Version { found: 3 }), (12, ImageError::Version { found: 2 }), (100, ImageError::HeaderHash), (127, ImageError::HeaderHash)] {
         let mut bytes = ImageBuilder::default().bytes();
         bytes[at] ^= 1;
         assert_eq!(Image::new(bytes.into()).expect_err("refused"), want, "{at}");
@@ -416,13 +512,12 @@ fn section_out_of_bounds_is_skipped() {
     builder.bytes.extend_from_slice(b"sections");
     let row = |kind, at, len| SectionRow { kind, at, len, hash: 7 };
     let rows = [row(9, at, 8), row(1, at, u64::MAX), row(2, u64::MAX, 1), row(3, at + 8, 0), row(9, at, 3)];
-    builder.sections_at = builder.bytes.len() as u64;
-    builder.section_count = rows.len() as u64;
-    rows.iter().for_each(|row| builder.bytes.extend(row.encode()));
+    builder.sections.extend(rows);
     let image = builder.image();
     let want = [(rows[0], &b"sections"[..]), (rows[3], b""), (rows[4], b"sec")];
-    assert_eq!(image.sections().collect::<Vec<_>>(), want);
-    assert_eq!(ImageBuilder::default().image().sections().count(), 0);
+    let others = image.sections().filter(|(row, _)| row.kind != section::HPACK);
+    assert_eq!(others.collect::<Vec<_>>(), want);
+    assert_eq!(ImageBuilder::default().image().sections().count(), 1);
 }
 
 #[test]
@@ -434,9 +529,9 @@ fn status_page_out_of_bounds_is_refused() {
 /// Repeats the layout by hand, so that an accidental change fails.
 #[test]
 #[rustfmt::skip]
-fn layout_is_that_of_version_1() {
+fn layout_is_that_of_version_2() {
     let header = Header { len: 1, index_at: 2, slot_count: 3, record_count: 4, pages_at: 5, page_count: 6, file_count: 7, tables_hash: 8, archive_len: 9, sections_at: 10, section_count: 11, body_hash: 12 };
-    let mut want = b"tarpon\0\x01\x01\0\0\0\x80\0\0\0".to_vec();
+    let mut want = b"tarpon\0\x01\x02\0\0\0\x80\0\0\0".to_vec();
     for value in 1..=12u64 {
         want.extend(value.to_le_bytes());
     }
@@ -478,6 +573,10 @@ fn layout_is_that_of_version_1() {
     assert_eq!(row.encode(), *want);
     assert_eq!(DeltaRow::decode(&row.encode()), Some(row));
     assert_eq!(DeltaRow::key(&row.encode()), (row.file_at, row.dictionary));
+
+    let place = HpackPlace { at: 0x0201, len: 0x0403 };
+    assert_eq!(place.encode(), *b"\x01\x02\0\0\x03\x04\0\0");
+    assert_eq!(HpackPlace::decode(&place.encode()), place);
 
     let row = ChecksumRow { at: 1, len: 2, hash: 3 };
     assert_eq!(row.encode(), *b"\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0");
@@ -552,7 +651,8 @@ fn visit(image: &Image) {
     }
     image.entries().for_each(|(_, entry)| visit_entry(image, entry));
     for code in STATUS_PAGE_CODES {
-        image.bytes(image.status_page(code).fields);
+        image.bytes(image.status_page(code).fields.text);
+        assert!(image.hpack(image.status_page(code).fields).unwrap().is_some());
         image.bytes(image.status_page(code).content);
     }
 }
@@ -564,9 +664,13 @@ fn visit_entry(image: &Image, entry: Entry) {
             let coded = image.coded_variants(file).map(|(_, variant)| variant);
             let deltas = image.all_deltas(file).map(|(_, _, variant)| variant);
             for variant in coded.chain(deltas).chain([file.identity]) {
-                [variant.fields, variant.not_modified, variant.etag].into_iter().for_each(check);
+                check(variant.etag);
+                for fields in [variant.fields(), variant.not_modified()] {
+                    check(fields.text);
+                    image.hpack(fields).unwrap().into_iter().for_each(check);
+                }
                 if image.is_framed(&variant).unwrap() {
-                    assert_eq!(content_len(image.bytes(variant.fields)), Some(variant.content.len()));
+                    assert_eq!(content_len(image.bytes(variant.fields().text)), Some(variant.content.len()));
                 }
                 match variant.content {
                     Content::Image(region) => check(region),
@@ -576,11 +680,14 @@ fn visit_entry(image: &Image, entry: Entry) {
             }
         }
         Entry::Redirect(redirect) => {
-            [redirect.before_query, redirect.after_query, redirect.content].into_iter().for_each(check);
+            let (before_query, after_query) = (redirect.before_query(), redirect.after_query());
+            [before_query, after_query.text, redirect.content].into_iter().for_each(check);
+            for fields in [redirect.fields(), after_query] {
+                image.hpack(fields).unwrap().into_iter().for_each(check);
+            }
             if image.is_redirect_framed(&redirect).unwrap() {
-                let fields = [image.bytes(redirect.before_query), b"?q", image.bytes(redirect.after_query)];
-                let fields =
-                    if redirect.before_query.len == 0 { fields[2].to_vec() } else { fields.concat() };
+                let fields = [image.bytes(before_query), b"?q", image.bytes(after_query.text)];
+                let fields = if before_query.len == 0 { fields[2].to_vec() } else { fields.concat() };
                 assert_eq!(content_len(&fields), Some(redirect.content.len));
             }
         }
@@ -614,14 +721,18 @@ fn sample() -> ImageBuilder {
     builder
 }
 
+/// The last fields of a file.
+const NOT_MODIFIED: &str = "ETag: \"7\"\r\n\r\n";
+
 /// A builder of test images.
 struct ImageBuilder {
     bytes: Vec<u8>,
     records: Vec<(u64, u64)>,
     file_count: u64,
     archive_len: u64,
-    sections_at: u64,
-    section_count: u64,
+    sections: Vec<SectionRow>,
+    /// The HPACK blocks so far.
+    hpack: Vec<u8>,
     /// The error in the offsets of the status pages.
     page_shift: u64,
 }
@@ -633,8 +744,8 @@ impl Default for ImageBuilder {
             records: Vec::new(),
             file_count: 0,
             archive_len: 0,
-            sections_at: 0,
-            section_count: 0,
+            sections: Vec::new(),
+            hpack: Vec::new(),
             page_shift: 0,
         }
     }
@@ -647,16 +758,16 @@ impl ImageBuilder {
 
     /// Adds a file with its contents in this order: identity, Brotli, Zstandard, gzip. Applies `damage` to the third.
     fn coded(&mut self, path: &[u8], contents: &[&str], damage: &dyn Fn(&mut EntryRecord)) {
-        const NOT_MODIFIED: &str = "ETag: \"7\"\r\n\r\n";
         let codings = [Coding::Identity, Coding::Br, Coding::Zstd, Coding::Gzip];
         self.align(RECORD_ALIGN);
         let at = self.bytes.len();
         self.records.push((hash(path), at as u64));
         let (mut rows, mut responses) = (Vec::new(), Vec::new());
         for (content, coding) in contents.iter().zip(codings) {
-            let fields_at =
+            let response_at =
                 at + RECORD_LEN + (contents.len() - 1) * VARIANT_LEN + path.len() + responses.len();
-            let fields = format!("Content-Length: {}\r\n\r\n", content.len());
+            let fields_at = response_at + HPACK_PLACE_LEN;
+            let fields = format!("Content-Length: {}\r\n{NOT_MODIFIED}", content.len());
             let mut record = EntryRecord {
                 path_len: path.len() as u16,
                 kind: RecordKind::File,
@@ -666,7 +777,7 @@ impl ImageBuilder {
                 fields_at: fields_at as u64,
                 not_modified_len: NOT_MODIFIED.len() as u32,
                 fields_len: fields.len() as u32,
-                content_at: (fields_at + NOT_MODIFIED.len() + fields.len()) as u64,
+                content_at: (fields_at + fields.len()) as u64,
                 content_len: content.len() as u64,
                 etag_at: 6,
                 etag_len: 3,
@@ -680,7 +791,7 @@ impl ImageBuilder {
             }
             let repeated = if rows.is_empty() { 0 } else { RECORD_LEN - VARIANT_LEN };
             rows.extend_from_slice(&record.encode()[repeated..]);
-            responses.extend_from_slice([NOT_MODIFIED, &fields, content].concat().as_bytes());
+            responses.extend(self.response(&fields, content));
         }
         self.bytes.extend(rows);
         self.bytes.extend(path);
@@ -689,16 +800,16 @@ impl ImageBuilder {
 
     /// Adds variants with a dictionary to the files with these paths. Applies `damage` to the variant with the content `second`.
     fn deltas(&mut self, deltas: &[(&[u8], [u8; 32], Coding, &str)], damage: &dyn Fn(&mut EntryRecord)) {
-        const NOT_MODIFIED: &str = "ETag: \"7\"\r\n\r\n";
         let mut rows = Vec::new();
         for &(path, dictionary, coding, content) in deltas {
             let (_, at) = *self.records.iter().find(|(found, _)| *found == hash(path)).expect("a file");
             let record =
                 self.bytes[at as usize..].first_chunk().and_then(EntryRecord::decode).expect("a record");
-            let fields_at = self.bytes.len() as u64;
-            let fields = format!("Content-Length: {}\r\n\r\n", content.len());
-            self.bytes.extend([NOT_MODIFIED, &fields, content].concat().as_bytes());
-            let content_at = fields_at + (NOT_MODIFIED.len() + fields.len()) as u64;
+            let fields_at = (self.bytes.len() + HPACK_PLACE_LEN) as u64;
+            let fields = format!("Content-Length: {}\r\n{NOT_MODIFIED}", content.len());
+            let response = self.response(&fields, content);
+            self.bytes.extend(response);
+            let content_at = fields_at + fields.len() as u64;
             let inline = EntryRecord {
                 content_at,
                 content_len: content.len() as u64,
@@ -715,19 +826,30 @@ impl ImageBuilder {
         self.section(section::DELTAS, rows.as_flattened());
     }
 
-    /// Adds the only section.
+    /// Adds a section, and removes an earlier one of the same kind.
     fn section(&mut self, kind: u32, bytes: &[u8]) {
-        self.align(8);
-        let row =
-            SectionRow { kind, at: self.bytes.len() as u64, len: bytes.len() as u64, hash: hash(bytes) };
+        self.align(SECTION_ALIGN);
+        self.sections.retain(|row| row.kind != kind);
+        let (at, len) = (self.bytes.len() as u64, bytes.len() as u64);
+        self.sections.push(SectionRow { kind, at, len, hash: hash(bytes) });
         self.bytes.extend(bytes);
-        (self.sections_at, self.section_count) = (self.bytes.len() as u64, 1);
-        self.bytes.extend(row.encode());
+    }
+
+    /// Returns a packed response, with the place of its HPACK block before it.
+    fn response(&mut self, fields: &str, content: &str) -> Vec<u8> {
+        let place = self.hpack_block(fields);
+        [&place.encode(), fields.as_bytes(), content.as_bytes()].concat()
+    }
+
+    fn hpack_block(&mut self, fields: &str) -> HpackPlace {
+        let at = self.hpack.len();
+        hpack::encode(fields.as_bytes(), &mut |byte| self.hpack.push(byte)).expect("field lines");
+        HpackPlace { at: at as u32, len: (self.hpack.len() - at) as u32 }
     }
 
     fn redirect(&mut self, path: &[u8]) {
         let fields = "Location: /a/\r\nContent-Length: 5\r\n\r\n";
-        self.record(path, &[fields, "moved"].concat(), |fields_at| EntryRecord {
+        self.record(path, fields, "moved", |fields_at| EntryRecord {
             path_len: path.len() as u16,
             kind: RecordKind::Redirect,
             variant_count: 1,
@@ -747,13 +869,14 @@ impl ImageBuilder {
         });
     }
 
-    fn record(&mut self, path: &[u8], response: &str, record: impl Fn(u64) -> EntryRecord) {
+    fn record(&mut self, path: &[u8], fields: &str, content: &str, record: impl Fn(u64) -> EntryRecord) {
         self.align(RECORD_ALIGN);
         let at = self.bytes.len() as u64;
         self.records.push((hash(path), at));
-        self.bytes.extend(record(at + (RECORD_LEN + path.len()) as u64).encode());
+        self.bytes.extend(record(at + (RECORD_LEN + path.len() + HPACK_PLACE_LEN) as u64).encode());
         self.bytes.extend(path);
-        self.bytes.extend(response.as_bytes());
+        let response = self.response(fields, content);
+        self.bytes.extend(response);
     }
 
     fn image(self) -> Image {
@@ -773,15 +896,20 @@ impl ImageBuilder {
     fn bytes_with(mut self, index: &[[u8; SLOT_LEN]]) -> Vec<u8> {
         let mut rows = Vec::new();
         for code in STATUS_PAGE_CODES {
-            let at = self.bytes.len() as u64 + self.page_shift;
+            let at = (self.bytes.len() + HPACK_PLACE_LEN) as u64 + self.page_shift;
             let fields = if code == 204 { "\r\n" } else { "Content-Length: 3\r\n\r\n" };
             let (fields_len, content_at) = (fields.len() as u32, at + fields.len() as u64);
-            self.bytes.extend(format!("{fields}{code}").as_bytes());
+            let response = self.response(fields, &code.to_string());
+            self.bytes.extend(response);
             rows.extend(
                 StatusPageRow { code, fields_len, fields_at: at, content_at, content_len: 3 }.encode(),
             );
         }
-        self.align(PAGES_ALIGN);
+        let blocks = std::mem::take(&mut self.hpack);
+        self.section(section::HPACK, &blocks);
+        self.align(SECTION_ALIGN);
+        let sections_at = self.bytes.len() as u64;
+        self.sections.iter().for_each(|row| self.bytes.extend(row.encode()));
         let pages_at = self.bytes.len();
         self.bytes.extend(rows);
         self.align(INDEX_ALIGN);
@@ -797,8 +925,8 @@ impl ImageBuilder {
             file_count: self.file_count,
             archive_len: self.archive_len,
             tables_hash: hash(&self.bytes[pages_at..]),
-            sections_at: self.sections_at,
-            section_count: self.section_count,
+            sections_at,
+            section_count: self.sections.len() as u64,
             body_hash: 0,
         };
         self.bytes[..HEADER_LEN].copy_from_slice(&header.encode());

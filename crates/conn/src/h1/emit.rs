@@ -154,7 +154,7 @@ fn push_ranges(
     };
     push_prefix(cx, out, plan.status, persistence);
     push_piece(cx, out);
-    out.push(cx.sites, site_span(image, plan.fields));
+    out.push(cx.sites, site_span(image, plan.fields.text));
     for part in ranges.parts() {
         push_piece(cx, out);
         out.push(cx.sites, content_span(image, content.part(part.at, part.len)));
@@ -166,7 +166,7 @@ fn push_ranges(
 /// Queues the fields in the image, and the content.
 #[inline]
 fn push_rest(cx: &mut ConnResources<'_>, out: &mut Outbox, image: ImageId, plan: &Plan) {
-    let fields = plan.fields;
+    let fields = plan.fields.text;
     match plan.content {
         // The usual case: a content that follows its fields is one span with them.
         Some(Content::Image(content)) if content.at == fields.at + fields.len => {

@@ -137,7 +137,7 @@ fn in_parts(whole: &[u8], requested: &[RequestedRange]) -> Vec<u8> {
             let start = head.replace("200 OK", "416 Range Not Satisfiable");
             let start = &start[..start.find("Content-Length: ").unwrap()];
             let unsatisfied = format!("{start}Content-Range: bytes */{of}\r\n");
-            [unsatisfied.as_bytes(), IMAGE.bytes(page.fields), IMAGE.bytes(page.content)].concat()
+            [unsatisfied.as_bytes(), IMAGE.bytes(page.fields.text), IMAGE.bytes(page.content)].concat()
         }
         [part] => {
             let fields = format!("Content-Length: {}\r\n{}", part.end - part.start, content_range(part));

@@ -88,7 +88,7 @@ impl Dictionaries {
             }
             let Some(at) = opened.offset_of(file.identity.content) else { continue };
             let number = *known.entry(fingerprint).or_insert_with(|| {
-                let fields = image.bytes(file.identity.fields);
+                let fields = image.bytes(file.identity.fields().text);
                 let is_offered = fields.windows(OFFER.len()).any(|text| text.eq_ignore_ascii_case(OFFER));
                 self.all.push(DictionaryLocation {
                     archive: self.archives.len(),

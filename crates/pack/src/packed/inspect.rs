@@ -5,7 +5,7 @@ use super::open::OpenedSite;
 use std::fs::File;
 use tarpon_site::format::section;
 use tarpon_site::rules::{RuleInfo, RuleStep};
-use tarpon_site::{Coding, Entry, Image, Redirect, Region, Variant};
+use tarpon_site::{Coding, Entry, Image, Variant};
 
 /// The content of a packed site.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,7 +117,7 @@ fn what(image: &Image, path: &[u8], entry: Entry) -> InspectedEntry {
                     len: variant.content.len(),
                     etag: text(image.bytes(variant.etag)),
                 };
-            let (fields, deltas) = (image.bytes(file.identity.fields), image.all_deltas(file));
+            let (fields, deltas) = (image.bytes(file.identity.fields().text), image.all_deltas(file));
             InspectedEntry::File {
                 status: file.rule_status.unwrap_or(200),
                 is_listing: matches!(image.listing_json(path), Ok(Some(_))),
@@ -133,13 +133,10 @@ fn what(image: &Image, path: &[u8], entry: Entry) -> InspectedEntry {
                     .collect(),
             }
         }
-        Entry::Redirect(Redirect { rule_status: ruled, before_query, after_query, .. }) => {
-            let fields = Region { at: before_query.at, len: before_query.len + after_query.len };
-            InspectedEntry::Redirect {
-                status: ruled.unwrap_or(301),
-                to: field(image.bytes(fields), "Location: "),
-            }
-        }
+        Entry::Redirect(redirect) => InspectedEntry::Redirect {
+            status: redirect.rule_status.unwrap_or(301),
+            to: field(image.bytes(redirect.fields().text), "Location: "),
+        },
     }
 }
 

@@ -85,6 +85,11 @@ pub enum Defect {
         /// The path of the response, or the name of its record.
         path: Vec<u8>,
     },
+    /// The HPACK block of a response does not have the fields of its text.
+    Hpack {
+        /// The path.
+        path: Vec<u8>,
+    },
     /// A variant does not decode to its file.
     Undecodable {
         /// The path of the file.
@@ -177,35 +182,40 @@ fn checksum(archive: &File, row: ChecksumRow) -> Option<u64> {
     (out.len == row.len).then(|| out.hash64())
 }
 
-/// Checks that the fields of each response frame its content.
+/// Checks that the fields of each response frame its content, and that its HPACK block has the same fields.
 fn framing(image: &Image, defects: &mut Vec<Defect>) {
     let (mut checked, mut with_deltas) = (BTreeSet::new(), BTreeSet::new());
     // Fields do not overlap, so their total length is at most that of the image.
     let mut left = image.len();
+    let has_hpack = |fields| matches!(image.hpack(fields), Ok(Some(_)));
     for (path, entry) in image.entries() {
-        let is_framed = match entry {
+        let (is_framed, has_hpack) = match entry {
             Entry::Redirect(to) => {
-                left = left.saturating_sub(to.before_query.len + to.after_query.len);
-                image.is_redirect_framed(&to) == Ok(true)
+                left = left.saturating_sub(to.fields().text.len);
+                (image.is_redirect_framed(&to) == Ok(true), has_hpack(to.fields()))
             }
             Entry::File(file) => {
                 let coded = image.coded_variants(file).map(|(_, variant)| variant);
                 let mut variants: Vec<_> = [file.identity].into_iter().chain(coded).collect();
-                if with_deltas.insert(file.identity.not_modified.at) {
+                if with_deltas.insert(file.identity.fields().text.at) {
                     variants.extend(image.all_deltas(file).map(|(.., variant)| variant));
                 }
                 // Several paths may have the same response.
-                variants.retain(|Variant { fields, not_modified, content, .. }| {
-                    let lens = (fields.len, not_modified.len, content.len());
-                    let is_new = checked.insert((fields.at, not_modified.at, lens));
-                    left = left.saturating_sub(if is_new { fields.len + not_modified.len } else { 0 });
+                variants.retain(|variant| {
+                    let (fields, not_modified) = (variant.fields().text, variant.not_modified().text);
+                    let lens = (fields.len, not_modified.len, variant.content.len());
+                    let is_new = checked.insert((fields.at, lens));
+                    left = left.saturating_sub(if is_new { fields.len } else { 0 });
                     is_new
                 });
-                variants.iter().all(|variant| image.is_framed(variant) == Ok(true))
+                let are_framed = variants.iter().all(|variant| image.is_framed(variant) == Ok(true));
+                (are_framed, variants.iter().all(|variant| has_hpack(variant.fields())))
             }
         };
         if !is_framed {
             defects.push(Defect::Framing { path: path.to_vec() });
+        } else if !has_hpack {
+            defects.push(Defect::Hpack { path: path.to_vec() });
         }
         if left == 0 {
             return defects.push(Defect::Overlap { path: path.to_vec() });
@@ -417,7 +427,7 @@ fn members(
 
 /// Returns the path that a redirect leads to.
 fn target<'s>(image: &'s Image, to: &Redirect, scratch: &'s mut [u8; PATH_LEN_MAX]) -> &'s [u8] {
-    let uri = image.bytes(to.before_query).strip_prefix(b"Location: ").unwrap_or_default();
+    let uri = image.bytes(to.before_query()).strip_prefix(b"Location: ").unwrap_or_default();
     normalize(uri, scratch).unwrap_or_default()
 }
 
@@ -454,6 +464,13 @@ impl fmt::Display for Defect {
                 write!(
                     f,
                     "{}: its response headers do not match its content, so it is not sent",
+                    path.printable()
+                )
+            }
+            Defect::Hpack { path } => {
+                write!(
+                    f,
+                    "{}: its response headers for HTTP/2 differ from those for HTTP/1",
                     path.printable()
                 )
             }

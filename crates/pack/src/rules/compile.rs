@@ -12,7 +12,7 @@
 use super::error::{LocatedRuleError, RuleError};
 use super::redirects::RedirectRule;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use tarpon_site::rules::{PARAMETER_NAME_COUNT_MAX, RULE_COUNT_MAX, RuleRequest, RuleRow, encode_head};
+use tarpon_site::rules::{PARAMETER_NAME_COUNT_MAX, RULE_COUNT_MAX, RuleRequest, RuleRow};
 
 /// Rules in the form that an image holds.
 #[derive(Debug)]
@@ -95,16 +95,13 @@ impl<'r> CompiledRules<'r> {
         self.index.matching(path, true).next().is_some()
     }
 
-    /// Returns the section of an image with the table, unless the table is empty. `fields` and `content` follow Location in a redirect.
-    pub(crate) fn section(&self, fields: &[u8], content: &[u8]) -> Result<Option<Vec<u8>>, LocatedRuleError> {
-        if self.table.is_empty() {
-            return Ok(None);
-        }
-        let mut section = encode_head(fields, content);
+    /// Returns the rules of the table, as the section of an image has them.
+    pub(crate) fn encode_table(&self) -> Result<Vec<u8>, LocatedRuleError> {
+        let mut rules = Vec::new();
         for (_, rule) in &self.table {
-            section.extend(rule.encode()?);
+            rules.extend(rule.encode()?);
         }
-        Ok(Some(section))
+        Ok(rules)
     }
 }
 

@@ -82,6 +82,7 @@ fn values<'r>(query: &'r [u8], names: &ParameterNames) -> [Option<&'r [u8]>; PAR
 mod tests {
     use super::super::{RuleRequest, RuleRow, RuleStep, Rules, RulesLayout, encode_head};
     use super::*;
+    use crate::format::HpackPlace;
     use std::cell::Cell;
 
     #[test]
@@ -97,7 +98,7 @@ mod tests {
                 )
             })
             .collect();
-        let section = [encode_head(b"", b""), rules.concat()].concat();
+        let section = [encode_head(b"", HpackPlace::default(), b""), rules.concat()].concat();
         let layout = RulesLayout::new(&section, 0).expect("a section");
         let path = format!("/{}/{}", "a".repeat(2_000), "b".repeat(2_000));
         for query in ["x&".repeat(8_000), "p999=n&".repeat(2_000), names.join("=no1&")] {
@@ -111,7 +112,7 @@ mod tests {
     #[test]
     fn rules_that_differ_in_text_read_nothing() {
         let rule = rule(&[RuleStep::Text(b"/b/"), RuleStep::Capture], &[]);
-        let section = [encode_head(b"", b""), rule.repeat(1_000)].concat();
+        let section = [encode_head(b"", HpackPlace::default(), b""), rule.repeat(1_000)].concat();
         let layout = RulesLayout::new(&section, 0).expect("a section");
         SCANNED.set(0);
         let request = RuleRequest { path: b"/a/c", query: Some(b"q=1"), exists: false };
@@ -149,7 +150,7 @@ mod tests {
                 .iter()
                 .flat_map(|name| [RuleStep::Name(name.as_bytes()), RuleStep::Text(b"x")])
                 .collect();
-            [encode_head(b"", b""), rule(&[RuleStep::Text(b"/")], &steps)].concat()
+            [encode_head(b"", HpackPlace::default(), b""), rule(&[RuleStep::Text(b"/")], &steps)].concat()
         };
         assert!(RulesLayout::new(&section(PARAMETER_NAME_COUNT_MAX), 0).is_some());
         assert!(RulesLayout::new(&section(PARAMETER_NAME_COUNT_MAX + 1), 0).is_none());
