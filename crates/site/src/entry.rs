@@ -120,7 +120,7 @@ pub(crate) struct ImageBounds {
 impl Entry {
     /// Creates the entry of the record at `at`, which the index slot number `slot` refers to. Returns `None` if the record is out of
     /// bounds; coded variants are checked when they are used.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(record: &EntryRecord, at: u64, slot: usize, bounds: ImageBounds) -> Option<Entry> {
         if record.coding != Coding::Identity {
             return None;
@@ -195,7 +195,7 @@ impl Variants {
 
 impl Variant {
     /// Creates the variant of a record, or returns `None` if it is out of bounds.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(record: &EntryRecord, number: usize, bounds: ImageBounds) -> Option<Variant> {
         let (not_modified, fields) = field_regions(record, bounds.len)?;
         let etag =
@@ -277,7 +277,7 @@ impl StatusPage {
 }
 
 /// Returns the fields of the 304 response, and those of the 200 response or redirect, which follow them.
-#[inline]
+#[inline(always)]
 fn field_regions(record: &EntryRecord, len: u64) -> Option<(Region, Region)> {
     let split = u64::from(record.not_modified_len);
     let run = Region { at: record.fields_at, len: split + u64::from(record.fields_len) }.within(len)?;
