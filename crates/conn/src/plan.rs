@@ -111,10 +111,12 @@ impl Plan {
 /// The plan needs a page of the image that is not in memory.
 #[inline]
 pub(crate) fn plan(request: &Request<'_>, image: &Image, options: PlanOptions) -> Result<Plan, NotResident> {
-    let plan = plan_response(request, image, options)?;
-    // The log may record the fields.
-    image.check_resident(plan.fields.text)?;
-    Ok(plan)
+    let planned = plan_response(request, image, options);
+    if let Ok(plan) = &planned {
+        // The log may record the fields.
+        image.check_resident(plan.fields.text)?;
+    }
+    planned
 }
 
 #[inline(always)]
@@ -140,12 +142,59 @@ fn plan_response(request: &Request<'_>, image: &Image, options: PlanOptions) -> 
         Method::Other => return Ok(page(image, Status::NotImplemented, true)),
         _ => return Ok(page(image, Status::MethodNotAllowed, true)),
     }
-    let found = find(image, RuledPath { request, path, query })?;
+    let wanted = RuledPath { request, path, query };
+    if target::is_plain(path) {
+        return plan_path(wanted, path, image, options);
+    }
+    plan_normalized(wanted, image, options)
+}
+
+/// Plans the response to a request for a path that is not plain.
+#[cold]
+fn plan_normalized(wanted: RuledPath<'_>, image: &Image, options: PlanOptions) -> Result<Plan, NotResident> {
+    let mut scratch = [0; target::PATH_LEN_MAX];
+    match target::normalize(wanted.path, &mut scratch) {
+        Ok(path) => plan_path(wanted, path, image, options),
+        Err(error) => plan_found(wanted, Found::Status(error.status()), image, options),
+    }
+}
+
+/// Plans the response to a request for a normalized path.
+#[inline(always)]
+fn plan_path(
+    wanted: RuledPath<'_>,
+    path: &[u8],
+    image: &Image,
+    options: PlanOptions,
+) -> Result<Plan, NotResident> {
+    match &image.find(path) {
+        // The usual case: any other one copies the entry.
+        Ok(Some(Entry::File(variants)))
+            if !variants.checks_rules && wanted.request.method != Method::Options =>
+        {
+            send_file(wanted.request, variants, image, options)
+        }
+        Ok(Some(entry)) if !entry.checks_rules() => plan_found(wanted, Found::Entry(*entry), image, options),
+        Ok(entry) => plan_found(wanted, apply_rules(image, wanted, path, *entry)?, image, options),
+        Err(missing) => Err(*missing),
+    }
+}
+
+/// Plans the response to a request with what its path leads to.
+#[cold]
+fn plan_found(
+    wanted: RuledPath<'_>,
+    found: Found,
+    image: &Image,
+    options: PlanOptions,
+) -> Result<Plan, NotResident> {
+    let RuledPath { request, query, .. } = wanted;
+    let with_content = request.with_content();
     match found {
         Found::NotFoundPage(variants) => not_found(request, variants, image),
         Found::Status(status) => Ok(Plan { not_found: true, ..page(image, status, with_content) }),
         _ if request.method == Method::Options => Ok(options_page(image)),
-        Found::Entry(Entry::File(variants)) => send_file(request, variants, image, options),
+        Found::Entry(Entry::File(variants)) => send_file(request, &variants, image, options),
         Found::Entry(Entry::Redirect(redirect)) => plan_redirect(request, image, redirect, query),
         Found::Fallback(variants) => fallback(request, variants, image, options),
         Found::RuleRedirect(status, redirect) => plan_rule_redirect(status, redirect, image, with_content),
@@ -271,7 +320,7 @@ fn coding_of(coding: Coding) -> ContentCoding {
 #[inline(always)]
 fn send_file(
     request: &Request<'_>,
-    variants: Variants,
+    variants: &Variants,
     image: &Image,
     options: PlanOptions,
 ) -> Result<Plan, NotResident> {
@@ -279,7 +328,7 @@ fn send_file(
     let mut variant = &variants.identity;
     // Without the field the client gets no coding: choosing would copy the variant.
     if !variants.is_single() && request.fields.has(FieldName::AcceptEncoding) {
-        chosen = choose(request, variants, image)?;
+        chosen = choose(request, *variants, image)?;
         variant = &chosen;
     }
     if !image.is_framed(variant)? {
@@ -303,7 +352,7 @@ fn fallback(
     image: &Image,
     options: PlanOptions,
 ) -> Result<Plan, NotResident> {
-    Ok(Plan { not_found: true, ..send_file(request, variants, image, options)? })
+    Ok(Plan { not_found: true, ..send_file(request, &variants, image, options)? })
 }
 
 /// Plans a response with a variant of a file whose fields frame it.
@@ -430,27 +479,6 @@ enum Found {
     NotFoundPage(Variants),
     /// Nothing; the status page says so.
     Status(Status),
-}
-
-#[inline]
-fn find(image: &Image, wanted: RuledPath<'_>) -> Result<Found, NotResident> {
-    if target::is_plain(wanted.path) {
-        return look_up(image, wanted, wanted.path);
-    }
-    let mut scratch = [0; target::PATH_LEN_MAX];
-    match target::normalize(wanted.path, &mut scratch) {
-        Ok(path) => look_up(image, wanted, path),
-        Err(error) => Ok(Found::Status(error.status())),
-    }
-}
-
-/// Looks up a normalized path.
-#[inline]
-fn look_up(image: &Image, wanted: RuledPath<'_>, path: &[u8]) -> Result<Found, NotResident> {
-    match image.find(path)? {
-        Some(entry) if !entry.checks_rules() => Ok(Found::Entry(entry)),
-        entry => apply_rules(image, wanted, path, entry),
-    }
 }
 
 /// Finds what a path leads to if the site has nothing there, or if rules or a listing as JSON come before what it has.

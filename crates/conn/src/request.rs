@@ -23,15 +23,15 @@ pub(crate) struct Request<'a> {
     pub(crate) scheme: Option<Scheme>,
     /// Host and port that the request is for, valid and not empty.
     pub(crate) authority: Option<&'a [u8]>,
-    /// What the request is for at this host.
+    /// The resource at this host.
     pub(crate) resource: Result<Resource<'a>, TargetError>,
     /// The fields.
     pub(crate) fields: &'a Fields<'a>,
-    /// What all parts of the request lie in.
+    /// The bytes that contain all parts of the request.
     pub(crate) bytes: &'a [u8],
 }
 
-/// What a request is for at its host.
+/// A resource of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Resource<'a> {
     /// A path, as received, and the bytes after its `?`. It begins with `/`.

@@ -12,12 +12,15 @@
 use crate::{
     plan::{self, Plan, PlanOptions},
     request::Request,
-    sites::{ImageId, MissingPage, SiteId, Sites},
+    sites::{ImageId, SiteId, Sites},
 };
 use tarpon_http::{field, head::Method, target};
 use tarpon_site::{Entry, Image, NotResident, Variants};
 
-/// Plans the response from the latest earlier image that has an asset at the path. `None`: none has.
+/// Plans the response from the latest earlier image that has an asset at the path, and sets `image` to it. `None`: none has.
+///
+/// # Errors
+/// The plan needs a page of `image`, which is that earlier image then.
 #[cold]
 #[inline(never)]
 pub(crate) fn plan(
@@ -25,16 +28,18 @@ pub(crate) fn plan(
     sites: &Sites,
     site: SiteId,
     options: PlanOptions,
-) -> Result<Option<(ImageId, Plan)>, MissingPage> {
+    image: &mut ImageId,
+) -> Result<Option<Plan>, NotResident> {
     let Some(path) = request.path().filter(|_| matches!(request.method, Method::Get | Method::Head)) else {
         return Ok(None);
     };
     let mut scratch = [0; target::PATH_LEN_MAX];
     let Ok(path) = target::normalize(path, &mut scratch) else { return Ok(None) };
     for &id in sites.earlier(site) {
-        let found = plan_from(request, sites.image(id), path, options);
-        if let Some(plan) = found.map_err(|missing| MissingPage::new(id, missing))? {
-            return Ok(Some((id, plan)));
+        let found = plan_from(request, sites.image(id), path, options).transpose();
+        if found.is_some() {
+            *image = id;
+            return found.transpose();
         }
     }
     Ok(None)

@@ -161,9 +161,7 @@ impl fmt::Display for PathPrefixError {
         f.write_str(match self {
             PathPrefixError::Relative => "expected a path that begins with /, such as /docs",
             PathPrefixError::Segment => "expected a path without empty segments, . and ..",
-            PathPrefixError::Character => {
-                "expected a path as it is after decoding, without %, ?, # and control characters"
-            }
+            PathPrefixError::Character => "expected a decoded path: no %, ?, # or control characters",
         })
     }
 }

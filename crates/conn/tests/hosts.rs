@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use std::{fs, io::Cursor};
 use tarpon_conn::{
-    Hosts, Limits, SiteId, Sites, Span,
+    Hosts, Limits, RouteTable, RouteTarget, SiteId, Sites, Span,
     sim::{Cuts, Sim},
 };
 use tarpon_pack::{BuildCache, PackOptions, pack_dir};
@@ -34,13 +34,20 @@ fn id(number: usize) -> SiteId {
 
 /// Returns a simulation of three sites: `one.org`, `two.org` with the redirect host `www.two.org`, and `*.two.org`.
 fn sim(default: Option<SiteId>) -> Sim {
+    Sim::with_sites(Sites::by_host(images(), hosts(default).into()))
+}
+
+fn images() -> [(Image, Limits); 3] {
+    [ONE, TWO, WILD].map(|name| (image(name), Limits::default()))
+}
+
+fn hosts(default: Option<SiteId>) -> Hosts {
     let mut hosts = Hosts::new(default);
     for (name, site) in [("one.org", 0), ("two.org", 1), ("*.two.org", 2)] {
         hosts.add(name.parse().unwrap(), id(site)).unwrap();
     }
     hosts.add_redirect_host("www.two.org".parse().unwrap(), id(1)).unwrap();
-    let images = [ONE, TWO, WILD].map(|name| (image(name), Limits::default()));
-    Sim::with_sites(Sites::by_host(images, hosts.into()))
+    hosts
 }
 
 /// Returns each response: its status, and its Location or else its content.
@@ -101,6 +108,42 @@ fn the_host_selects_the_site() {
     for &(name, default, request, want) in cases {
         assert_eq!(send(&mut sim(default), &format!("{request}\r\n\r\n")), [want], "{name}: {request}");
     }
+}
+
+#[test]
+#[rustfmt::skip]
+fn the_path_selects_the_site_before_the_host() {
+    const PAGE: &str = "<!doctype html>";
+    let cases: &[(&str, &str, &str, &str)] = &[
+        // case                       host           target          response
+        ("no route",                  "one.org",     "/",            "200 one"),
+        ("route of any host",         "one.org",     "/dir/",        "200 dir of wild"),
+        ("the whole path is looked up", "one.org",   "/dir",         "301 /dir/"),
+        ("route of the host",         "two.org",     "/dir/",        "200 dir of one"),
+        ("unknown host",              "three.org",   "/dir/",        "200 dir of wild"),
+        ("unknown host, no route",    "three.org",   "/",            &format!("421 {PAGE}")),
+        ("redirect host",             "www.two.org", "/dir/",        "301 //two.org/dir/"),
+        ("not normalized",            "one.org",     "/x/../%64ir/", "200 dir of wild"),
+        ("another segment",           "one.org",     "/dirs",        "404 missing in one"),
+    ];
+    let mut routes = RouteTable::new(hosts(None).into());
+    for (host, site) in [(None, 2), (Some("two.org".parse().unwrap()), 0)] {
+        routes.add(host.as_ref(), "/dir".parse().unwrap(), RouteTarget::Site(id(site))).unwrap();
+    }
+    let mut sim = Sim::with_sites(Sites::by_route(images(), routes.into()));
+    for &(name, host, target, want) in cases {
+        let request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        assert_eq!(send(&mut sim, &request), [want], "{name}: {target} at {host}");
+    }
+}
+
+#[test]
+fn a_single_site_with_a_route_by_path_keeps_its_table() {
+    let mut routes = RouteTable::new(Hosts::new(Some(id(0))).into());
+    routes.add(None, "/dir".parse().unwrap(), RouteTarget::Site(id(1))).unwrap();
+    let mut sim = Sim::with_sites(Sites::by_route(images(), routes.into()));
+    assert_eq!(send(&mut sim, "GET /dir/ HTTP/1.1\r\nHost: a\r\n\r\n"), ["200 dir of two"]);
+    assert_eq!(send(&mut sim, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"), ["200 one"]);
 }
 
 #[test]

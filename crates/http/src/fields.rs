@@ -13,7 +13,7 @@ use crate::head::field_lines;
 /// The fields of a request: a lookup by known name, and a list. Borrows the bytes that the names and values lie in.
 #[derive(Clone, Copy, Debug)]
 pub struct Fields<'a> {
-    /// What all places are in.
+    /// The bytes that contain all names and values.
     bytes: &'a [u8],
     list: FieldList<'a>,
     index: FieldIndex,
@@ -37,7 +37,7 @@ pub struct Place {
     pub len: u16,
 }
 
-/// Where all fields are found, in order.
+/// The list of all fields, in order.
 #[derive(Clone, Copy, Debug)]
 enum FieldList<'a> {
     /// The bytes are field lines of HTTP/1, each with its CRLF.

@@ -148,6 +148,7 @@ impl TargetError {
     }
 }
 
+#[inline(always)]
 fn split_query(target: &[u8]) -> (&[u8], Option<&[u8]>) {
     let mut rest = target;
     while !rest.is_empty() {

@@ -120,7 +120,7 @@ pub(crate) struct ImageBounds {
 impl Entry {
     /// Creates the entry of the record at `at`, which the index slot number `slot` refers to. Returns `None` if the record is out of
     /// bounds; coded variants are checked when they are used.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(record: &EntryRecord, at: u64, slot: usize, bounds: ImageBounds) -> Option<Entry> {
         if record.coding != Coding::Identity {
             return None;
@@ -195,7 +195,7 @@ impl Variants {
 
 impl Variant {
     /// Creates the variant of a record, or returns `None` if it is out of bounds.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(record: &EntryRecord, number: usize, bounds: ImageBounds) -> Option<Variant> {
         let fields = field_region(record, bounds.len)?;
         let not_modified_at = fields.at + fields.len.checked_sub(record.not_modified_len.into())?;
@@ -315,7 +315,7 @@ impl StatusPage {
 }
 
 /// Returns the fields of the 200 response or redirect.
-#[inline]
+#[inline(always)]
 fn field_region(record: &EntryRecord, len: u64) -> Option<Region> {
     Region { at: record.fields_at, len: record.fields_len.into() }.within(len)
 }

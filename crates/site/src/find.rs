@@ -76,7 +76,7 @@ impl Image {
     }
 
     /// Returns the record at `at`. `None`: it is out of bounds.
-    #[inline]
+    #[inline(always)]
     fn record(&self, at: u64) -> Result<Option<RecordBytes<'_>>, NotResident> {
         let record = self.as_bytes().get(at as usize..).unwrap_or_default();
         let Some(head) = record.first_chunk() else { return Ok(None) };
@@ -89,7 +89,7 @@ impl Image {
     }
 
     /// Decodes the record at `at`, which index slot number `slot` refers to.
-    #[inline]
+    #[inline(always)]
     fn entry(&self, at: u64, slot: usize, head: &[u8; RECORD_LEN]) -> Option<Entry> {
         Entry::new(&EntryRecord::decode(head)?, at, slot, self.bounds())
     }

@@ -26,6 +26,7 @@ use tarpon_http::{
     persist,
     status::Status,
 };
+use tarpon_site::NotResident;
 
 impl Http1 {
     /// Begins the exchange whose head is at the front of `input`. Returns how many bytes it has consumed; 0 if the head waits for more
@@ -52,8 +53,10 @@ impl Http1 {
                 return 0;
             }
         }
-        let (head, head_len) = match head::parse(bytes) {
-            Ok(Some(parsed)) => parsed,
+        // Head and plan are long: they are used where they were returned.
+        let parsed = head::parse(bytes);
+        let (head, head_len) = match &parsed {
+            Ok(Some((head, len))) => (head, *len),
             Ok(None) => {
                 self.incomplete_len = input.len;
                 self.receive_by.get_or_insert(cx.now.after(self.limits(cx).head_ms));
@@ -65,27 +68,29 @@ impl Http1 {
             Ok(host) => host,
             Err(error) => return self.refuse(cx, out, input, cx.sites.fallback(), error.status()),
         };
-        let request = request(&head, bytes, host);
+        let request = request(head, bytes, host);
 
         let route = cx.sites.route(&request);
         let site = route.site();
         if let Route::Backend(_, backend) = route {
             return self.begin_piped(cx, out, input, site, backend);
         }
-        let content = match RequestContent::of(&head, CONTENT_LEN_MAX) {
+        let content = match RequestContent::of(head, CONTENT_LEN_MAX) {
             Ok(content) => content,
             Err(status) => return self.refuse(cx, out, input, site, status),
         };
 
         let options = PlanOptions { unix_s: cx.prefixes.unix_s(), with_ranges: cx.pool.has_for_response() };
-        let (image, plan) = match self.plan(cx.sites, &request, route, options) {
-            Ok(planned) => planned,
+        let mut image = cx.sites.current(site).0;
+        let planned = self.plan(cx.sites, &request, route, options, &mut image);
+        let plan = match &planned {
+            Ok(plan) => plan,
             Err(missing) => {
-                self.blocked = Blocked::Page(missing);
+                self.blocked = Blocked::Page(MissingPage::new(image, *missing));
                 return 0;
             }
         };
-        let span_count = emit::span_count(&plan);
+        let span_count = emit::span_count(plan);
         if !out.has_room(span_count) {
             self.blocked = Blocked::Room(span_count);
             return 0;
@@ -94,19 +99,19 @@ impl Http1 {
         if cx.records.is_on() {
             cx.records.start_record(
                 self.exchange_start(cx.now, out, site, plan.status),
-                Some(&head),
+                Some(head),
                 &bytes[..head_len],
             );
         }
         let (version, with_content) = (head.version, request.with_content());
-        let persistence = self.admit(cx.sites, &head, site, content.is_some(), plan.status);
+        let persistence = self.admit(cx.sites, head, site, content.is_some(), plan.status);
         if let (Http1Phase::Head, Some(content)) = (&self.phase, content) {
             self.receive_by = Some(cx.now.after(self.limits(cx).content_ms));
             self.phase = Http1Phase::Content(content);
         }
 
-        match emit::emit(cx, out, image, &plan, persistence, input) {
-            Ok(()) => self.responded(cx, out, &plan, Some(version)),
+        match emit::emit(cx, out, image, plan, persistence, input) {
+            Ok(()) => self.responded(cx, out, plan, Some(version)),
             Err(status) => {
                 let plan = self.respond_with_page(cx, out, site, status, with_content);
                 self.responded(cx, out, &plan, Some(version));
@@ -115,10 +120,10 @@ impl Http1 {
         head_len
     }
 
-    /// Plans the response of a route.
+    /// Plans the response of a route, from the current image of its site or from another one that replaces `image`.
     ///
     /// # Errors
-    /// The plan needs a page that may not be in memory.
+    /// The plan needs a page of `image` that may not be in memory.
     #[inline]
     fn plan(
         &self,
@@ -126,25 +131,26 @@ impl Http1 {
         request: &Request<'_>,
         route: Route,
         options: PlanOptions,
-    ) -> Result<(ImageId, Plan), MissingPage> {
-        let site = route.site();
-        let (image, current) = sites.current(site);
+        image: &mut ImageId,
+    ) -> Result<Plan, NotResident> {
+        let current = sites.image(*image);
         if !matches!(route, Route::Site(_))
             && let Some(plan) =
                 self.plan_health(sites, request).or_else(|| plan::other_host(request, current, route))
         {
-            return Ok((image, plan));
+            return Ok(plan);
         }
-        let plan =
-            plan::plan(request, current, options).map_err(|missing| MissingPage::new(image, missing))?;
-        if !plan.not_found {
-            return Ok((image, plan));
+        let planned = plan::plan(request, current, options);
+        match &planned {
+            Ok(plan) if plan.not_found => {
+                self.plan_instead(sites, request, route.site(), options, image, *plan)
+            }
+            _ => planned,
         }
-        self.plan_instead(sites, request, site, options).map(|instead| instead.unwrap_or((image, plan)))
     }
 
-    /// Plans the response to a request for a path at which the site has nothing: to a health check, or from an earlier image. `None`:
-    /// neither.
+    /// Plans the response to a request for a path at which the site has nothing: to a health check, or from an earlier image. Returns
+    /// `plan` if neither is.
     #[cold]
     fn plan_instead(
         &self,
@@ -152,14 +158,17 @@ impl Http1 {
         request: &Request<'_>,
         site: SiteId,
         options: PlanOptions,
-    ) -> Result<Option<(ImageId, Plan)>, MissingPage> {
+        image: &mut ImageId,
+        plan: Plan,
+    ) -> Result<Plan, NotResident> {
         if let Some(plan) = self.plan_health(sites, request) {
-            return Ok(Some((sites.current(site).0, plan)));
+            return Ok(plan);
         }
-        match sites.use_earlier(site) {
-            true => retained_assets::plan(request, sites, site, options),
-            false => Ok(None),
-        }
+        let earlier = match sites.use_earlier(site) {
+            true => retained_assets::plan(request, sites, site, options, image)?,
+            false => None,
+        };
+        Ok(earlier.unwrap_or(plan))
     }
 
     /// Plans the response to a health check. `None`: the request is none.

@@ -86,13 +86,26 @@ pub struct Head<'a> {
 /// assert!(head::parse(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap().is_some());
 /// assert_eq!(head::parse(b"GET / HTTP/1.1\r\nHost : a\r\n").unwrap_err(), HeadError::FieldName);
 /// ```
-#[inline]
+#[inline(always)]
 pub fn parse(input: &[u8]) -> Result<Option<(Head<'_>, usize)>, HeadError> {
     let seen = &input[..input.len().min(HEAD_LEN_MAX)];
-    match parse_head(seen) {
-        Ok(found) => Ok(Some(found)),
-        Err(stop) => classify_error(seen, stop).map(|()| None),
-    }
+    let (request_line, section) = match usual_request_line(seen) {
+        Some(found) => found,
+        None => match request_line(seen) {
+            Ok(found) => found,
+            Err(stop) => return classify_error(seen, stop),
+        },
+    };
+    let mut index = FieldIndex::default();
+    let rest = match skip_field_lines(section, &mut index) {
+        Ok(rest) => rest,
+        Err(ParseError { at, error }) => {
+            return classify_error(seen, ParseError { at: seen.len() - section.len() + at, error });
+        }
+    };
+    let RequestLine { method, target, version } = request_line;
+    let fields = Fields::of_lines(&section[..section.len() - rest.len()], index);
+    Ok(Some((Head { method, target, version, fields }, seen.len() - rest.len() + 2)))
 }
 
 impl<'a> Head<'a> {
@@ -120,33 +133,22 @@ pub(crate) struct ParseError {
     pub(crate) error: HeadError,
 }
 
+/// Parses the lines of a section, and adds them to its index. Returns the section from the empty line that ends it.
 #[inline(always)]
-fn parse_head(seen: &[u8]) -> Result<(Head<'_>, usize), ParseError> {
-    let (request_line, section) = match usual_request_line(seen) {
-        Some(found) => found,
-        None => request_line(seen)?,
-    };
-    let mut index = FieldIndex::default();
-    let (mut rest, mut count) = usual_field_lines(section, &mut index);
-    while !rest.starts_with(b"\r\n") {
+fn skip_field_lines<'a>(section: &'a [u8], index: &mut FieldIndex) -> Result<&'a [u8], ParseError> {
+    let (mut rest, mut count) = usual_field_lines(section, index);
+    while !rest.starts_with(b"\r\n") && count <= FIELD_COUNT_MAX {
         let line = match short_field_line(rest) {
             Some(found) => found,
             None => field_line(rest)
-                .map_err(|stop| ParseError { at: seen.len() - rest.len() + stop.at, ..stop })?,
+                .map_err(|stop| ParseError { at: section.len() - rest.len() + stop.at, ..stop })?,
         };
-        add_to(&mut index, rest, &line, section.len());
+        add_to(index, rest, &line, section.len());
         rest = &rest[line.len()..];
         count += 1;
-        if count > FIELD_COUNT_MAX {
-            break;
-        }
     }
-    if count > FIELD_COUNT_MAX {
-        return Err(ParseError { at: 0, error: HeadError::FieldCount });
-    }
-    let RequestLine { method, target, version } = request_line;
-    let fields = Fields::of_lines(&section[..section.len() - rest.len()], index);
-    Ok((Head { method, target, version, fields }, seen.len() - rest.len() + 2))
+    // The lines are complete, so the error does not wait for another one.
+    if count > FIELD_COUNT_MAX { Err(ParseError { at: 0, error: HeadError::FieldCount }) } else { Ok(rest) }
 }
 
 /// Parses the usual lines at the start of a section: their names consist of letters and `-`, they contain no HTAB, and at least 16 bytes
@@ -176,9 +178,9 @@ fn add_to(index: &mut FieldIndex, rest: &[u8], line: &FieldLine, section_len: us
     }
 }
 
-/// Decides whether a head that the parser could not finish is malformed, too long, or incomplete (`Ok`).
+/// Decides whether a head that the parser could not finish is malformed, too long, or incomplete (`Ok(None)`).
 #[cold]
-fn classify_error(seen: &[u8], stop: ParseError) -> Result<(), HeadError> {
+fn classify_error<T>(seen: &[u8], stop: ParseError) -> Result<Option<T>, HeadError> {
     if seen[stop.at..].contains(&b'\n') {
         return Err(stop.error);
     }
@@ -187,7 +189,7 @@ fn classify_error(seen: &[u8], stop: ParseError) -> Result<(), HeadError> {
         return Err(HeadError::Method);
     }
     if seen.len() < HEAD_LEN_MAX {
-        return Ok(());
+        return Ok(None);
     }
     let in_fields = seen[empty_lines(seen)..].contains(&b'\n');
     Err(if in_fields { HeadError::TooLarge } else { HeadError::UriTooLong })
