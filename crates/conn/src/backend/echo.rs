@@ -15,7 +15,7 @@
 //! | `x-close` | the connection closes after the response |
 
 use super::frames::{FRAME_PREFIX_LEN, FrameKind, FramePrefix};
-use crate::pipe::fields::{FieldList, FieldListWriter};
+use crate::pipe::fields::{MessageFields, MessageFieldsWriter};
 
 /// One connection of the backend.
 #[derive(Debug, Default)]
@@ -75,7 +75,7 @@ impl EchoBackend {
         match kind {
             FrameKind::Head => {
                 assert!(self.request.is_none(), "a request begins after the end of the one before");
-                let list = FieldList::parse(content).expect("a valid list");
+                let list = MessageFields::parse(content).expect("a valid list");
                 let fields = list.iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
                 self.request = Some(EchoRequest { fields, ..EchoRequest::default() });
                 self.respond(output);
@@ -165,7 +165,7 @@ impl EchoBackend {
 
 fn put_list(output: &mut Vec<u8>, kind: FrameKind, fields: &[(&[u8], &[u8])]) {
     let mut bytes = [0; 4096];
-    let mut writer = FieldListWriter::new(&mut bytes);
+    let mut writer = MessageFieldsWriter::new(&mut bytes);
     for (name, value) in fields {
         writer.put(name, value).expect("a short list");
     }

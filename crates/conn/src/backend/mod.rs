@@ -19,7 +19,7 @@ pub use frames::{FRAME_PREFIX_LEN, FrameKind, FramePrefix, InvalidFrame};
 
 use crate::{
     BufRange, Close, ConnResources, Input, Need, Tick,
-    pipe::{MESSAGE_ROOM, Message, NoBuffer, PipeEnd, PipeId, Side, fields::FieldList},
+    pipe::{MESSAGE_ROOM, Message, NoBuffer, PipeEnd, PipeId, Side, fields::MessageFields},
     pool::BUF_LEN,
     span::{Outbox, Span},
 };
@@ -90,13 +90,13 @@ pub(crate) struct BackendConnection {
 enum BackendPhase {
     /// Waits for an exchange.
     Idle,
-    Exchange(Exchange),
+    Exchange(BackendExchange),
     Closed,
 }
 
 /// The state of an exchange.
 #[derive(Debug)]
-struct Exchange {
+struct BackendExchange {
     pipe: PipeId,
     /// The end of the request is in the outbox or sent.
     is_request_sent: bool,
@@ -156,7 +156,7 @@ impl BackendConnection {
     fn begin(&mut self, cx: &mut ConnResources<'_>, pipe: PipeId) {
         cx.pipes.join(pipe, self.number);
         self.deadline = cx.now.after(self.limits.response_ms);
-        self.phase = BackendPhase::Exchange(Exchange {
+        self.phase = BackendPhase::Exchange(BackendExchange {
             pipe,
             is_request_sent: false,
             response: ResponsePart::Head,
@@ -295,7 +295,7 @@ impl BackendConnection {
     /// Ends the exchange with this status, and closes the connection.
     pub(crate) fn abort(&mut self, cx: &mut ConnResources<'_>, status: Status) {
         match &self.phase {
-            BackendPhase::Exchange(Exchange { pipe, response, .. }) => {
+            BackendPhase::Exchange(BackendExchange { pipe, response, .. }) => {
                 if *response != ResponsePart::Nothing {
                     cx.pipes.push(*pipe, Side::Backend, Message::End(PipeEnd::Aborted(status)));
                 }
@@ -342,7 +342,7 @@ impl BackendConnection {
     }
 }
 
-impl Exchange {
+impl BackendExchange {
     /// Handles the front of the input. Returns how many bytes it has consumed; 0 if a frame is incomplete or the pipe has no room.
     fn receive(&mut self, cx: &mut ConnResources<'_>, input: BufRange) -> Result<usize, ExchangeError> {
         if self.data_left > 0 {
@@ -373,7 +373,7 @@ impl Exchange {
         if kind == FrameKind::End {
             cx.pipes.push(self.pipe, Side::Backend, Message::End(PipeEnd::Complete));
         } else {
-            FieldList::parse(&bytes[FRAME_PREFIX_LEN..frame_len]).ok_or(InvalidFrame)?;
+            MessageFields::parse(&bytes[FRAME_PREFIX_LEN..frame_len]).ok_or(InvalidFrame)?;
             self.is_blocked = !cx.pipes.has_room(self.pipe, Side::Backend);
             if self.is_blocked {
                 return Ok(0);

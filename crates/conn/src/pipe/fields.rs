@@ -14,13 +14,13 @@ const PREFIX_LEN: usize = 4;
 
 /// A valid list of fields.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct FieldList<'a>(&'a [u8]);
+pub(crate) struct MessageFields<'a>(&'a [u8]);
 
-impl<'a> FieldList<'a> {
+impl<'a> MessageFields<'a> {
     /// Checks a list: its lengths, that names are tokens in lower case, and that values contain no line break and no NUL (RFC 9110,
     /// section 5.5). Pseudo-fields come first.
-    pub(crate) fn parse(bytes: &'a [u8]) -> Option<FieldList<'a>> {
-        let list = FieldList(bytes);
+    pub(crate) fn parse(bytes: &'a [u8]) -> Option<MessageFields<'a>> {
+        let list = MessageFields(bytes);
         let (mut len, mut are_pseudo) = (0, true);
         for (name, value) in list.iter() {
             len += PREFIX_LEN + name.len() + value.len();
@@ -63,11 +63,11 @@ fn is_name_byte(byte: u8) -> bool {
 }
 
 /// Writes a list of fields.
-pub(crate) struct FieldListWriter<'t>(BoundedWriter<'t>);
+pub(crate) struct MessageFieldsWriter<'t>(BoundedWriter<'t>);
 
-impl<'t> FieldListWriter<'t> {
-    pub(crate) fn new(to: &'t mut [u8]) -> FieldListWriter<'t> {
-        FieldListWriter(BoundedWriter::new(to))
+impl<'t> MessageFieldsWriter<'t> {
+    pub(crate) fn new(to: &'t mut [u8]) -> MessageFieldsWriter<'t> {
+        MessageFieldsWriter(BoundedWriter::new(to))
     }
 
     /// Adds a field, with its name in lower case. Returns `None` if it does not fit.
@@ -109,14 +109,14 @@ mod tests {
     #[test]
     fn list_is_read_as_it_was_written() {
         let mut bytes = [0; 100];
-        let mut writer = FieldListWriter::new(&mut bytes);
+        let mut writer = MessageFieldsWriter::new(&mut bytes);
         let fields: [(&[u8], &[u8]); 3] =
             [(b":status", b"200"), (b"content-type", b"text/html"), (b"x", b"")];
         writer.put(b":status", b"200").unwrap();
         writer.put(b"Content-Type", b"text/html").unwrap();
         writer.put(b"X", b"").unwrap();
         let len = writer.len();
-        let list = FieldList::parse(&bytes[..len]).unwrap();
+        let list = MessageFields::parse(&bytes[..len]).unwrap();
         assert!(list.iter().eq(fields));
         assert_eq!(list.get(b"content-type"), Some(&b"text/html"[..]));
         assert_eq!(list.get(b"y"), None);
@@ -142,14 +142,14 @@ mod tests {
             ("pseudo-field after a field",   b"\x01\0\0\0a\x02\0\0\0:a",           false),
         ];
         for &(what, bytes, want) in cases {
-            assert_eq!(FieldList::parse(bytes).is_some(), want, "{what}");
+            assert_eq!(MessageFields::parse(bytes).is_some(), want, "{what}");
         }
     }
 
     #[test]
     fn field_that_does_not_fit_is_refused() {
         let mut bytes = [0; 6];
-        assert_eq!(FieldListWriter::new(&mut bytes).put(b"a", b"bc"), None);
-        assert_eq!(FieldListWriter::new(&mut bytes).put(b"a", b"b"), Some(()));
+        assert_eq!(MessageFieldsWriter::new(&mut bytes).put(b"a", b"bc"), None);
+        assert_eq!(MessageFieldsWriter::new(&mut bytes).put(b"a", b"b"), Some(()));
     }
 }

@@ -93,18 +93,18 @@ struct Pipe {
     client: Option<u32>,
     server: Option<u32>,
     has_backend_left: bool,
-    to_backend: Queue,
-    to_client: Queue,
+    to_backend: PipeQueue,
+    to_client: PipeQueue,
 }
 
 /// One direction of a pipe.
 #[derive(Debug, Default)]
-struct Queue {
+struct PipeQueue {
     messages: VecDeque<Message>,
     is_ended: bool,
 }
 
-impl Queue {
+impl PipeQueue {
     fn has_room(&self) -> bool {
         self.messages.len() < MESSAGE_COUNT_MAX
     }
@@ -138,8 +138,8 @@ impl Pipes {
             client: Some(client),
             server: None,
             has_backend_left: false,
-            to_backend: Queue::default(),
-            to_client: Queue::default(),
+            to_backend: PipeQueue::default(),
+            to_client: PipeQueue::default(),
         };
         let index = self.free.pop().unwrap_or(self.pipes.len() as u32);
         match self.pipes.get_mut(index as usize) {
@@ -374,7 +374,7 @@ pub enum BackendRefusal {
 pub(crate) struct NoBuffer;
 
 impl Pipe {
-    fn queue_from(&mut self, side: Side) -> &mut Queue {
+    fn queue_from(&mut self, side: Side) -> &mut PipeQueue {
         match side {
             Side::Client => &mut self.to_backend,
             Side::Backend => &mut self.to_client,

@@ -1,0 +1,134 @@
+//! The status line, the fields and the framing of a response that a backend has made.
+
+use crate::{
+    BufRange, ConnResources,
+    bounded_writer::BoundedWriter,
+    pipe::fields::{MessageFields, belongs_to_connection},
+};
+use tarpon_http::{head::Version, status::Status};
+
+/// The framing of the content that is sent to the client. RFC 9112, section 6.3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ContentFraming {
+    /// Never content: HEAD, 204, 304. What the backend sends is dropped.
+    Nothing,
+    Length {
+        left: u64,
+    },
+    Chunked,
+    UntilClose,
+}
+
+/// Writes bytes made from a list of fields into a new buffer, and releases the list.
+///
+/// # Errors
+/// No buffer is free, or the bytes do not fit.
+pub(super) fn write_from(
+    cx: &mut ConnResources<'_>,
+    list: BufRange,
+    write: impl FnOnce(&[u8; 29], MessageFields<'_>, &mut BoundedWriter<'_>) -> Option<()>,
+) -> Result<BufRange, Status> {
+    let Some(buf) = cx.pool.take_for_response() else {
+        cx.pool.release(list.buf);
+        return Err(Status::ServiceUnavailable);
+    };
+    let (bytes, to) = cx.pool.split_mut(list, buf);
+    let mut writer = BoundedWriter::new(to);
+    let written = MessageFields::parse(bytes).and_then(|list| write(cx.prefixes.date(), list, &mut writer));
+    let len = writer.len() as u32;
+    cx.pool.release(list.buf);
+    match written {
+        Some(()) => Ok(BufRange { buf, at: 0, len }),
+        None => {
+            cx.pool.release(buf);
+            Err(Status::BadGateway)
+        }
+    }
+}
+
+/// Returns the code of `:status`, three digits.
+pub(super) fn status_code(list: MessageFields<'_>) -> Option<u16> {
+    let digits: [u8; 3] = list.get(b":status")?.try_into().ok()?;
+    std::str::from_utf8(&digits)
+        .ok()
+        .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?
+        .parse()
+        .ok()
+}
+
+/// Returns the framing of the content of a final response. `None`: its Content-Length is invalid.
+pub(super) fn framing(
+    code: u16,
+    list: MessageFields<'_>,
+    with_content: bool,
+    version: Version,
+) -> Option<ContentFraming> {
+    let mut lengths = list.iter().filter(|(name, _)| *name == b"content-length").map(|(_, value)| value);
+    let length = match lengths.next() {
+        None => None,
+        Some(value) => {
+            let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
+            let text = std::str::from_utf8(value).ok().filter(|_| is_number)?;
+            // A repeated field may only repeat the value: RFC 9112, section 6.3.
+            lengths.all(|other| other == value).then_some(())?;
+            Some(text.parse().ok()?)
+        }
+    };
+    Some(match (length, version) {
+        _ if !with_content || matches!(code, 204 | 304) => ContentFraming::Nothing,
+        (Some(left), _) => ContentFraming::Length { left },
+        (None, Version::Http11) => ContentFraming::Chunked,
+        (None, Version::Http10) => ContentFraming::UntilClose,
+    })
+}
+
+pub(super) fn put_status_line(writer: &mut BoundedWriter<'_>, code: u16) -> Option<()> {
+    writer.put(b"HTTP/1.1 ")?;
+    writer.put(&[100, 10, 1].map(|unit| b'0' + (code / unit % 10) as u8))?;
+    writer.put(b" ")?;
+    // A client ignores the reason phrase: RFC 9112, section 4.
+    writer.put(Status::from_code(code).map_or("", Status::reason).as_bytes())?;
+    writer.put(b"\r\n")
+}
+
+/// Writes the fields that are neither pseudo-fields nor belong to a connection. Content-Length is written once at most.
+pub(super) fn put_fields(
+    writer: &mut BoundedWriter<'_>,
+    list: MessageFields<'_>,
+    mut with_length: bool,
+) -> Option<()> {
+    for (name, value) in list.iter() {
+        let is_length = name == b"content-length";
+        if name.starts_with(b":") || belongs_to_connection(name) || is_length && !with_length {
+            continue;
+        }
+        with_length &= !is_length;
+        writer.put(name)?;
+        writer.put(b": ")?;
+        writer.put(value)?;
+        writer.put(b"\r\n")?;
+    }
+    Some(())
+}
+
+/// Turns content into a chunk, in the room that messages have: RFC 9112, section 7.1.
+pub(super) fn put_chunk(cx: &mut ConnResources<'_>, data: BufRange) -> BufRange {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    // The maximum length of a message has four digits.
+    let mut line = *b"0000\r\n";
+    for (place, digit) in line[..4].iter_mut().enumerate() {
+        *digit = DIGITS[(data.len >> (12 - 4 * place)) as usize & 15];
+    }
+    let chunk = cx.pool.prepend(data, &line);
+    cx.pool.append(chunk, b"\r\n")
+}
+
+/// Returns the status that a response is counted as. A client treats an unknown code as the first one of its class: RFC 9110, section 15.
+pub(super) fn counted_as(code: u16) -> Status {
+    Status::from_code(code).unwrap_or(match code / 100 {
+        2 => Status::Ok,
+        3 => Status::Found,
+        4 => Status::BadRequest,
+        _ => Status::InternalServerError,
+    })
+}

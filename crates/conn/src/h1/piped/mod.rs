@@ -1,0 +1,340 @@
+//! An exchange with a backend: the request goes into a pipe, and the response comes out of it.
+//!
+//! ```text
+//! input ─ head, then decoded content ─▶ pipe ─▶ backend
+//! outbox ◀─ status line, fields, chunks ─ pipe ◀─ backend
+//! ```
+//!
+//! The next request of the client waits until the exchange has ended.
+//!
+//! | file | what |
+//! |---|---|
+//! | `request` | writes the head of a request for the pipe |
+//! | `response` | queues the messages of a response |
+//! | `head` | the status line, the fields and the framing of a response |
+
+mod head;
+mod request;
+mod response;
+
+use super::{Ending, Http1, Http1Phase, InvalidContent, RequestContent, emit};
+use crate::{
+    BufRange, ConnResources, Tick,
+    backend::{BackendLimits, BackendRoute},
+    open_exchanges::{NO_PLACE, OpenExchange},
+    pipe::{MESSAGE_ROOM, Message, PipeEnd, PipeId, Side},
+    pool::BUF_LEN,
+    sites::SiteId,
+    span::{Outbox, Span},
+};
+use head::ContentFraming;
+use request::PipedRequest;
+use tarpon_http::{
+    head::{self as http_head, Version},
+    status::Status,
+};
+
+/// The pipe of an exchange, and the place of the exchange among those that are recorded.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OpenPipe {
+    id: PipeId,
+    /// [`NO_PLACE`]: the exchange is not recorded.
+    recorded_at: u32,
+}
+
+/// The state of the exchange.
+#[derive(Debug)]
+pub(super) struct PipedExchange {
+    pipe: PipeId,
+    limits: BackendLimits,
+    /// The site whose pages respond if the backend does not.
+    site: SiteId,
+    version: Version,
+    client_persists: bool,
+    /// The response has content, as the method is not HEAD.
+    with_content: bool,
+    /// The client waits for 100 (Continue) before it sends the content.
+    awaits_continue: bool,
+    /// The rest of the content. `None`: the whole request is in the pipe.
+    content: Option<RequestContent>,
+    /// The pipe has no room for content.
+    is_blocked: bool,
+    /// The client has closed its sending side.
+    has_client_ended: bool,
+    /// The bytes of content received in this window, and the end of the window.
+    window_len: u64,
+    window_end: Tick,
+    response: PipedResponse,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PipedResponse {
+    /// The head has not passed.
+    Head,
+    Content(ContentFraming),
+}
+
+/// The response that asks for the content: RFC 9110, section 15.2.1.
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+impl PipedExchange {
+    /// Returns whether the connection reads content for the backend.
+    pub(super) fn wants_content(&self) -> bool {
+        self.content.is_some() && !self.is_blocked
+    }
+
+    /// Returns the deadline while the outbox is empty.
+    pub(super) fn deadline(&self) -> Tick {
+        if self.wants_content() { self.window_end } else { Tick::NEVER }
+    }
+}
+
+impl Http1 {
+    /// Begins the exchange with a backend whose head is at the front of `input`. Returns how many bytes it has consumed.
+    #[cold]
+    pub(super) fn begin_piped(
+        &mut self,
+        cx: &mut ConnResources<'_>,
+        out: &mut Outbox,
+        input: BufRange,
+        site: SiteId,
+        route: BackendRoute,
+    ) -> usize {
+        let Some(buf) = cx.pool.take_for_response() else {
+            return self.refuse(cx, out, input, site, Status::ServiceUnavailable);
+        };
+        let (bytes, to) = cx.pool.split_mut(input, buf);
+        let to = &mut to[MESSAGE_ROOM..BUF_LEN - MESSAGE_ROOM];
+        let request = match PipedRequest::write(bytes, to, route.limits.content_len_max) {
+            Ok(request) => request,
+            Err(status) => {
+                cx.pool.release(buf);
+                return self.refuse(cx, out, input, site, status);
+            }
+        };
+        let pipe = cx.pipes.open(self.accepted.number, route);
+        let head = BufRange { buf, at: MESSAGE_ROOM as u32, len: request.list_len as u32 };
+        cx.pipes.push(pipe, Side::Client, Message::Head(head));
+        if request.content.is_none() {
+            cx.pipes.push(pipe, Side::Client, Message::End(PipeEnd::Complete));
+        }
+        (self.incomplete_len, self.receive_by) = (0, None);
+        self.site = site;
+        self.request_count += 1;
+        self.pipe = Some(OpenPipe { id: pipe, recorded_at: self.start_piped_record(cx, out, input, site) });
+        let PipedRequest { version, client_persists, with_content, awaits_continue, content, .. } = request;
+        self.phase = Http1Phase::Piped(Box::new(PipedExchange {
+            pipe,
+            limits: route.limits,
+            site,
+            version,
+            client_persists,
+            with_content,
+            awaits_continue,
+            content,
+            is_blocked: false,
+            has_client_ended: false,
+            window_len: 0,
+            window_end: cx.now.after(route.limits.content_window_ms),
+            response: PipedResponse::Head,
+        }));
+        request.head_len
+    }
+
+    /// Records the start of an exchange whose head is at the front of `input`. Returns its place.
+    fn start_piped_record(
+        &mut self,
+        cx: &mut ConnResources<'_>,
+        out: &Outbox,
+        input: BufRange,
+        site: SiteId,
+    ) -> u32 {
+        if !cx.records.is_on() {
+            return NO_PLACE;
+        }
+        let bytes = cx.pool.bytes(input);
+        let Ok(Some((head, head_len))) = http_head::parse(bytes) else { return NO_PLACE };
+        let start = self.exchange_start(cx.now, out, site, Status::Ok);
+        cx.records.start_record(start, Some(&head), &bytes[..head_len]);
+        let place = cx.records.finish_record(Status::Ok, 0).unwrap_or(NO_PLACE);
+        if place != NO_PLACE {
+            cx.records.open_exchange(place).content_len = 0;
+        }
+        place
+    }
+
+    /// Changes the record of the exchange.
+    fn update_record(&self, cx: &mut ConnResources<'_>, update: impl FnOnce(&mut OpenExchange)) {
+        if let Some(OpenPipe { recorded_at, .. }) = self.pipe.filter(|pipe| pipe.recorded_at != NO_PLACE) {
+            update(cx.records.open_exchange(recorded_at));
+        }
+    }
+
+    /// Adds content at the front of `input` to the pipe. Returns how many bytes it has consumed.
+    pub(super) fn forward_content(
+        &mut self,
+        cx: &mut ConnResources<'_>,
+        out: &mut Outbox,
+        input: BufRange,
+    ) -> usize {
+        let Http1Phase::Piped(piped) = &mut self.phase else { return 0 };
+        let Some(content) = &mut piped.content else { return 0 };
+        // The client does not wait any more, or never did: RFC 9110, section 10.1.1.
+        piped.awaits_continue = false;
+        let room = cx.pipes.room(piped.pipe, Side::Client);
+        piped.is_blocked = room == 0;
+        let len = input.len.min(room as u32);
+        let decoded = match content.decode(cx.pool.bytes(BufRange { len, ..input })) {
+            Ok(decoded) => decoded,
+            Err(InvalidContent(status)) => {
+                self.end_piped_with(cx, out, status);
+                return input.len as usize;
+            }
+        };
+        let data = BufRange { len: decoded.content.end as u32, ..input }.skip(decoded.content.start);
+        piped.window_len += data.len as u64;
+        if cx.pipes.push_data(cx.pool, piped.pipe, Side::Client, data).is_err() {
+            self.end_piped_with(cx, out, Status::ServiceUnavailable);
+            return input.len as usize;
+        }
+        if content.is_complete() {
+            piped.content = None;
+            cx.pipes.push(piped.pipe, Side::Client, Message::End(PipeEnd::Complete));
+        }
+        decoded.used
+    }
+
+    /// Handles messages that the backend has added, or room that it has made.
+    pub(crate) fn woken(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) {
+        let had_output = !out.is_empty();
+        let Http1Phase::Piped(piped) = &mut self.phase else { return };
+        let was_blocked =
+            std::mem::replace(&mut piped.is_blocked, cx.pipes.room(piped.pipe, Side::Client) == 0);
+        if was_blocked && !piped.is_blocked {
+            (piped.window_len, piped.window_end) = (0, cx.now.after(piped.limits.content_window_ms));
+        }
+        if piped.awaits_continue
+            && out.has_room(1)
+            && cx.pipes.is_drained(piped.pipe, Side::Client)
+            && let Some(buf) = cx.pool.take_for_response()
+        {
+            piped.awaits_continue = false;
+            cx.pool.buf_mut(buf)[..CONTINUE.len()].copy_from_slice(CONTINUE);
+            out.push(cx.sites, Span::Buf(BufRange { buf, at: 0, len: CONTINUE.len() as u32 }));
+        }
+        self.take_response(cx, out);
+        self.update_piped_deadline(cx, out, had_output);
+    }
+
+    /// Handles the event that bytes of the outbox have been sent.
+    pub(super) fn piped_output_sent(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) {
+        self.take_response(cx, out);
+        self.update_piped_deadline(cx, out, false);
+    }
+
+    fn update_piped_deadline(&mut self, cx: &mut ConnResources<'_>, out: &Outbox, had_output: bool) {
+        match (out.is_empty(), had_output) {
+            (true, _) => {
+                if !matches!(self.phase, Http1Phase::Piped(_)) {
+                    self.completed(cx);
+                }
+                self.output_empty(cx);
+            }
+            (false, false) => self.deadline = cx.now.after(self.limits(cx).send_ms),
+            (false, true) => {}
+        }
+    }
+
+    /// Handles the end of the client's input.
+    pub(super) fn piped_input_ended(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) {
+        let Http1Phase::Piped(piped) = &mut self.phase else { return };
+        piped.has_client_ended = true;
+        if piped.content.is_some() {
+            // The content is incomplete: RFC 9112, section 8.
+            self.end_piped_with(cx, out, Status::BadRequest);
+        }
+    }
+
+    /// Handles the end of the window in which the client must send content.
+    pub(super) fn piped_window_ended(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) {
+        let Http1Phase::Piped(piped) = &mut self.phase else { return };
+        if piped.window_len < piped.limits.content_len_min() {
+            return self.end_piped_with(cx, out, Status::RequestTimeout);
+        }
+        (piped.window_len, piped.window_end) = (0, cx.now.after(piped.limits.content_window_ms));
+        self.deadline = piped.deadline();
+    }
+
+    /// Ends an exchange whose response is queued, and enters the next phase.
+    fn end_piped(&mut self, cx: &mut ConnResources<'_>, out: &Outbox) {
+        self.leave_pipe(cx, self.sent_len + out.len(), 0);
+        let Http1Phase::Piped(piped) = &mut self.phase else { return };
+        let content = piped.content.take();
+        let closes = !piped.client_persists || self.ending == Ending::Stopping;
+        self.phase = match content {
+            _ if piped.has_client_ended => Http1Phase::LastResponseAfterEnd,
+            Some(_) if closes => Http1Phase::LastResponse { linger: true },
+            None if closes => Http1Phase::LastResponse { linger: false },
+            // The backend did not want all of it.
+            Some(content) => {
+                self.receive_by = Some(cx.now.after(cx.sites.limits(self.site).content_ms));
+                Http1Phase::Content(content)
+            }
+            None => Http1Phase::Head,
+        };
+    }
+
+    /// Ends an exchange that cannot go on: with this status, or by closing the connection if the response has begun.
+    pub(super) fn end_piped_with(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox, status: Status) {
+        let Http1Phase::Piped(piped) = &mut self.phase else { return };
+        let (site, version, with_content) = (piped.site, piped.version, piped.with_content);
+        let (has_begun, has_client_ended) = (piped.response != PipedResponse::Head, piped.has_client_ended);
+        let ends_with_connection = piped.response == PipedResponse::Content(ContentFraming::UntilClose);
+        if ends_with_connection || !has_begun && !out.has_room(emit::SPAN_COUNT) {
+            return self.abort();
+        }
+        if has_begun {
+            // One byte that is never sent: the exchange ends as an aborted one.
+            self.leave_pipe(cx, self.sent_len + out.len() + 1, 1);
+            // The rest is missing, and its framing shows that: RFC 9112, section 8.
+            cx.counters.aborted.add(1);
+            self.queued_count = self.queued_count.saturating_sub(1);
+            self.phase = Http1Phase::LastResponse { linger: false };
+            return self.update_piped_deadline(cx, out, true);
+        }
+        let had_output = !out.is_empty();
+        let plan = self.respond_with_page(cx, out, site, status, with_content);
+        self.responded(cx, out, &plan, Some(version));
+        self.update_record(cx, |record| record.status = plan.status.code());
+        self.leave_pipe(cx, self.sent_len + out.len(), plan.content_len());
+        if has_client_ended {
+            self.phase = Http1Phase::LastResponseAfterEnd;
+        }
+        if !had_output {
+            self.deadline = cx.now.after(self.limits(cx).send_ms);
+        }
+    }
+
+    /// Leaves the pipe of an exchange whose response ends at `response_end` in the bytes of the connection, with this much more content
+    /// than has passed.
+    fn leave_pipe(&mut self, cx: &mut ConnResources<'_>, response_end: u64, content_len: u64) {
+        let Some(OpenPipe { id, recorded_at }) = self.pipe.take() else { return };
+        if recorded_at != NO_PLACE {
+            let content_len = cx.records.open_exchange(recorded_at).content_len + content_len;
+            self.recorded.push(cx.records, recorded_at, response_end, content_len);
+        }
+        cx.pipes.leave(cx.pool, id, Side::Client);
+    }
+
+    /// Leaves the pipe of a connection that has closed, if it has one.
+    pub(super) fn close_pipe(&mut self, cx: &mut ConnResources<'_>) {
+        self.leave_pipe(cx, self.sent_len + 1, 1);
+        self.recorded.closed(cx.records, cx.now, self.sent_len);
+    }
+
+    /// Returns whether an exchange with a backend is in progress: its pipe may hold buffers.
+    #[inline]
+    pub(crate) fn has_pipe(&self) -> bool {
+        self.pipe.is_some()
+    }
+}

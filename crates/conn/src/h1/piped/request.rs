@@ -1,0 +1,89 @@
+//! Writes the head of a request for a backend: its fields without a protocol.
+
+use crate::{
+    h1::{RequestContent, request::request, request_content::expects_continue},
+    pipe::fields::{MessageFieldsWriter, belongs_to_connection},
+    plan,
+    request::{Request, Resource},
+};
+use tarpon_http::{
+    FieldName, field,
+    head::{self, Head, Version},
+    persist,
+    status::Status,
+};
+
+/// What a connection keeps of a request for a backend.
+pub(super) struct PipedRequest {
+    pub(super) version: Version,
+    pub(super) client_persists: bool,
+    pub(super) with_content: bool,
+    pub(super) awaits_continue: bool,
+    pub(super) content: Option<RequestContent>,
+    /// The length of the head in the input.
+    pub(super) head_len: usize,
+    /// The length of the list of fields.
+    pub(super) list_len: usize,
+}
+
+impl PipedRequest {
+    /// Writes the head at the start of `bytes` as a list of fields.
+    ///
+    /// # Errors
+    /// Returns the status of the response: the request is invalid, or not for a backend.
+    pub(super) fn write(bytes: &[u8], to: &mut [u8], content_len_max: u64) -> Result<PipedRequest, Status> {
+        let (head, head_len) = head::parse(bytes).ok().flatten().ok_or(Status::BadRequest)?;
+        let host = head.host().map_err(|error| error.status())?;
+        let content = RequestContent::of(&head, content_len_max)?;
+        if head.fields.has(FieldName::Expect) && !plan::expects_only_continue(&head.fields) {
+            return Err(Status::ExpectationFailed);
+        }
+        let request = request(&head, bytes, host);
+        let method = bytes.trim_ascii_start().split(|&byte| byte == b' ').next().unwrap_or_default();
+        Ok(PipedRequest {
+            version: head.version,
+            client_persists: persist::persists(&head),
+            with_content: request.with_content(),
+            awaits_continue: content.is_some() && expects_continue(&head),
+            content,
+            head_len,
+            list_len: write_request(&request, &head, method, to)?,
+        })
+    }
+}
+
+/// Writes a request as a list of fields. Returns the length of the list.
+fn write_request(
+    request: &Request<'_>,
+    head: &Head<'_>,
+    method: &[u8],
+    to: &mut [u8],
+) -> Result<usize, Status> {
+    let path = match request.resource {
+        // From the path to the end: an empty path stands for the root.
+        Ok(Resource::Path { path, .. }) => {
+            let at = path.as_ptr().addr().checked_sub(head.target.as_ptr().addr());
+            at.and_then(|at| head.target.get(at..)).unwrap_or(path)
+        }
+        Ok(Resource::Server) => b"*",
+        // Tunnels are not for backends.
+        Ok(Resource::Tunnel) => return Err(Status::MethodNotAllowed),
+        Err(error) => return Err(error.status()),
+    };
+    let mut writer = MessageFieldsWriter::new(to);
+    let mut write = || {
+        writer.put(b":method", method)?;
+        writer.put(b":scheme", b"http")?;
+        writer.put(b":authority", request.authority.unwrap_or_default())?;
+        writer.put(b":path", path)?;
+        let nominated = |name: &[u8]| field::has_token(head.fields.all(FieldName::Connection), name);
+        for (name, value) in head.fields.iter() {
+            let is_replaced = name.eq_ignore_ascii_case(b"host") || name.eq_ignore_ascii_case(b"expect");
+            if !is_replaced && !belongs_to_connection(name) && !nominated(name) {
+                writer.put(name, value)?;
+            }
+        }
+        Some(writer.len())
+    };
+    write().ok_or(Status::RequestHeaderFieldsTooLarge)
+}
