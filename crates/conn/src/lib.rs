@@ -1,4 +1,4 @@
-//! A sans-IO state machine for one HTTP/1.x connection of a client.
+//! A sans-IO state machine for one connection: HTTP/1.x with a client, or with a backend that makes dynamic content.
 //!
 //! An engine, which owns the socket and the clock, reports events to a [`Connection`] and then queries what to do. The bytes to send
 //! are [`Span`]s, offsets into buffers, files and images. This crate has no unsafe code, no file descriptors and no clock.

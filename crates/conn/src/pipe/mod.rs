@@ -217,7 +217,7 @@ impl Pipes {
         self.pipes.len() - self.free.len()
     }
 
-    /// Returns the idle backend connections: who waits for an exchange.
+    /// Returns the idle backend connections, which wait for an exchange.
     pub(crate) fn idle(&mut self) -> &mut IdleBackends {
         &mut self.idle
     }

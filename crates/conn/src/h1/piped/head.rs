@@ -10,7 +10,7 @@ use tarpon_http::{head::Version, status::Status};
 /// The framing of the content that is sent to the client. RFC 9112, section 6.3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ContentFraming {
-    /// Never content: HEAD, 204, 304. What the backend sends is dropped.
+    /// Never content: HEAD, 204, 304. The content of the backend is dropped.
     Nothing,
     Length {
         left: u64,
