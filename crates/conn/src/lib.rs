@@ -58,6 +58,7 @@
 mod backend;
 mod bounded_writer;
 mod byte_ranges;
+mod content_cursor;
 mod counters;
 mod h1;
 mod health;

@@ -512,10 +512,13 @@ impl Blocking {
         // The accept queue belongs to this server: closing the listener would reset these clients. But clients accepted here wait for
         // this connection.
         let is_serving = self.is_serving();
+        let is_last = shutdown_mode == ShutdownMode::Stop && self.idle_mark.begin_stop(self.worker_count);
         let count_max = match shutdown_mode {
             _ if !is_serving => BACKLOG as usize,
             // The successor accepts waiting clients.
             ShutdownMode::Drain => 0,
+            // The others have left to it what they did not take.
+            ShutdownMode::Stop if is_last => BACKLOG as usize,
             ShutdownMode::Stop if self.idle_mark.is_any_idle() => 0,
             ShutdownMode::Stop => (BACKLOG as usize).div_ceil(self.worker_count),
         };
@@ -561,6 +564,11 @@ impl IdleMark {
             self.is_idle = is_idle;
             self.idle_workers.set(self.number, is_idle);
         }
+    }
+
+    /// Returns whether this worker is the last one that begins to stop.
+    fn begin_stop(&self, worker_count: usize) -> bool {
+        self.idle_workers.begin_stop(worker_count)
     }
 
     /// Returns whether any worker is idle.

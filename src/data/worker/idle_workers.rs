@@ -1,7 +1,7 @@
 //! Which workers are idle. Engines that serve one connection per worker use it to learn whether another worker can take a waiting
 //! client.
 //!
-//! A word for each, which only its worker sets: where it is killed, whoever notices that clears the word.
+//! A word for each, which only its worker sets: if it is killed, the master clears the word.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug, Default)]
 pub(crate) struct IdleWorkers {
     words: [AtomicU64; WORKER_COUNT_MAX / 64],
+    /// Number of workers that have begun to stop.
+    stopping_count: AtomicU64,
 }
 
 /// Workers beyond this number count as busy.
@@ -28,6 +30,11 @@ impl IdleWorkers {
             true => word.fetch_or(bit, Ordering::Relaxed),
             false => word.fetch_and(!bit, Ordering::Relaxed),
         };
+    }
+
+    /// Counts a worker that begins to stop. Returns whether it is the last of `worker_count`: then no other worker takes waiting clients.
+    pub(crate) fn begin_stop(&self, worker_count: usize) -> bool {
+        self.stopping_count.fetch_add(1, Ordering::Relaxed) + 1 == worker_count as u64
     }
 
     /// Returns whether any worker is idle.
@@ -54,5 +61,11 @@ mod tests {
         assert!(!idle_workers.is_any_idle());
         idle_workers.set(WORKER_COUNT_MAX, true);
         assert!(!idle_workers.is_any_idle(), "beyond the last word");
+    }
+
+    #[test]
+    fn last_worker_that_stops_learns_it() {
+        let idle_workers = IdleWorkers::default();
+        assert_eq!([(); 3].map(|()| idle_workers.begin_stop(3)), [false, false, true]);
     }
 }

@@ -32,6 +32,8 @@ pub struct BackendSim {
     pub connect_count: usize,
     /// Connecting to the backend fails.
     pub refuses: bool,
+    /// What the backend sends on each connection before it closes it. `None`: it is an [`EchoBackend`].
+    pub script: Option<Vec<u8>>,
 }
 
 struct SimParty {
@@ -67,6 +69,7 @@ impl BackendSim {
             received: Vec::new(),
             connect_count: 0,
             refuses: false,
+            script: None,
         }
     }
 
@@ -153,7 +156,10 @@ impl BackendSim {
                 }
                 let number = self.parties.len() as u32;
                 let conn = Connection::to_backend(&mut self.cx(), number, route, pipe);
-                self.add(SimParty::new(conn, Some(EchoBackend::default())));
+                let mut party = SimParty::new(conn, Some(EchoBackend::default()));
+                party.has_ended = self.script.is_some();
+                party.socket = self.script.clone().unwrap_or_default();
+                self.add(party);
                 self.connect_count += 1;
             }
             for _ in 0..self.pipes.scheduled_count() {
@@ -259,6 +265,9 @@ impl BackendSim {
 
     /// Passes the bytes of a backend connection to the backend, and its response back.
     fn run_echo(&mut self, number: usize) -> bool {
+        if self.script.is_some() {
+            return false;
+        }
         let Some(party) = &mut self.parties[number] else { return false };
         let Some(echo) = &mut party.echo else { return false };
         let bytes = std::mem::take(&mut party.wire);

@@ -8,6 +8,7 @@ use crate::{
     BufRange, ConnResources,
     bounded_writer::BoundedWriter,
     byte_ranges::{self, ByteRanges},
+    content_cursor::ContentCursor,
     plan::{Generated, Plan},
     pool::{BufId, Pool},
     response_prefix::Persistence,
@@ -174,7 +175,10 @@ fn push_rest(cx: &mut ConnResources<'_>, out: &mut Outbox, image: ImageId, plan:
         }
         Some(content) => {
             out.push(cx.sites, site_span(image, fields));
-            out.push(cx.sites, content_span(image, content));
+            let mut cursor = ContentCursor::new(content);
+            while let Some(part) = cursor.take(u64::MAX) {
+                out.push(cx.sites, content_span(image, part));
+            }
         }
         None => out.push(cx.sites, site_span(image, fields)),
     }
