@@ -269,8 +269,9 @@ impl Http1 {
                 self.responded(cx, out, &plan, None);
                 self.deadline = cx.now.after(self.limits(cx).send_ms);
             }
+            // Other connections need its buffers.
             Http1Phase::Piped(_) if out.is_empty() => {
-                self.end_piped_with(cx, out, Status::RequestTimeout);
+                self.end_piped_with(cx, out, Status::ServiceUnavailable);
             }
             // The response was sent, but a reset could still overtake it.
             Http1Phase::Content(_) if out.is_empty() => {

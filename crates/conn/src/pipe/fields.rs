@@ -72,14 +72,20 @@ impl<'t> MessageFieldsWriter<'t> {
 
     /// Adds a field, with its name in lower case. Returns `None` if it does not fit.
     pub(crate) fn put(&mut self, name: &[u8], value: &[u8]) -> Option<()> {
-        let lengths = [u16::try_from(name.len()).ok()?, u16::try_from(value.len()).ok()?];
+        self.put_joined(name, [value, b""])
+    }
+
+    /// Adds a field whose value has two parts.
+    pub(crate) fn put_joined(&mut self, name: &[u8], value: [&[u8]; 2]) -> Option<()> {
+        let value_len = value[0].len() + value[1].len();
+        let lengths = [u16::try_from(name.len()).ok()?, u16::try_from(value_len).ok()?];
         for len in lengths {
             self.0.put(&len.to_le_bytes())?;
         }
         for byte in name {
             self.0.put(&[byte.to_ascii_lowercase()])?;
         }
-        self.0.put(value)
+        value.into_iter().try_for_each(|part| self.0.put(part))
     }
 
     /// Returns the number of bytes written.

@@ -78,6 +78,18 @@ fn backend_sees_the_request_without_its_protocol() {
         response.starts_with("HTTP/1.1 200 OK\r\nServer: tarpon\r\nDate: Mon, 07 Nov 1994"),
         "{response}"
     );
+    #[rustfmt::skip]
+    let cases = [
+        // target                    path
+        ("/app/x",                   "/app/x"),
+        ("/app/x?",                  "/app/x?"),
+        ("/app/../app/x?a=%20",      "/app/../app/x?a=%20"),
+        ("http://b/app?q",           "/app?q"),
+    ];
+    for (target, path) in cases {
+        let response = respond(&format!("GET {target} HTTP/1.1\r\nHost: a\r\nX-Length: 0\r\n\r\n"));
+        assert!(response.contains(&format!("\r\nx-path: {path}\r\n")), "{path} in {response}");
+    }
 }
 
 #[test]

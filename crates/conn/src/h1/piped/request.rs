@@ -60,12 +60,12 @@ fn write_request(
     to: &mut [u8],
 ) -> Result<usize, Status> {
     let path = match request.resource {
-        // From the path to the end: an empty path stands for the root.
-        Ok(Resource::Path { path, .. }) => {
-            let at = path.as_ptr().addr().checked_sub(head.target.as_ptr().addr());
-            at.and_then(|at| head.target.get(at..)).unwrap_or(path)
+        Ok(Resource::Path { path, query: None }) => [path, b""],
+        // With its `?`. A target in absolute form may have a query and no path.
+        Ok(Resource::Path { path, query: Some(query) }) => {
+            [path, request.part(query).with_byte_before().of(request.bytes)]
         }
-        Ok(Resource::Server) => b"*",
+        Ok(Resource::Server) => [&b"*"[..], b""],
         // Tunnels are not for backends.
         Ok(Resource::Tunnel) => return Err(Status::MethodNotAllowed),
         Err(error) => return Err(error.status()),
@@ -75,7 +75,7 @@ fn write_request(
         writer.put(b":method", method)?;
         writer.put(b":scheme", b"http")?;
         writer.put(b":authority", request.authority.unwrap_or_default())?;
-        writer.put(b":path", path)?;
+        writer.put_joined(b":path", path)?;
         let nominated = |name: &[u8]| field::has_token(head.fields.all(FieldName::Connection), name);
         for (name, value) in head.fields.iter() {
             let is_replaced = name.eq_ignore_ascii_case(b"host") || name.eq_ignore_ascii_case(b"expect");
