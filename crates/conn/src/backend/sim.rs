@@ -9,7 +9,9 @@
 use super::echo::EchoBackend;
 use crate::{
     AcceptedClient, BackendRefusal, BufRange, ConnResources, Connection, Counters, DriveState, DriveStep,
-    Pipes, Pool, Records, ResponsePrefixes, Sites, Span, Tick, Transport, pipe::MESSAGE_COUNT_MAX, sim::Cuts,
+    Pipes, Pool, Records, ResponsePrefixes, Sites, Span, Tick, Transport,
+    pipe::MESSAGE_COUNT_MAX,
+    sim::{Cuts, Through, TransportClient},
 };
 use tarpon_site::Region;
 
@@ -32,12 +34,17 @@ pub struct BackendSim {
     pub connect_count: usize,
     /// Connecting to the backend fails.
     pub refuses: bool,
+    /// How the bytes of clients travel.
+    pub through: Through,
     /// What the backend sends on each connection before it closes it. `None`: it is an [`EchoBackend`].
     pub script: Option<Vec<u8>>,
 }
 
 struct SimParty {
+    transport: Transport,
     conn: Connection,
+    /// The other end of the transport.
+    peer: TransportClient,
     inbox: Option<BufRange>,
     inbox_changed: bool,
     /// Bytes that the other end has sent and the engine has not read.
@@ -51,8 +58,8 @@ struct SimParty {
     echo: Option<EchoBackend>,
 }
 
-/// The buffers that one connection holds: those of its outbox and inbox, and both directions of its pipe.
-const BUFS_HELD_MAX: usize = 4 + 2 * (MESSAGE_COUNT_MAX + 1);
+/// The buffers that one connection holds: those of its outbox and inbox, two of its transport, and both directions of its pipe.
+const BUFS_HELD_MAX: usize = 6 + 2 * (MESSAGE_COUNT_MAX + 1);
 
 impl BackendSim {
     /// Returns a worker with these sites.
@@ -69,6 +76,7 @@ impl BackendSim {
             received: Vec::new(),
             connect_count: 0,
             refuses: false,
+            through: Through::Plain,
             script: None,
         }
     }
@@ -78,18 +86,26 @@ impl BackendSim {
         let number = self.parties.len();
         let accepted = AcceptedClient { number: number as u32, peer: None };
         let conn = Connection::new(&mut self.cx(), accepted);
-        self.add(SimParty::new(conn, None));
+        let mut party = SimParty::new(conn, None);
+        party.peer = TransportClient::new(&self.through, &mut party.socket);
+        if let Through::Scrambled { seed, record_lens } = &self.through {
+            party.transport = Transport::scrambled(*seed, record_lens.clone());
+        }
+        self.add(party);
         number
     }
 
     /// Sends bytes as a client.
     pub fn client_sends(&mut self, client: usize, bytes: &[u8]) {
-        self.party(client).socket.extend_from_slice(bytes);
+        let SimParty { peer, socket, .. } = self.party(client);
+        peer.send(bytes, socket);
     }
 
     /// Closes a client's sending side.
     pub fn client_ends(&mut self, client: usize) {
-        self.party(client).has_ended = true;
+        let SimParty { peer, socket, has_ended, .. } = self.party(client);
+        peer.end(socket);
+        *has_ended = true;
     }
 
     /// Removes a client without notice.
@@ -129,7 +145,7 @@ impl BackendSim {
         for number in 0..self.parties.len() {
             let now = self.now;
             if self.parties[number].as_ref().is_some_and(|party| party.conn.deadline() <= now) {
-                self.event(number, |conn, cx| Transport::Plain.expired(conn, cx, 0));
+                self.event(number, |transport, conn, cx| transport.expired(conn, cx, 0));
             }
         }
         self.run(cuts);
@@ -139,7 +155,7 @@ impl BackendSim {
     pub fn stop(&mut self) {
         for number in 0..self.parties.len() {
             if self.parties[number].is_some() {
-                self.event(number, |conn, cx| conn.stop(cx));
+                self.event(number, |_, conn, cx| conn.stop(cx));
             }
         }
     }
@@ -166,7 +182,7 @@ impl BackendSim {
                 let Some(number) = self.pipes.next_scheduled() else { break };
                 any = true;
                 if self.parties.get(number as usize).is_some_and(Option::is_some) {
-                    self.event(number as usize, |conn, cx| conn.woken(cx));
+                    self.event(number as usize, |_, conn, cx| conn.woken(cx));
                 }
             }
             for number in 0..self.parties.len() {
@@ -184,11 +200,11 @@ impl BackendSim {
         let Some(party) = &self.parties[number] else { return false };
         let send_max = if party.echo.is_some() && cuts.send == 0 { usize::MAX } else { cuts.send };
         let step = party.conn.next_step(
-            &Transport::Plain,
+            &party.transport,
             DriveState {
                 can_send: send_max > 0,
                 is_loading: false,
-                has_new_input: party.inbox_changed && party.inbox.is_some(),
+                has_new_input: party.inbox_changed && (party.inbox.is_some() || party.transport.has_input()),
                 is_write_shut_down: party.is_write_shut_down,
             },
         );
@@ -198,7 +214,8 @@ impl BackendSim {
             DriveStep::Load(page) => panic!("{page:?} is in memory"),
             DriveStep::ShutDown => self.party(number).is_write_shut_down = true,
             DriveStep::Offer => {
-                let inbox = party.inbox.expect("an inbox to offer");
+                let inbox = party.inbox;
+                let inbox = inbox.unwrap_or_else(|| self.empty_range());
                 self.offer(number, inbox);
             }
             DriveStep::Read { max } => return self.read(number, cuts.read, max as usize),
@@ -208,8 +225,30 @@ impl BackendSim {
     }
 
     fn send(&mut self, number: usize, max: usize) {
-        let party = self.parties[number].as_mut().expect("an open connection");
-        let mut left = max;
+        let BackendSim { parties, pool, .. } = self;
+        let party = parties[number].as_mut().expect("an open connection");
+        let record_len = party.transport.record_len(&party.conn, pool).expect("a buffer for a record");
+        if let Some(len) = record_len {
+            let plain = self.gather(number, len);
+            let BackendSim { parties, pool, .. } = self;
+            let party = parties[number].as_mut().expect("an open connection");
+            let record = party.transport.seal(pool, &plain).expect("a buffer for a record");
+            party.transport.queue(record);
+        }
+        let queued = self.party(number).transport.queued();
+        let bytes = match queued {
+            Some(record) => self.pool.bytes(record)[..max.min(record.len as usize)].to_vec(),
+            None => self.gather(number, max),
+        };
+        let SimParty { peer, wire, socket, .. } = self.party(number);
+        peer.receive(&bytes, wire, socket);
+        self.event(number, |transport, conn, cx| transport.sent(conn, cx, bytes.len() as u64));
+    }
+
+    /// Returns at most the first `max` bytes of an outbox.
+    fn gather(&self, number: usize, max: usize) -> Vec<u8> {
+        let party = self.parties[number].as_ref().expect("an open connection");
+        let mut gathered = Vec::new();
         for span in party.conn.outbox() {
             let bytes = match *span {
                 Span::Prefix(prefix) => self.prefixes.bytes(prefix),
@@ -217,25 +256,26 @@ impl BackendSim {
                 Span::Buf(range) => self.pool.bytes(range),
                 Span::File { .. } | Span::Archive { .. } => panic!("{span:?}: the site is in memory"),
             };
-            let len = bytes.len().min(left);
-            party.wire.extend_from_slice(&bytes[..len]);
-            left -= len;
+            gathered.extend_from_slice(&bytes[..bytes.len().min(max - gathered.len())]);
         }
-        let sent = (max - left) as u64;
-        self.event(number, |conn, cx| conn.sent(cx, sent));
+        gathered
+    }
+
+    fn empty_range(&mut self) -> BufRange {
+        BufRange { buf: self.pool.take().expect("a buffer"), at: 0, len: 0 }
     }
 
     fn read(&mut self, number: usize, cut: usize, max: usize) -> bool {
         let BackendSim { parties, pool, .. } = self;
         let party = parties[number].as_mut().expect("an open connection");
         if party.socket.is_empty() {
-            let is_end = party.has_ended && !party.is_end_passed;
+            let is_end = party.has_ended && !party.is_end_passed && !party.peer.is_waiting();
             if is_end {
                 party.is_end_passed = true;
                 if let Some(range) = party.inbox.take() {
                     pool.release(range.buf);
                 }
-                self.event(number, |conn, cx| conn.ended(cx));
+                self.event(number, |transport, conn, cx| transport.ended(conn, cx));
             }
             return is_end;
         }
@@ -253,7 +293,8 @@ impl BackendSim {
     }
 
     fn offer(&mut self, number: usize, range: BufRange) {
-        let used = self.event(number, |conn, cx| conn.received(cx, range));
+        let received = self.event(number, |transport, conn, cx| transport.received(conn, cx, range));
+        let used = received.expect("valid records, and a free buffer");
         let BackendSim { parties, pool, .. } = self;
         let party = parties[number].as_mut().expect("an open connection");
         party.inbox_changed = used > 0 || party.conn.need().input == crate::Input::Pause;
@@ -284,7 +325,7 @@ impl BackendSim {
         {
             pool.release(range.buf);
         }
-        self.event(number, |conn, cx| conn.closed(cx));
+        self.event(number, |transport, conn, cx| transport.closed(conn, cx));
         let party = self.parties[number].take().expect("an open connection");
         self.received[number] = party.wire;
     }
@@ -293,10 +334,10 @@ impl BackendSim {
     fn event<T>(
         &mut self,
         number: usize,
-        event: impl FnOnce(&mut Connection, &mut ConnResources<'_>) -> T,
+        event: impl FnOnce(&mut Transport, &mut Connection, &mut ConnResources<'_>) -> T,
     ) -> T {
         let mut party = self.parties[number].take().expect("an open connection");
-        let result = event(&mut party.conn, &mut self.cx());
+        let result = event(&mut party.transport, &mut party.conn, &mut self.cx());
         self.parties[number] = Some(party);
         let open_count = self.parties.iter().flatten().count();
         assert!(self.pool.held() <= open_count * BUFS_HELD_MAX, "{} buffers held", self.pool.held());
@@ -328,7 +369,9 @@ impl BackendSim {
 impl SimParty {
     fn new(conn: Connection, echo: Option<EchoBackend>) -> SimParty {
         SimParty {
+            transport: Transport::Plain,
             conn,
+            peer: TransportClient::Plain,
             inbox: None,
             inbox_changed: false,
             socket: Vec::new(),

@@ -1,11 +1,12 @@
 //! Exchanges with a backend: messages pass through a bounded pipe, an aborted backend never looks complete, and nothing is left behind.
 
-use super::sites::site;
+use super::{properties::through, sites::site};
 use proptest::{collection::vec, prelude::*, sample::select};
 use std::sync::Arc;
 use tarpon_conn::{
     BackendId, BackendLimits, BackendRoute, BackendSim, Hosts, Limits, Record, Recording, Records,
-    RouteTable, RouteTarget, SiteId, Sites, sim::Cuts,
+    RouteTable, RouteTarget, SiteId, Sites,
+    sim::{Cuts, Through},
 };
 
 /// A worker with a site, and a backend for the paths below `/app/`.
@@ -371,9 +372,11 @@ proptest! {
     fn responses_do_not_depend_on_cuts(
         bytes in requests(),
         cuts in vec((1usize..2_000, 1usize..5_000), 1..20),
+        through in through(),
     ) {
-        let run = |cuts: &[(usize, usize)]| {
+        let run = |cuts: &[(usize, usize)], through: &Through| {
             let mut sim = worker();
+            sim.through = through.clone();
             let client = sim.connect();
             sim.client_sends(client, &bytes);
             let mut received = Vec::new();
@@ -389,8 +392,8 @@ proptest! {
             assert_eq!((sim.bufs_held(), sim.pipe_count(), sim.backend_count()), (0, 0, 0));
             decode(&received)
         };
-        let whole = run(&[(16_384, usize::MAX)]);
-        prop_assert_eq!(run(&cuts), whole);
+        let whole = run(&[(16_384, usize::MAX)], &Through::Plain);
+        prop_assert_eq!(run(&cuts, &through), whole);
     }
 
     /// For any order of bytes, time, slow clients and clients that vanish: buffers are bounded, and in the end nothing is held.
@@ -398,8 +401,10 @@ proptest! {
     fn nothing_is_left_of_any_exchange(
         requests in vec(requests(), 1..5),
         ops in vec((0u8..7, 0usize..5, 1usize..20_000, 0u64..40_000), 0..40),
+        through in through(),
     ) {
         let mut sim = worker();
+        sim.through = through;
         let mut clients: Vec<_> = requests.iter().map(|bytes| (sim.connect(), &bytes[..])).collect();
         let mut gone = vec![false; clients.len()];
         for (op, client, amount, ms) in ops {
