@@ -171,11 +171,16 @@ impl TestClient {
 
     fn receive(&mut self) -> io::Result<()> {
         let mut block = [0; 64 * 1024];
-        match self.stream.read(&mut block)? {
-            0 => Err(ErrorKind::UnexpectedEof.into()),
-            len => {
-                self.received.extend_from_slice(&block[..len]);
-                Ok(())
+        loop {
+            match self.stream.read(&mut block) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(len) => {
+                    self.received.extend_from_slice(&block[..len]);
+                    return Ok(());
+                }
+                // A ring of this process that the kernel frees interrupts the threads that used it.
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
         }
     }

@@ -382,7 +382,7 @@ impl OutputReader {
         let to = text.clone();
         let reader = thread::spawn(move || {
             let mut block = [0; 4096];
-            while let Ok(len @ 1..) = pipe.read(&mut block) {
+            while let Some(len @ 1..) = read_uninterrupted(&mut pipe, &mut block) {
                 to.lock().expect("a reader").extend_from_slice(&block[..len]);
             }
         });
@@ -397,5 +397,15 @@ impl OutputReader {
         let reader = std::mem::replace(&mut self.reader, thread::spawn(|| ()));
         reader.join().expect("a reader");
         self.text()
+    }
+}
+
+/// Reads once. `None`: an error, but not a signal.
+fn read_uninterrupted(from: &mut impl Read, to: &mut [u8]) -> Option<usize> {
+    loop {
+        match from.read(to) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => return read.ok(),
+        }
     }
 }

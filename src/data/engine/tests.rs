@@ -8,7 +8,7 @@ use crate::{
         mailbox::{Mailbox, ShutdownMode, WorkerMessage},
     },
 };
-use rustix::io::ioctl_fionbio;
+use rustix::io::{ioctl_fionbio, read, retry_on_intr};
 use std::{
     io::{self, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
@@ -41,7 +41,7 @@ impl BackendConnector for EchoConnector {
         ioctl_fionbio(&own, is_nonblocking)?;
         thread::spawn(move || {
             let (mut echo, mut bytes) = (EchoBackend::default(), [0; 4096]);
-            while let Ok(len @ 1..) = other.read(&mut bytes) {
+            while let Ok(len @ 1..) = retry_on_intr(|| read(&other, &mut bytes[..])) {
                 let output = echo.received(&bytes[..len]);
                 if other.write_all(&output).is_err() || echo.is_closed() {
                     return;
@@ -118,7 +118,7 @@ fn engines() -> impl Iterator<Item = TestedEngine> {
 fn read_to(client: &mut TcpStream, end: &[u8]) -> Vec<u8> {
     let (mut received, mut bytes) = (Vec::new(), [0; 65_536]);
     while !received.ends_with(end) {
-        let len = client.read(&mut bytes).unwrap();
+        let len = retry_on_intr(|| read(&*client, &mut bytes[..])).unwrap();
         assert!(len > 0, "the connection ended after {}", received.escape_ascii());
         received.extend_from_slice(&bytes[..len]);
     }
