@@ -11,7 +11,7 @@ use tarpon_conn::{
 use tarpon_pack::{BuildCache, PackOptions, pack_dir};
 use tarpon_site::Image;
 
-/// The first byte is the length of the pieces in which the engine reads.
+// The first byte is the length of the pieces in which the engine reads.
 fuzz_target!(|input: &[u8]| {
     let Some((&cut, bytes)) = input.split_first() else { return };
     for cuts in [Cuts::NONE, Cuts { read: 1 + cut as usize, send: 1 + cut as usize }] {
@@ -47,10 +47,12 @@ fn has_end(mut bytes: &[u8]) -> bool {
 
 fn worker() -> BackendSim {
     static IMAGE: LazyLock<Image> = LazyLock::new(|| {
-        let dir = tempfile::tempdir().expect("a directory");
-        fs::write(dir.path().join("index.html"), "hello").expect("a file");
+        let dir = std::env::temp_dir().join(format!("tarpon-fuzz-backend-{}", std::process::id()));
+        fs::create_dir_all(&dir).expect("a directory for the site");
+        fs::write(dir.join("index.html"), "hello").expect("a file of the site");
         let mut image = Cursor::new(Vec::new());
-        pack_dir(dir.path(), &mut image, &PackOptions::new(0), &mut BuildCache::default()).expect("an image");
+        pack_dir(&dir, &mut image, &PackOptions::new(0), &mut BuildCache::default()).expect("an image");
+        fs::remove_dir_all(&dir).expect("the site is no longer needed");
         Image::new(image.into_inner().into()).expect("a valid image")
     });
     let mut routes = RouteTable::new(Arc::new(Hosts::new(Some(SiteId::FIRST))));
