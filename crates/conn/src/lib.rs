@@ -371,6 +371,12 @@ impl Connection {
         self.wire.spans()
     }
 
+    /// Returns the length of the spans to send, in bytes.
+    #[inline]
+    pub fn outbox_len(&self) -> u64 {
+        self.wire.len()
+    }
+
     /// Returns whether the connection is idle: no request has begun, and no output is pending.
     #[inline]
     pub fn is_unused(&self) -> bool {

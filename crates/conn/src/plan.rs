@@ -31,7 +31,8 @@ use tarpon_http::{
     target::{self, Scheme},
 };
 use tarpon_site::{
-    Coding, Content, Entry, Fallback, FieldBlock, Image, NotResident, Redirect, Region, Variant, Variants,
+    Coding, Content, Entry, Fallback, FieldBlock, Image, NotResident, ReadyResponse, Record, Redirect,
+    Region, Variant, Variants,
 };
 
 /// A response to send. It borrows nothing of the request.
@@ -167,21 +168,56 @@ fn plan_path(
     image: &Image,
     options: PlanOptions,
 ) -> Result<Plan, NotResident> {
-    match &image.find(path) {
-        // The usual case: any other one copies the entry.
-        Ok(Some(Entry::File(variants)))
-            if !variants.checks_rules && wanted.request.method != Method::Options =>
-        {
-            send_file(wanted.request, variants, image, options)
-        }
-        Ok(Some(entry)) if !entry.checks_rules() => plan_found(wanted, Found::Entry(*entry), image, options),
-        Ok(entry) => plan_found(wanted, apply_rules(image, wanted, path, *entry)?, image, options),
-        Err(missing) => Err(*missing),
+    let record = image.find_record(path)?;
+    match record.and_then(|record| plan_ready(wanted.request, record, image)) {
+        Some(plan) => Ok(plan),
+        None => plan_entry(wanted, path, record, image, options),
+    }
+}
+
+/// Plans the usual response: a whole file as it was packed. `None`: any other response, or one that needs a check first.
+#[inline(always)]
+fn plan_ready(request: &Request<'_>, record: Record<'_>, image: &Image) -> Option<Plan> {
+    let fields = request.fields;
+    if !matches!(request.method, Method::Get | Method::Head) || fields.has_any(SELECTING) {
+        return None;
+    }
+    let mut offer = None;
+    if fields.has(FieldName::AcceptEncoding) && !record.is_single() {
+        let identity = (ContentCoding::Identity, record.identity_len(), None);
+        let offers = record.offers().map(|offer| (coding_of(offer.coding), offer.len, Some(offer)));
+        offer = AcceptEncoding::parse(fields).choose(iter::once(identity).chain(offers)).flatten();
+    }
+    let ReadyResponse { fields, content } = image.ready_response(record, offer)?;
+    Some(Plan::new(Status::Ok, fields, request.with_content().then_some(Content::Image(content))))
+}
+
+/// Fields that select another response than the whole file, or another variant.
+const SELECTING: [FieldName; 6] = [
+    FieldName::Range,
+    FieldName::IfMatch,
+    FieldName::IfNoneMatch,
+    FieldName::IfModifiedSince,
+    FieldName::IfUnmodifiedSince,
+    FieldName::AvailableDictionary,
+];
+
+/// Plans the response to a request whose path leads to this record.
+#[inline(never)]
+fn plan_entry(
+    wanted: RuledPath<'_>,
+    path: &[u8],
+    record: Option<Record<'_>>,
+    image: &Image,
+    options: PlanOptions,
+) -> Result<Plan, NotResident> {
+    match record.and_then(|record| image.entry(record)) {
+        Some(entry) if !entry.checks_rules() => plan_found(wanted, Found::Entry(entry), image, options),
+        entry => plan_found(wanted, apply_rules(image, wanted, path, entry)?, image, options),
     }
 }
 
 /// Plans the response to a request with what its path leads to.
-#[cold]
 fn plan_found(
     wanted: RuledPath<'_>,
     found: Found,
@@ -315,9 +351,7 @@ fn coding_of(coding: Coding) -> ContentCoding {
     }
 }
 
-/// Plans a response with a file, perhaps with the status of a rule. Always inlined, as is what it calls: this is the usual case, and a call
-/// would cost 60 of its instructions.
-#[inline(always)]
+/// Plans a response with a file, perhaps with the status of a rule.
 fn send_file(
     request: &Request<'_>,
     variants: &Variants,
@@ -356,7 +390,6 @@ fn fallback(
 }
 
 /// Plans a response with a variant of a file whose fields frame it.
-#[inline(always)]
 pub(crate) fn file(
     request: &Request<'_>,
     variant: &Variant,

@@ -231,7 +231,10 @@ impl Sim {
                 self.send(cuts.send);
                 self.check_idle();
             }
-            DriveStep::Load(missing) => self.load(missing),
+            DriveStep::Load => {
+                let missing = self.conn().missing_page().expect("the step is Load");
+                self.load(missing);
+            }
             DriveStep::ShutDown => self.is_write_shut_down = true,
             DriveStep::Offer => self.offer(),
             DriveStep::Read { max } => return self.read(cuts.read, max as usize),

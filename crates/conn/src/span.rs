@@ -78,6 +78,8 @@ pub const SPAN_COUNT_MAX: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Outbox {
     spans: [Span; SPAN_COUNT_MAX],
+    /// The length of all spans in bytes.
+    len: u64,
     /// The number of spans. Those after it are stale.
     count: u8,
     /// The number of spans in a buffer.
@@ -96,6 +98,7 @@ impl Outbox {
     pub(crate) fn new() -> Outbox {
         Outbox {
             spans: [Span::Site { image: ImageId::default(), at: 0, len: 0 }; SPAN_COUNT_MAX],
+            len: 0,
             count: 0,
             buf_count: 0,
         }
@@ -112,8 +115,9 @@ impl Outbox {
     }
 
     /// Returns the number of bytes to send.
+    #[inline]
     pub(crate) fn len(&self) -> u64 {
-        self.spans().iter().map(Span::len).sum()
+        self.len
     }
 
     /// Returns whether a span lies in a buffer of the pool.
@@ -137,9 +141,11 @@ impl Outbox {
     /// may cause.
     #[inline]
     pub(crate) fn push(&mut self, sites: &mut Sites, span: Span) {
-        if span.is_empty() {
+        let len = span.len();
+        if len == 0 {
             return;
         }
+        self.len += len;
         match span {
             Span::Prefix(_) => {}
             Span::Site { image, .. } | Span::File { image, .. } | Span::Archive { image, .. } => {
@@ -158,11 +164,28 @@ impl Outbox {
     #[inline]
     pub(crate) fn sent(
         &mut self,
+        len: u64,
+        sites: &mut Sites,
+        pool: &mut Pool,
+        prefixes: &ResponsePrefixes,
+    ) -> Result<(), NoFreeBuffer> {
+        if len < self.len {
+            return self.sent_in_part(len, sites, pool, prefixes);
+        }
+        self.clear(sites, pool);
+        Ok(())
+    }
+
+    /// Removes the first `len` bytes, which are not all.
+    #[inline(never)]
+    fn sent_in_part(
+        &mut self,
         mut len: u64,
         sites: &mut Sites,
         pool: &mut Pool,
         prefixes: &ResponsePrefixes,
     ) -> Result<(), NoFreeBuffer> {
+        self.len -= len;
         let mut sent_count = 0;
         let mut advanced = Ok(());
         while len > 0 {
@@ -172,22 +195,22 @@ impl Outbox {
                 break;
             }
             len -= span.len();
-            self.release(span, sites, pool);
+            self.buf_count -= u8::from(matches!(span, Span::Buf(_)));
+            release(span, sites, pool);
             sent_count += 1;
         }
-        if sent_count < self.count as usize {
-            self.spans.copy_within(sent_count..self.count as usize, 0);
-        }
+        self.spans.copy_within(sent_count..self.count as usize, 0);
         self.count -= sent_count as u8;
         advanced
     }
 
-    /// Releases all spans without sending them.
+    /// Removes all spans.
+    #[inline]
     pub(crate) fn clear(&mut self, sites: &mut Sites, pool: &mut Pool) {
-        for index in 0..self.count as usize {
-            self.release(self.spans[index], sites, pool);
+        for span in self.spans() {
+            release(*span, sites, pool);
         }
-        self.count = 0;
+        (self.count, self.buf_count, self.len) = (0, 0, 0);
     }
 
     /// Removes the first `by` bytes of the span at `index`.
@@ -215,19 +238,16 @@ impl Outbox {
         };
         Ok(())
     }
+}
 
-    /// Releases the image or the buffer of a span.
-    #[inline]
-    fn release(&mut self, span: Span, sites: &mut Sites, pool: &mut Pool) {
-        match span {
-            Span::Prefix(_) => {}
-            Span::Site { image, .. } | Span::File { image, .. } | Span::Archive { image, .. } => {
-                sites.release(image)
-            }
-            Span::Buf(range) => {
-                self.buf_count -= 1;
-                pool.release(range.buf);
-            }
+/// Releases the image or the buffer of a span.
+#[inline]
+fn release(span: Span, sites: &mut Sites, pool: &mut Pool) {
+    match span {
+        Span::Prefix(_) => {}
+        Span::Site { image, .. } | Span::File { image, .. } | Span::Archive { image, .. } => {
+            sites.release(image);
         }
+        Span::Buf(range) => pool.release(range.buf),
     }
 }

@@ -1,6 +1,6 @@
 //! Decides the next step of a drive. Each engine takes the step in its own way, and queries the next one until it must wait for an event.
 
-use crate::{Close, Connection, Input, Need, Transport, sites::MissingPage};
+use crate::{Close, Connection, Input, Need, Transport};
 
 /// The state of a slot that only the engine knows.
 #[derive(Clone, Copy, Debug)]
@@ -23,8 +23,8 @@ pub enum DriveStep {
     /// Send the front of the outbox; load it first if it is not in memory. A transport that seals puts it into a record first, or sends a
     /// record of its own.
     Send,
-    /// Load this page, and then call [`Connection::loaded`].
-    Load(MissingPage),
+    /// Load the [missing page](Connection::missing_page), and then call [`Connection::loaded`].
+    Load,
     /// Shut down the sending side of the socket.
     ShutDown,
     /// Offer the inbox to the connection.
@@ -55,11 +55,8 @@ impl Connection {
         if has_output && slot.can_send && !slot.is_loading {
             return DriveStep::Send;
         }
-        if !has_output
-            && !slot.is_loading
-            && let Some(page) = self.missing_page()
-        {
-            return DriveStep::Load(page);
+        if !has_output && !slot.is_loading && self.missing_page().is_some() {
+            return DriveStep::Load;
         }
         if close == Close::Write && !slot.is_write_shut_down && !has_own_output {
             return DriveStep::ShutDown;

@@ -113,6 +113,16 @@ impl<'a> Fields<'a> {
         self.index.present.contains(name)
     }
 
+    /// Returns whether a field with one of these names is present. With constant names, this is one test.
+    #[inline(always)]
+    pub fn has_any<const N: usize>(&self, names: [FieldName; N]) -> bool {
+        let mut set = FieldSet(0);
+        for name in names {
+            set.insert(name);
+        }
+        self.index.present.0 & set.0 != 0
+    }
+
     /// Returns whether more than one field is named `name`.
     #[inline]
     pub fn is_repeated(&self, name: FieldName) -> bool {

@@ -7,9 +7,7 @@
 //! ```
 
 use crate::field_block::FieldBlock;
-use crate::format::{
-    Coding, EntryRecord, RECORD_LEN, RecordKind, StatusPageRow, Storage, VARIANT_COUNT_MAX, VARIANT_LEN,
-};
+use crate::format::{Coding, EntryRecord, RECORD_LEN, RecordKind, StatusPageRow, Storage, VARIANT_LEN};
 use crate::region::Region;
 
 /// The entry of a path.
@@ -118,17 +116,15 @@ pub(crate) struct ImageBounds {
 }
 
 impl Entry {
-    /// Creates the entry of the record at `at`, which the index slot number `slot` refers to. Returns `None` if the record is out of
-    /// bounds; coded variants are checked when they are used.
-    #[inline(always)]
-    pub(crate) fn new(record: &EntryRecord, at: u64, slot: usize, bounds: ImageBounds) -> Option<Entry> {
+    /// Creates the entry of the record at `at`, whose first response has this number. Returns `None` if the record is out of bounds; coded
+    /// variants are checked when they are used.
+    pub(crate) fn new(record: &EntryRecord, at: u64, number: usize, bounds: ImageBounds) -> Option<Entry> {
         if record.coding != Coding::Identity {
             return None;
         }
         let ruled =
             matches!(record.kind, RecordKind::RuleFile | RecordKind::RuleRedirect).then_some(record.status);
         let asks = record.checks_rules;
-        let number = slot * usize::from(VARIANT_COUNT_MAX);
         match record.kind {
             RecordKind::File | RecordKind::RuleFile => {
                 let coded_len = u64::from(record.variant_count - 1) * VARIANT_LEN as u64;
@@ -173,12 +169,7 @@ impl Variants {
     /// dictionary.
     #[inline]
     pub(crate) fn offers(self, all: &[u8]) -> impl Iterator<Item = VariantOffer> {
-        let rows = all[self.coded.range()].as_chunks::<VARIANT_LEN>().0;
-        let offers = rows.iter().zip(0..).filter_map(|(row, number)| {
-            let (coding, len) = EntryRecord::decode_offer(row)?;
-            Some(VariantOffer { coding, len, number })
-        });
-        offers.filter(|offer| matches!(offer.coding, Coding::Br | Coding::Gzip | Coding::Zstd))
+        VariantOffer::of_rows(all[self.coded.range()].as_chunks().0)
     }
 
     /// Returns the variant of an offer, or `None` if it is damaged.
@@ -193,9 +184,27 @@ impl Variants {
     }
 }
 
+impl VariantOffer {
+    /// Returns the offers of the rows of coded variants. Skips variants with an unknown coding and those that need a dictionary.
+    #[inline]
+    pub(crate) fn of_rows(rows: &[[u8; VARIANT_LEN]]) -> impl Iterator<Item = VariantOffer> {
+        let offers = rows.iter().zip(0..).filter_map(|(row, number)| {
+            let (coding, len) = EntryRecord::decode_offer(row)?;
+            Some(VariantOffer { coding, len, number })
+        });
+        offers.filter(|offer| matches!(offer.coding, Coding::Br | Coding::Gzip | Coding::Zstd))
+    }
+
+    /// Returns the index among the coded variants.
+    #[inline]
+    pub(crate) fn number(self) -> usize {
+        self.number
+    }
+}
+
 impl Variant {
     /// Creates the variant of a record, or returns `None` if it is out of bounds.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn new(record: &EntryRecord, number: usize, bounds: ImageBounds) -> Option<Variant> {
         let fields = field_region(record, bounds.len)?;
         let not_modified_at = fields.at + fields.len.checked_sub(record.not_modified_len.into())?;

@@ -10,6 +10,7 @@
 use crate::entry::{Entry, Variant, VariantOffer, Variants};
 use crate::format::{Coding, EntryRecord, IndexSlot, RECORD_LEN, SLOT_COUNT_MIN, SLOT_LEN, hash, tag};
 use crate::image::Image;
+use crate::record::Record;
 use crate::resident_pages::NotResident;
 
 impl Image {
@@ -17,8 +18,16 @@ impl Image {
     ///
     /// # Errors
     /// A page that the lookup needs is not in memory.
-    #[inline]
     pub fn find(&self, path: &[u8]) -> Result<Option<Entry>, NotResident> {
+        Ok(self.find_record(path)?.and_then(|record| self.entry(record)))
+    }
+
+    /// Finds the record of a path, which is decoded and begins with `/`.
+    ///
+    /// # Errors
+    /// A page that the lookup needs is not in memory.
+    #[inline]
+    pub fn find_record(&self, path: &[u8]) -> Result<Option<Record<'_>>, NotResident> {
         let hash = hash(path);
         let slots = self.slots();
         let mask = slots.len() - 1;
@@ -30,10 +39,10 @@ impl Image {
             self.check_resident(self.region_of(slot))?;
             let Some(slot) = IndexSlot::decode(slot) else { break };
             if slot.tag == tag(hash)
-                && let Some(record) = self.record(slot.at())?
-                && record.path == path
+                && let Some(record) = self.record(slot.at(), number)?
+                && record.path() == path
             {
-                return Ok(self.entry(slot.at(), number, record.head));
+                return Ok(Some(record));
             }
         }
         Ok(None)
@@ -43,9 +52,8 @@ impl Image {
     /// not in memory.
     pub fn entries(&self) -> impl Iterator<Item = (&[u8], Entry)> {
         self.slots().iter().enumerate().filter_map(|(number, slot)| {
-            let at = IndexSlot::decode(slot)?.at();
-            let record = self.record(at).ok()??;
-            Some((record.path, self.entry(at, number, record.head)?))
+            let record = self.record(IndexSlot::decode(slot)?.at(), number).ok()??;
+            Some((record.path(), self.entry(record)?))
         })
     }
 
@@ -75,9 +83,16 @@ impl Image {
         file.variant(offer, self.as_bytes(), self.bounds())
     }
 
-    /// Returns the record at `at`. `None`: it is out of bounds.
+    /// Decodes a record. `None`: it is damaged.
+    #[inline]
+    pub fn entry(&self, record: Record<'_>) -> Option<Entry> {
+        let at = self.region_of(record.head()).at;
+        Entry::new(&EntryRecord::decode(record.head())?, at, record.number(), self.bounds())
+    }
+
+    /// Returns the record at `at`, which index slot number `slot` refers to. `None`: it is out of bounds.
     #[inline(always)]
-    fn record(&self, at: u64) -> Result<Option<RecordBytes<'_>>, NotResident> {
+    fn record(&self, at: u64, slot: usize) -> Result<Option<Record<'_>>, NotResident> {
         let record = self.as_bytes().get(at as usize..).unwrap_or_default();
         let Some(head) = record.first_chunk() else { return Ok(None) };
         self.check_resident(self.region_of(head))?;
@@ -85,20 +100,8 @@ impl Image {
         // Includes the coded variants, which precede the path.
         let Some(whole) = record.get(..path.end) else { return Ok(None) };
         self.check_resident(self.region_of(whole))?;
-        Ok(Some(RecordBytes { path: &whole[path.start..], head }))
+        Ok(Some(Record::new(head, &whole[RECORD_LEN..], slot)))
     }
-
-    /// Decodes the record at `at`, which index slot number `slot` refers to.
-    #[inline(always)]
-    fn entry(&self, at: u64, slot: usize, head: &[u8; RECORD_LEN]) -> Option<Entry> {
-        Entry::new(&EntryRecord::decode(head)?, at, slot, self.bounds())
-    }
-}
-
-/// The bytes of a record that are in memory.
-struct RecordBytes<'i> {
-    path: &'i [u8],
-    head: &'i [u8; RECORD_LEN],
 }
 
 /// Builds the index for records, each given by the hash of its path and its offset. Returns `None` if an offset is too large for a

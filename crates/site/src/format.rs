@@ -13,6 +13,7 @@
 //! `decode` checks single values; [`Image`](crate::Image) and `entry.rs` check offsets and lengths.
 
 use crate::error::ImageError;
+use crate::region::Region;
 use std::ops::Range;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -347,11 +348,25 @@ impl EntryRecord {
         at..at + usize::from(u16::from_le_bytes([from[0], from[1]]))
     }
 
+    /// Returns whether the record is one of a file that no rule concerns.
+    #[inline]
+    pub(crate) fn is_plain_file(from: &[u8; RECORD_LEN]) -> bool {
+        // After the storage: coding, status, the bit for rules, and unused bytes.
+        from[2] == RecordKind::File as u8
+            && matches!(from[3], 1..=VARIANT_COUNT_MAX)
+            && u64_at(from, 56) >> 8 == 0
+    }
+
+    /// Returns the number of variants.
+    #[inline]
+    pub(crate) fn variant_count(from: &[u8; RECORD_LEN]) -> u8 {
+        from[3]
+    }
+
     /// Decodes coding and content length of a further variant. Returns `None` if the coding is unknown.
     #[inline]
     pub fn decode_offer(from: &[u8; VARIANT_LEN]) -> Option<(Coding, u64)> {
-        const HEAD_LEN: usize = RECORD_LEN - VARIANT_LEN;
-        Some((Coding::decode(from[57 - HEAD_LEN])?, u64_at(from, 40 - HEAD_LEN)))
+        Some((Coding::decode(from[57 - RECORD_HEAD_LEN])?, ReadyRow::content_len(from)))
     }
 
     /// Decodes head and variant. Returns `None` if a value is unknown.
@@ -389,6 +404,35 @@ impl EntryRecord {
             status: u16::from_le_bytes([from[58], from[59]]),
             checks_rules: from[60] != 0,
         })
+    }
+}
+
+/// The part of a variant that its usual response needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadyRow {
+    /// The 200 fields.
+    pub(crate) fields: Region,
+    /// The content.
+    pub(crate) content: Region,
+}
+
+impl ReadyRow {
+    /// Decodes a variant whose content lies in the image. `None`: any other one.
+    #[inline]
+    pub(crate) fn decode(from: &[u8; VARIANT_LEN]) -> Option<ReadyRow> {
+        (from[56 - RECORD_HEAD_LEN] == Storage::Image as u8).then(|| ReadyRow {
+            fields: Region {
+                at: u64_at(from, 16 - RECORD_HEAD_LEN),
+                len: u32_at(from, 28 - RECORD_HEAD_LEN).into(),
+            },
+            content: Region { at: u64_at(from, 32 - RECORD_HEAD_LEN), len: ReadyRow::content_len(from) },
+        })
+    }
+
+    /// Decodes the length of the content.
+    #[inline]
+    pub(crate) fn content_len(from: &[u8; VARIANT_LEN]) -> u64 {
+        u64_at(from, 40 - RECORD_HEAD_LEN)
     }
 }
 
@@ -593,6 +637,9 @@ impl ChecksumRow {
         ChecksumRow { at: u64_at(from, 0), len: u64_at(from, 8), hash: u64_at(from, 16) }
     }
 }
+
+/// The length of a record before its first variant.
+const RECORD_HEAD_LEN: usize = RECORD_LEN - VARIANT_LEN;
 
 /// The offset of the header's checksum, which covers the bytes before it.
 const HEADER_CHECK_AT: usize = 120;

@@ -140,6 +140,12 @@ impl Image {
         if self.validated.has(variant.number) { Ok(true) } else { self.validate(variant) }
     }
 
+    /// Returns whether the response of this number has passed the check of [`Image::is_framed`].
+    #[inline]
+    pub(crate) fn is_validated(&self, number: usize) -> bool {
+        self.validated.has(number)
+    }
+
     /// Returns whether the fields of a redirect frame its content, and the status of its rule is one of a redirect. See
     /// [`Image::is_framed`].
     ///

@@ -43,6 +43,7 @@
 //! | `asset.rs` | tells assets from pages by their extension |
 //! | `deltas.rs` | variants for clients that have a dictionary |
 //! | `entry.rs` | the entry of a path: variants or a redirect |
+//! | `record.rs` | the record of a path, in place |
 //! | `region.rs` | a range of bytes |
 //! | `resident_pages.rs` | the pages of an image that are in memory |
 //! | `rules.rs` | redirect and rewrite rules with patterns |
@@ -69,6 +70,7 @@ mod image;
 mod listing;
 pub mod packed;
 pub mod printable;
+mod record;
 mod region;
 mod resident_pages;
 pub mod rules;
@@ -82,5 +84,6 @@ pub use format::{Coding, STATUS_PAGE_CODES};
 pub use image::Image;
 pub use listing::JSON_SUFFIX;
 pub use printable::Printable;
+pub use record::{ReadyResponse, Record};
 pub use region::Region;
 pub use resident_pages::{NotResident, PAGE_LEN, ResidentPages};

@@ -13,7 +13,7 @@ use std::{env, fs};
 
 use tarpon_conn::{
     AcceptedClient, BufRange, ConnResources, Connection, Counters, DriveState, DriveStep, Limits, Pipes,
-    Pool, Records, ResponsePrefixes, Sites, Span, Tick, Transport,
+    Pool, Records, ResponsePrefixes, Sites, Tick, Transport,
 };
 use tarpon_site::{Image, packed};
 
@@ -54,8 +54,7 @@ fn exchange(conn: &mut Connection, cx: &mut ConnResources<'_>, input: BufRange) 
     if conn.next_step(&transport, IDLE) != DriveStep::Send {
         return Err("the connection sends no response");
     }
-    let response_len = conn.outbox().iter().map(Span::len).sum();
-    transport.sent(conn, cx, response_len);
+    transport.sent(conn, cx, conn.outbox_len());
     if !matches!(conn.next_step(&transport, IDLE), DriveStep::Read { .. }) || conn.deadline() == Tick::NEVER {
         return Err("the connection does not persist");
     }

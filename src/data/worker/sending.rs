@@ -4,7 +4,7 @@ use super::{context::WorkerContext, receiving::SendError, slots::Slot};
 use crate::site::{FileRange, StoreId};
 use rustix::io::{pread, retry_on_intr};
 use std::{fs::File, mem};
-use tarpon_conn::{ImageId, MissingPage, RECORD_PLAIN_LEN_MAX, Span};
+use tarpon_conn::{Connection, ImageId, MissingPage, RECORD_PLAIN_LEN_MAX, Span};
 use tarpon_site::Region;
 
 /// A range of an image's files that is not in memory.
@@ -72,12 +72,15 @@ impl WorkerContext {
         self.missing_for_page(missing).is_none()
     }
 
-    /// Returns the range that a connection waits for and that is not in memory. If the image was retired, returns `None`.
+    /// Returns the range that the next exchange of a connection waits for. `None`: it is in memory.
     #[cold]
-    pub(crate) fn missing_for_page(
-        &mut self,
-        MissingPage { image, page }: MissingPage,
-    ) -> Option<MissingRange> {
+    pub(crate) fn missing_for_lookup(&mut self, conn: &Connection) -> Option<MissingRange> {
+        self.missing_for_page(conn.missing_page()?)
+    }
+
+    /// Returns the range around a page that is not in memory. If the image was retired, returns `None`.
+    #[cold]
+    fn missing_for_page(&mut self, MissingPage { image, page }: MissingPage) -> Option<MissingRange> {
         let served = self.served_sites[image.index()].as_mut()?;
         served.missing_for_lookup(page, self.now).map(|range| MissingRange { image, range })
     }

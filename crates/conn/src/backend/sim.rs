@@ -211,7 +211,7 @@ impl BackendSim {
         match step {
             DriveStep::Close => self.close(number),
             DriveStep::Send => self.send(number, send_max),
-            DriveStep::Load(page) => panic!("{page:?} is in memory"),
+            DriveStep::Load => panic!("all pages are in memory"),
             DriveStep::ShutDown => self.party(number).is_write_shut_down = true,
             DriveStep::Offer => {
                 let inbox = party.inbox;

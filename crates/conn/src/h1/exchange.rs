@@ -31,7 +31,7 @@ use tarpon_site::NotResident;
 impl Http1 {
     /// Begins the exchange whose head is at the front of `input`. Returns how many bytes it has consumed; 0 if the head waits for more
     /// bytes, for room in the outbox, or for a page of an image.
-    #[inline]
+    #[inline(never)]
     pub(super) fn begin(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox, input: BufRange) -> usize {
         let span_count = self.span_count();
         if !out.has_room(span_count) {

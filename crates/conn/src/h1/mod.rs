@@ -118,6 +118,9 @@ enum Blocked {
     Page(MissingPage),
 }
 
+/// Reads as much as fits into a buffer.
+const READ: Input = Input::Bytes { max: BUF_LEN as u32 };
+
 /// How long a closing connection waits for a silent client to close, in milliseconds: a long round trip. A client that still sends, as it
 /// has not read the response, gets the time for content.
 const LINGER_MS: u64 = 2_000;
@@ -156,29 +159,9 @@ impl Http1 {
         let mut used = 0;
         while used < input.len as usize {
             let rest = input.skip(used);
-            let step = match &mut self.phase {
+            let step = match self.phase {
                 Http1Phase::Head => self.begin(cx, out, rest),
-                Http1Phase::Piped(_) => self.forward_content(cx, out, rest),
-                Http1Phase::Content(content) => match content.decode(cx.pool.bytes(rest)) {
-                    Ok(dropped) => {
-                        if content.is_complete() {
-                            self.content_complete();
-                        }
-                        dropped.used
-                    }
-                    Err(InvalidContent(_)) => {
-                        self.phase = Http1Phase::LastResponse { linger: true };
-                        continue;
-                    }
-                },
-                Http1Phase::LastResponse { linger } => {
-                    // More may follow.
-                    *linger = true;
-                    rest.len as usize
-                }
-                Http1Phase::LastResponseAfterEnd | Http1Phase::Lingering { .. } | Http1Phase::Closed => {
-                    rest.len as usize
-                }
+                _ => self.received_content(cx, out, rest),
             };
             used += step;
             if step == 0 {
@@ -197,6 +180,35 @@ impl Http1 {
             self.deadline = cx.now.after(self.limits(cx).send_ms);
         }
         used
+    }
+
+    /// Handles input that is no head. Returns how many bytes the connection consumed.
+    #[inline(never)]
+    fn received_content(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox, input: BufRange) -> usize {
+        match &mut self.phase {
+            Http1Phase::Head => 0,
+            Http1Phase::Piped(_) => self.forward_content(cx, out, input),
+            Http1Phase::Content(content) => match content.decode(cx.pool.bytes(input)) {
+                Ok(dropped) => {
+                    if content.is_complete() {
+                        self.content_complete();
+                    }
+                    dropped.used
+                }
+                Err(InvalidContent(_)) => {
+                    self.phase = Http1Phase::LastResponse { linger: true };
+                    input.len as usize
+                }
+            },
+            Http1Phase::LastResponse { linger } => {
+                // More may follow.
+                *linger = true;
+                input.len as usize
+            }
+            Http1Phase::LastResponseAfterEnd | Http1Phase::Lingering { .. } | Http1Phase::Closed => {
+                input.len as usize
+            }
+        }
     }
 
     pub(crate) fn ended(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) {
@@ -310,11 +322,20 @@ impl Http1 {
 
     #[inline]
     pub(crate) fn need(&self, out: &Outbox) -> Need {
-        const READ: Input = Input::Bytes { max: BUF_LEN as u32 };
-        let (input, close) = match self.phase {
-            Http1Phase::Head if self.missing_page().is_some() || !out.has_room(self.span_count()) => {
-                (Input::Pause, Close::No)
+        match self.phase {
+            Http1Phase::Head if self.missing_page().is_none() && out.has_room(self.span_count()) => {
+                Need { input: READ, close: Close::No }
             }
+            Http1Phase::Head => Need { input: Input::Pause, close: Close::No },
+            _ => self.need_after_head(out),
+        }
+    }
+
+    /// Returns what a connection needs that waits for no head.
+    #[inline(never)]
+    fn need_after_head(&self, out: &Outbox) -> Need {
+        let (input, close) = match self.phase {
+            Http1Phase::Head => (READ, Close::No),
             // Input that would be dropped waits too: the same bound in all phases.
             Http1Phase::Content(_) | Http1Phase::Piped(_) | Http1Phase::LastResponse { .. }
                 if out.is_full() =>
@@ -323,7 +344,7 @@ impl Http1 {
             }
             Http1Phase::Piped(ref piped) if piped.wants_content() => (READ, Close::No),
             Http1Phase::Piped(_) => (Input::Pause, Close::No),
-            Http1Phase::Head | Http1Phase::Content(_) => (READ, Close::No),
+            Http1Phase::Content(_) => (READ, Close::No),
             Http1Phase::LastResponseAfterEnd => (Input::Pause, Close::No),
             // To be dropped: unread bytes would reset the connection when it closes.
             Http1Phase::LastResponse { .. } => (READ, Close::No),
@@ -416,17 +437,36 @@ impl Http1 {
     /// Enters the phase after the output, and sets its deadline.
     #[inline]
     fn output_empty(&mut self, cx: &mut ConnResources<'_>) {
-        let is_stopping = self.ending == Ending::Stopping;
+        match self.phase {
+            Http1Phase::Head if self.ending != Ending::Stopping => self.deadline = self.receive_deadline(cx),
+            _ => self.output_empty_after_head(cx),
+        }
+    }
+
+    /// Returns the deadline of a connection that waits for a head or for content.
+    #[inline]
+    fn receive_deadline(&self, cx: &ConnResources<'_>) -> Tick {
+        match self.receive_by {
+            Some(by) => by,
+            None => cx.now.after(self.limits(cx).idle_ms),
+        }
+    }
+
+    /// Does what [`Http1::output_empty`] does, if the connection waits for no head or stops.
+    #[inline(never)]
+    fn output_empty_after_head(&mut self, cx: &mut ConnResources<'_>) {
         self.deadline = match self.phase {
-            Http1Phase::Head if is_stopping && self.incomplete_len == 0 && self.blocked == Blocked::No => {
+            Http1Phase::Head
+                if self.ending == Ending::Stopping
+                    && self.incomplete_len == 0
+                    && self.blocked == Blocked::No =>
+            {
                 self.phase = Http1Phase::Closed;
                 Tick::NEVER
             }
             // The backend connection has a deadline, and the content of the request a window.
             Http1Phase::Piped(ref piped) => piped.deadline(),
-            Http1Phase::Head | Http1Phase::Content(_) => {
-                self.receive_by.unwrap_or(cx.now.after(self.limits(cx).idle_ms))
-            }
+            Http1Phase::Head | Http1Phase::Content(_) => self.receive_deadline(cx),
             Http1Phase::LastResponse { linger: true } => {
                 let by = cx.now.after(self.limits(cx).content_ms.max(LINGER_MS));
                 self.phase = Http1Phase::Lingering { by };

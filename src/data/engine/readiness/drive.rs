@@ -94,7 +94,7 @@ pub(crate) fn drive(context: &mut WorkerContext, slot: &mut Slot<Readiness>) -> 
                 context.seal(slot, LIMITS).map_err(|_| Closed)?;
                 send_front(context, slot)?;
             }
-            DriveStep::Load(page) => match context.missing_for_page(page) {
+            DriveStep::Load => match context.missing_for_lookup(&slot.conn) {
                 Some(missing) => return Ok(NextDrive::Load(missing)),
                 None => slot.conn.loaded(),
             },

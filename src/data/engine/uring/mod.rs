@@ -306,7 +306,7 @@ impl UringEngine {
                     send_front(context, slot, ring, index)?;
                 }
             },
-            DriveStep::Load(page) => match context.missing_for_page(page) {
+            DriveStep::Load => match context.missing_for_lookup(&slot.conn) {
                 Some(missing) => self.worker.load(index, missing),
                 None => slot.conn.loaded(),
             },
