@@ -12,6 +12,7 @@ use crate::format::{Coding, EntryRecord, IndexSlot, RECORD_LEN, SLOT_COUNT_MIN, 
 use crate::image::Image;
 use crate::record::Record;
 use crate::resident_pages::NotResident;
+use std::iter;
 
 impl Image {
     /// Finds the entry of a path, which is decoded and begins with `/`. Ignores damaged records.
@@ -40,7 +41,7 @@ impl Image {
             let Some(slot) = IndexSlot::decode(slot) else { break };
             if slot.tag == tag(hash)
                 && let Some(record) = self.record(slot.at(), number)?
-                && record.path() == path
+                && is_same(record.path(), path)
             {
                 return Ok(Some(record));
             }
@@ -102,6 +103,19 @@ impl Image {
         self.check_resident(self.region_of(whole))?;
         Ok(Some(Record::new(head, &whole[RECORD_LEN..], slot)))
     }
+}
+
+/// Returns whether two paths are the same. Paths are short: a call of `memcmp` would cost more than their words.
+#[inline(always)]
+fn is_same(path: &[u8], wanted: &[u8]) -> bool {
+    if path.len() != wanted.len() {
+        return false;
+    }
+    let (Some(last), Some(wanted_last)) = (path.last_chunk::<8>(), wanted.last_chunk()) else {
+        return path.iter().eq(wanted);
+    };
+    let mut words = iter::zip(path.as_chunks::<8>().0, wanted.as_chunks().0);
+    last == wanted_last && words.all(|(word, wanted)| word == wanted)
 }
 
 /// Builds the index for records, each given by the hash of its path and its offset. Returns `None` if an offset is too large for a

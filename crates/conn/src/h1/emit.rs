@@ -18,6 +18,9 @@ use crate::{
 use tarpon_http::{range::RANGE_COUNT_MAX, status::Status};
 use tarpon_site::{Content, Region};
 
+/// The least number of spans for which the outbox needs more room than for most responses.
+pub(super) const MORE_SPANS: usize = SPAN_COUNT + 1;
+
 /// Spans that a response queues unless it has several byte ranges: prefix, generated fields, query, fields, content.
 pub(super) const SPAN_COUNT: usize = 5;
 
@@ -165,7 +168,7 @@ fn push_ranges(
 }
 
 /// Queues the fields in the image, and the content.
-#[inline]
+#[inline(always)]
 fn push_rest(cx: &mut ConnResources<'_>, out: &mut Outbox, image: ImageId, plan: &Plan) {
     let fields = plan.fields.text;
     match plan.content {
@@ -173,14 +176,24 @@ fn push_rest(cx: &mut ConnResources<'_>, out: &mut Outbox, image: ImageId, plan:
         Some(Content::Image(content)) if content.at == fields.at + fields.len => {
             out.push(cx.sites, site_span(image, Region { at: fields.at, len: fields.len + content.len }));
         }
-        Some(content) => {
-            out.push(cx.sites, site_span(image, fields));
-            let mut cursor = ContentCursor::new(content);
-            while let Some(part) = cursor.take(u64::MAX) {
-                out.push(cx.sites, content_span(image, part));
-            }
-        }
-        None => out.push(cx.sites, site_span(image, fields)),
+        content => push_apart(cx, out, image, fields, content),
+    }
+}
+
+/// Queues the fields, and a content that lies elsewhere.
+#[inline(never)]
+fn push_apart(
+    cx: &mut ConnResources<'_>,
+    out: &mut Outbox,
+    image: ImageId,
+    fields: Region,
+    content: Option<Content>,
+) {
+    out.push(cx.sites, site_span(image, fields));
+    let Some(content) = content else { return };
+    let mut cursor = ContentCursor::new(content);
+    while let Some(part) = cursor.take(u64::MAX) {
+        out.push(cx.sites, content_span(image, part));
     }
 }
 

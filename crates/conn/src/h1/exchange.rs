@@ -81,8 +81,18 @@ impl Http1 {
         };
 
         let options = PlanOptions { unix_s: cx.prefixes.unix_s(), with_ranges: cx.pool.has_for_response() };
-        let mut image = cx.sites.current(site).0;
-        let planned = self.plan(cx.sites, &request, route, options, &mut image);
+        let (mut image, current) = cx.sites.current(site);
+        let other = match route {
+            Route::Site(_) => None,
+            _ => self.plan_other(cx.sites, &request, route),
+        };
+        let mut planned = match other {
+            None => plan::plan(&request, current, options),
+            Some(plan) => Ok(plan),
+        };
+        if let Ok(Plan { not_found: true, .. }) = planned {
+            self.plan_instead(cx.sites, &request, site, options, &mut image, &mut planned);
+        }
         let plan = match &planned {
             Ok(plan) => plan,
             Err(missing) => {
@@ -90,8 +100,9 @@ impl Http1 {
                 return 0;
             }
         };
-        let span_count = emit::span_count(plan);
-        if !out.has_room(span_count) {
+        if let span_count @ emit::MORE_SPANS.. = emit::span_count(plan)
+            && !out.has_room(span_count)
+        {
             self.blocked = Blocked::Room(span_count);
             return 0;
         }
@@ -120,38 +131,18 @@ impl Http1 {
         head_len
     }
 
-    /// Plans the response of a route, from the current image of its site or from another one that replaces `image`.
-    ///
-    /// # Errors
-    /// The plan needs a page of `image` that may not be in memory.
-    #[inline]
-    fn plan(
-        &self,
-        sites: &mut Sites,
-        request: &Request<'_>,
-        route: Route,
-        options: PlanOptions,
-        image: &mut ImageId,
-    ) -> Result<Plan, NotResident> {
-        let current = sites.image(*image);
-        if !matches!(route, Route::Site(_))
-            && let Some(plan) =
-                self.plan_health(sites, request).or_else(|| plan::other_host(request, current, route))
-        {
-            return Ok(plan);
-        }
-        let planned = plan::plan(request, current, options);
-        match &planned {
-            Ok(plan) if plan.not_found => {
-                self.plan_instead(sites, request, route.site(), options, image, *plan)
-            }
-            _ => planned,
-        }
+    /// Plans the response of a route that leads to no site: to a health check, or one that depends on the host. `None`: the site plans it.
+    #[cold]
+    #[inline(never)]
+    fn plan_other(&self, sites: &Sites, request: &Request<'_>, route: Route) -> Option<Plan> {
+        let (_, current) = sites.current(route.site());
+        self.plan_health(sites, request).or_else(|| plan::other_host(request, current, route))
     }
 
-    /// Plans the response to a request for a path at which the site has nothing: to a health check, or from an earlier image. Returns
-    /// `plan` if neither is.
+    /// Replaces the plan for a path at which the site has nothing, if the request is a health check, or if an earlier image, which then
+    /// replaces `image`, has something there.
     #[cold]
+    #[inline(never)]
     fn plan_instead(
         &self,
         sites: &mut Sites,
@@ -159,16 +150,15 @@ impl Http1 {
         site: SiteId,
         options: PlanOptions,
         image: &mut ImageId,
-        plan: Plan,
-    ) -> Result<Plan, NotResident> {
+        planned: &mut Result<Plan, NotResident>,
+    ) {
         if let Some(plan) = self.plan_health(sites, request) {
-            return Ok(plan);
+            *planned = Ok(plan);
+        } else if sites.use_earlier(site)
+            && let Some(instead) = retained_assets::plan(request, sites, site, options, image).transpose()
+        {
+            *planned = instead;
         }
-        let earlier = match sites.use_earlier(site) {
-            true => retained_assets::plan(request, sites, site, options, image)?,
-            false => None,
-        };
-        Ok(earlier.unwrap_or(plan))
     }
 
     /// Plans the response to a health check. `None`: the request is none.
