@@ -40,8 +40,8 @@ pub struct Place {
 /// The list of all fields, in order.
 #[derive(Clone, Copy, Debug)]
 enum FieldList<'a> {
-    /// The bytes are field lines of HTTP/1, each with its CRLF.
-    Lines,
+    /// The field lines of HTTP/1, each with its CRLF.
+    Lines(&'a [u8]),
     /// The bytes contain these fields, anywhere.
     Places(&'a [FieldPlace]),
 }
@@ -75,10 +75,10 @@ impl<'a> Fields<'a> {
         Fields { bytes, list: FieldList::Places(fields), index }
     }
 
-    /// Returns the fields of a head: `lines` are its field lines, and `index` has their places.
+    /// Returns the fields of a head: `lines` are its field lines, and `index` has their places in `bytes`.
     #[inline(always)]
-    pub(crate) fn of_lines(lines: &'a [u8], index: FieldIndex) -> Fields<'a> {
-        Fields { bytes: lines, list: FieldList::Lines, index }
+    pub(crate) fn of_lines(lines: &'a [u8], bytes: &'a [u8], index: FieldIndex) -> Fields<'a> {
+        Fields { bytes, list: FieldList::Lines(lines), index }
     }
 
     /// Returns the value of the first field named `name`, without optional whitespace (OWS) around it.
@@ -100,7 +100,7 @@ impl<'a> Fields<'a> {
     pub fn iter(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         let bytes = self.bytes;
         let (lines, places) = match self.list {
-            FieldList::Lines => (bytes, &[][..]),
+            FieldList::Lines(lines) => (lines, &[][..]),
             FieldList::Places(places) => (&[][..], places),
         };
         let places = places.iter().map(move |field| (field.name.of(bytes), field.value.of(bytes)));

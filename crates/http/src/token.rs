@@ -132,7 +132,7 @@ mod tests {
                         ByteClass::Name => !byte.is_ascii_alphabetic() && byte != b'-',
                         ByteClass::Host => !byte.is_ascii_alphanumeric() && byte != b'-' && byte != b'.',
                         ByteClass::Target => false,
-                        ByteClass::Text => byte == b'\t',
+                        ByteClass::Text => byte == b'\t' || byte >= 0x80,
                     };
                     let ends = bytes.get(len).is_none_or(|&byte| !in_class(class, byte) || may_continue(byte));
                     prop_assert!(ends, "{:?}", fast);
