@@ -36,6 +36,8 @@ pub enum ByteClass {
     Host,
     /// Visible ASCII without `#`.
     Target,
+    /// Visible ASCII without `#` and `?`.
+    Path,
     /// Visible ASCII and SP: nearly all bytes of field values.
     Text,
 }
@@ -117,7 +119,8 @@ mod tests {
 
     use super::*;
 
-    const CLASSES: [ByteClass; 4] = [ByteClass::Name, ByteClass::Host, ByteClass::Target, ByteClass::Text];
+    const CLASSES: [ByteClass; 5] =
+        [ByteClass::Name, ByteClass::Host, ByteClass::Target, ByteClass::Path, ByteClass::Text];
 
     #[test]
     fn every_byte_is_classified_at_every_place() {
@@ -174,6 +177,7 @@ mod tests {
             ByteClass::Name => byte.is_ascii_alphabetic() || byte == b'-',
             ByteClass::Host => byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.',
             ByteClass::Target => byte.is_ascii_graphic() && byte != b'#',
+            ByteClass::Path => byte.is_ascii_graphic() && byte != b'#' && byte != b'?',
             ByteClass::Text => byte.is_ascii_graphic() || byte == b' ',
         }
     }

@@ -1,8 +1,8 @@
 //! Classifies 16 bytes with SSE2.
 
 use core::arch::x86_64::{
-    __m128i, _mm_add_epi8, _mm_cmpeq_epi8, _mm_cmpgt_epi8, _mm_movemask_epi8, _mm_or_si128, _mm_set_epi64x,
-    _mm_set1_epi8,
+    __m128i, _mm_add_epi8, _mm_andnot_si128, _mm_cmpeq_epi8, _mm_cmpgt_epi8, _mm_movemask_epi8, _mm_or_si128,
+    _mm_set_epi64x, _mm_set1_epi8,
 };
 
 use super::{Block, ByteClass};
@@ -17,7 +17,11 @@ pub(crate) fn inside(class: ByteClass, block: &Block) -> u32 {
             let digits = in_range(bytes, b'0', b'9');
             bits(_mm_or_si128(_mm_or_si128(letters(bytes), digits), in_range(bytes, b'-', b'.')))
         }
-        ByteClass::Target => bits(in_range(bytes, b'!', b'~')) & !bits(equals(bytes, b'#')),
+        ByteClass::Target => bits(_mm_andnot_si128(equals(bytes, b'#'), in_range(bytes, b'!', b'~'))),
+        ByteClass::Path => {
+            let others = _mm_or_si128(equals(bytes, b'#'), equals(bytes, b'?'));
+            bits(_mm_andnot_si128(others, in_range(bytes, b'!', b'~')))
+        }
         ByteClass::Text => bits(in_range(bytes, b' ', b'~')),
     }
 }

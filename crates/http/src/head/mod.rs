@@ -35,6 +35,7 @@ pub(crate) use field_line::{field_line, field_lines};
 use crate::field_name::FieldName;
 use crate::fields::{FieldIndex, Fields, Place};
 use crate::host;
+use crate::target::{self, Target, TargetError, TargetPath};
 use crate::token::{TCHAR, in_class};
 use field_line::{FRONT_LEN, FieldLine, last_field_line, usual_field_line};
 use request_line::{RequestLine, empty_lines, request_line, usual_request_line};
@@ -62,6 +63,7 @@ pub struct Head<'a> {
     pub method: Method,
     /// The request target as received: at least one byte; each byte is visible ASCII other than `#`.
     pub target: &'a [u8],
+    path: TargetPath,
     /// The version.
     pub version: Version,
     /// The fields.
@@ -101,13 +103,32 @@ pub fn parse(input: &[u8]) -> Result<Option<(Head<'_>, usize)>, HeadError> {
         Ok(rest) => rest,
         Err(stop) => return classify_error(seen, stop),
     };
-    let RequestLine { method, target, version } = request_line;
+    let RequestLine { method, target, path, version } = request_line;
     let len = seen.len() - rest.len() + 2;
     let fields = Fields::of_lines(&lines[..lines.len() - rest.len()], &seen[..len], index);
-    Ok(Some((Head { method, target, version, fields }, len)))
+    Ok(Some((Head { method, target, path, version, fields }, len)))
 }
 
 impl<'a> Head<'a> {
+    /// Splits the target into its components, as [`target::parse`] does.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TargetError::Form`] if the target does not have a form that the method allows.
+    #[inline]
+    pub fn split_target(&self) -> Result<Target<'a>, TargetError> {
+        match self.target {
+            [b'/', ..] if self.method != Method::Connect => Ok(self.path.split(self.target)),
+            _ => target::parse(self.method, self.target),
+        }
+    }
+
+    /// Returns whether the target is in origin form, and its path [is plain](target::is_plain).
+    #[inline]
+    pub fn has_plain_path(&self) -> bool {
+        self.path.is_plain
+    }
+
     /// Returns the value of the Host field. Only an HTTP/1.0 request may omit the field.
     ///
     /// # Errors

@@ -203,6 +203,9 @@ proptest! {
         if let Ok(Some((head, len))) = parse(&wire) {
             prop_assert_eq!(oracle.parse(&wire), Ok(httparse::Status::Complete(len)));
             prop_assert_eq!(head.target, oracle.path.unwrap().as_bytes());
+            prop_assert_eq!(head.split_target(), target::parse(head.method, head.target));
+            let path = head.target.split(|&byte| byte == b'?').next().unwrap();
+            prop_assert_eq!(head.has_plain_path(), target::is_plain(path));
             prop_assert_eq!(head.version == Version::Http11, oracle.version == Some(1));
             let theirs: Vec<_> = oracle.headers.iter().map(|field| (field.name.as_bytes(), field.value)).collect();
             prop_assert_eq!(head.fields.iter().collect::<Vec<_>>(), theirs);
@@ -229,6 +232,7 @@ proptest! {
         if let Some((usual, section)) = usual_request_line(&wire) {
             let (line, rest) = slow.ok().unwrap();
             prop_assert_eq!((usual.method, usual.target, usual.version), (line.method, line.target, line.version));
+            prop_assert_eq!(usual.path, line.path);
             prop_assert_eq!(section, rest);
         }
         for from in 0..wire.len() {
@@ -290,7 +294,10 @@ fn wire() -> impl Strategy<Value = Vec<u8>> {
         part(&["", "\r\n"], &["\n", "\r", " ", "\x16"]),
         part(&["GET", "HEAD", "POST", "x"], &["", "G T", "\0"]),
         part(&[" "], &["", "  ", "\t"]),
-        part(&["/", "/a?b", "*", "http://a/"], &["", "/#", "/ ", "\u{e9}"]),
+        part(
+            &["/", "/a?b", "/a/%2e/b", "/.a", "/a-long-path/to/a-file.html?a=%2e/.", "*", "http://a/"],
+            &["", "/#", "/ ", "\u{e9}"],
+        ),
         part(&[" "], &["", "  "]),
         part(&["HTTP/1.1", "HTTP/1.0"], &["HTTP/2.0", "HTTP/1", "http/1.1", ""]),
         part(&["\r\n"], &["", "\n", "\r", " \r\n"]),
