@@ -7,6 +7,8 @@
 //!
 //! The other fields are scanned only for what few requests need: a repeated field, Accept, and what the log records.
 
+use tarpon_simd::{BLOCK_LEN, ByteClass, outside};
+
 use crate::field_name::{FieldName, NAME_COUNT};
 use crate::head::field_lines;
 
@@ -85,6 +87,19 @@ impl<'a> Fields<'a> {
     #[inline]
     pub fn first(&self, name: FieldName) -> Option<&'a [u8]> {
         self.has(name).then(|| self.index.first_values[name as usize].of(self.bytes))
+    }
+
+    /// Returns whether the first value of the field `name` has 1 to 16 bytes, all in `class`. May return false for such a value, too.
+    #[inline(always)]
+    pub(crate) fn is_short_run(&self, name: FieldName, class: ByteClass) -> bool {
+        let Place { at, len } = self.index.first_values[name as usize];
+        let (at, len) = (usize::from(at), usize::from(len));
+        // The last block of the bytes may begin before the value.
+        let Some(last_at) = self.bytes.len().checked_sub(BLOCK_LEN) else { return false };
+        let block_at = at.min(last_at);
+        let Some(block) = self.bytes[block_at..].first_chunk() else { return false };
+        let run_len = (outside(class, block) >> ((at - block_at) % 32)).trailing_zeros() as usize;
+        self.has(name) && len > 0 && len <= run_len
     }
 
     /// Returns the values of all fields named `name`, in order. Scans the list only if the name is repeated.

@@ -39,6 +39,7 @@ use crate::target::{self, Target, TargetError, TargetPath};
 use crate::token::{TCHAR, in_class};
 use field_line::{FRONT_LEN, FieldLine, last_field_line, usual_field_line};
 use request_line::{RequestLine, empty_lines, request_line, usual_request_line};
+use tarpon_simd::ByteClass;
 
 /// The maximum length of a head in bytes, including empty lines before it. Twice the 8,000 bytes that RFC 9110, section 4.1,
 /// recommends for a target alone, and small enough for the 16-bit offsets in [`Head`].
@@ -137,11 +138,11 @@ impl<'a> Head<'a> {
     /// is not `uri-host [ ":" port ]`. The form of the target does not matter: RFC 9112, section 3.2.
     #[inline]
     pub fn host(&self) -> Result<Option<&'a [u8]>, HeadError> {
+        let is_name = self.fields.is_short_run(FieldName::Host, ByteClass::Host);
         match self.fields.first(FieldName::Host) {
             None if self.version == Version::Http10 => Ok(None),
-            Some(value) if !self.fields.is_repeated(FieldName::Host) && host::is_valid(value) => {
-                Ok(Some(value))
-            }
+            Some(_) if self.fields.is_repeated(FieldName::Host) => Err(HeadError::Host),
+            Some(value) if is_name || host::is_valid(value) => Ok(Some(value)),
             _ => Err(HeadError::Host),
         }
     }

@@ -145,6 +145,20 @@ fn exactly_one_valid_host_is_required() {
     }
 }
 
+proptest! {
+    #[test]
+    fn host_is_valid_wherever_the_field_lies(
+        value in "[a-zA-Z0-9.-]{1,20}|[a-z0-9.,:_%\\[\\]@-]{1,20}",
+        before in "(a: [a-z]{0,9}\r\n)?",
+        behind in "(\r\nb: [a-z]{0,9})?\r\n\r\n(x:){0,9}",
+    ) {
+        let wire = format!("GET / HTTP/1.1\r\n{before}Host: {value}{behind}");
+        let (head, _) = parse(wire.as_bytes()).unwrap().unwrap();
+        let want = if host::is_valid(value.as_bytes()) { Ok(Some(value.as_bytes())) } else { Err(HeadError::Host) };
+        prop_assert_eq!(head.host(), want);
+    }
+}
+
 #[test]
 fn length_and_field_count_are_bounded() {
     let fields = |count: usize| format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(count));
