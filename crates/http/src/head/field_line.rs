@@ -58,7 +58,7 @@ pub(super) fn usual_field_line(lines: &[u8]) -> Option<(usize, &[u8])> {
     Some((name, end.strip_prefix(b"\r\n")?))
 }
 
-/// The bytes at the start of a line that are looked at together: a window and the byte behind it, which may be the LF.
+/// The number of bytes that [`usual_field_line`] needs: a window, and the byte after it, which may be the LF of the line.
 pub(super) const FRONT_LEN: usize = WINDOW_LEN + 1;
 
 /// Returns `rest` from the first byte that is not [`ByteClass::Text`]. It follows at least a window of such bytes at the end of `lines`.
