@@ -13,12 +13,10 @@ fuzz_target!(|input: &[u8]| {
         assert!(*len <= input.len().min(HEAD_LEN_MAX));
         fields_agree(head);
         httparse_agrees(head, &input[..*len]);
-        let _ = (
-            head.host(),
-            framing::framing(head),
-            persist::persists(head),
-            target::parse(head.method, head.target),
-        );
+        let _ = (head.host(), framing::framing(head), persist::persists(head));
+        assert_eq!(head.split_target(), target::parse(head.method, head.target));
+        let path = head.target.split(|&byte| byte == b'?').next();
+        assert_eq!(head.has_plain_path(), path.is_some_and(target::is_plain));
     }
 });
 

@@ -144,7 +144,7 @@ fn plan_response(request: &Request<'_>, image: &Image, options: PlanOptions) -> 
         _ => return Ok(page(image, Status::MethodNotAllowed, true)),
     }
     let wanted = RuledPath { request, path, query };
-    if target::is_plain(path) {
+    if request.has_plain_path {
         return plan_path(wanted, path, image, options);
     }
     plan_normalized(wanted, image, options)

@@ -25,6 +25,8 @@ pub(crate) struct Request<'a> {
     pub(crate) authority: Option<&'a [u8]>,
     /// The resource at this host.
     pub(crate) resource: Result<Resource<'a>, TargetError>,
+    /// Whether the resource is a path that is normalized as received.
+    pub(crate) has_plain_path: bool,
     /// The fields.
     pub(crate) fields: &'a Fields<'a>,
     /// The bytes that contain all parts of the request.
@@ -201,7 +203,8 @@ mod tests {
             other => panic!("no :path is {other:?}"),
         });
         let authority = Some(&rest[..AUTHORITY.len()]);
-        Request { method, scheme: Some(Scheme::Http), authority, resource, fields, bytes }
+        let has_plain_path = target::is_plain(path);
+        Request { method, scheme: Some(Scheme::Http), authority, resource, has_plain_path, fields, bytes }
     }
 
     /// Returns what a plan generates, with the parts of the request in place of their places.

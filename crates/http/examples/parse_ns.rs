@@ -52,10 +52,10 @@ fn main() {
 fn everything(wire: &[u8]) -> Option<(usize, bool)> {
     let (head, len) = head::parse(wire).ok()??;
     let host = head.host().ok()??;
-    let target::Target::Origin { path, .. } = target::parse(head.method, head.target).ok()? else {
+    let target::Target::Origin { .. } = head.split_target().ok()? else {
         return None;
     };
-    let ready = target::is_plain(path)
+    let ready = head.has_plain_path()
         && framing::framing(&head) == Ok(framing::Framing::None)
         && precondition::evaluate(&head.fields, b"\"1\"", 0, 0) == precondition::Outcome::Proceed;
     Some((len + host.len(), ready && persist::persists(&head)))

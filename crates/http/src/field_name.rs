@@ -80,8 +80,7 @@ struct NamePattern {
     len: usize,
     /// The first eight bytes; of a shorter name, the first four.
     first: u64,
-    /// The offset of eight bytes between the other words: 8, or 0 if the name has at most 16 bytes.
-    middle_at: usize,
+    /// The second eight bytes of a name of more than 16.
     middle: u64,
     /// The last eight bytes; of a shorter name, the last four.
     last: u64,
@@ -92,12 +91,10 @@ impl NamePattern {
         let (name, len) = (name.as_bytes(), name.len());
         assert!(len >= 4 && len <= 24);
         let word_len = if len < 8 { 4 } else { 8 };
-        let middle_at = if len <= 16 { 0 } else { 8 };
         NamePattern {
             len,
             first: NamePattern::word(name, 0, word_len),
-            middle_at,
-            middle: NamePattern::word(name, middle_at, word_len),
+            middle: if len > 16 { NamePattern::word(name, 8, 8) } else { 0 },
             last: NamePattern::word(name, len - word_len, word_len),
         }
     }
@@ -118,10 +115,9 @@ impl NamePattern {
         let word = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes) | 0x2020_2020_2020_2020;
         let short = |bytes: &[u8; 4]| u64::from(u32::from_le_bytes(*bytes) | 0x2020_2020);
         if let (Some(first), Some(last)) = (name.first_chunk(), name.last_chunk()) {
-            let middle = name[self.middle_at..].first_chunk();
             word(first) == self.first
-                && middle.is_some_and(|middle| word(middle) == self.middle)
                 && word(last) == self.last
+                && (name.len() <= 16 || name[8..].first_chunk().is_some_and(|at| word(at) == self.middle))
         } else if let (Some(first), Some(last)) = (name.first_chunk(), name.last_chunk()) {
             short(first) == self.first && short(last) == self.last
         } else {

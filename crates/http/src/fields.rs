@@ -7,6 +7,8 @@
 //!
 //! The other fields are scanned only for what few requests need: a repeated field, Accept, and what the log records.
 
+use tarpon_simd::{BLOCK_LEN, ByteClass, outside};
+
 use crate::field_name::{FieldName, NAME_COUNT};
 use crate::head::field_lines;
 
@@ -40,8 +42,8 @@ pub struct Place {
 /// The list of all fields, in order.
 #[derive(Clone, Copy, Debug)]
 enum FieldList<'a> {
-    /// The bytes are field lines of HTTP/1, each with its CRLF.
-    Lines,
+    /// The field lines of HTTP/1, each with its CRLF.
+    Lines(&'a [u8]),
     /// The bytes contain these fields, anywhere.
     Places(&'a [FieldPlace]),
 }
@@ -75,16 +77,29 @@ impl<'a> Fields<'a> {
         Fields { bytes, list: FieldList::Places(fields), index }
     }
 
-    /// Returns the fields of a head: `lines` are its field lines, and `index` has their places.
+    /// Returns the fields of a head: `lines` are its field lines, and `index` has their places in `bytes`.
     #[inline(always)]
-    pub(crate) fn of_lines(lines: &'a [u8], index: FieldIndex) -> Fields<'a> {
-        Fields { bytes: lines, list: FieldList::Lines, index }
+    pub(crate) fn of_lines(lines: &'a [u8], bytes: &'a [u8], index: FieldIndex) -> Fields<'a> {
+        Fields { bytes, list: FieldList::Lines(lines), index }
     }
 
     /// Returns the value of the first field named `name`, without optional whitespace (OWS) around it.
     #[inline]
     pub fn first(&self, name: FieldName) -> Option<&'a [u8]> {
         self.has(name).then(|| self.index.first_values[name as usize].of(self.bytes))
+    }
+
+    /// Returns whether the first value of the field `name` has 1 to 16 bytes, all in `class`. May return false for such a value, too.
+    #[inline(always)]
+    pub(crate) fn is_short_run(&self, name: FieldName, class: ByteClass) -> bool {
+        let Place { at, len } = self.index.first_values[name as usize];
+        let (at, len) = (usize::from(at), usize::from(len));
+        // The last block of the bytes may begin before the value.
+        let Some(last_at) = self.bytes.len().checked_sub(BLOCK_LEN) else { return false };
+        let block_at = at.min(last_at);
+        let Some(block) = self.bytes[block_at..].first_chunk() else { return false };
+        let run_len = (outside(class, block) >> ((at - block_at) % 32)).trailing_zeros() as usize;
+        self.has(name) && len > 0 && len <= run_len
     }
 
     /// Returns the values of all fields named `name`, in order. Scans the list only if the name is repeated.
@@ -100,7 +115,7 @@ impl<'a> Fields<'a> {
     pub fn iter(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         let bytes = self.bytes;
         let (lines, places) = match self.list {
-            FieldList::Lines => (bytes, &[][..]),
+            FieldList::Lines(lines) => (lines, &[][..]),
             FieldList::Places(places) => (&[][..], places),
         };
         let places = places.iter().map(move |field| (field.name.of(bytes), field.value.of(bytes)));

@@ -4,7 +4,7 @@
 
 use core::net::Ipv6Addr;
 
-use tarpon_simd::{BLOCK_LEN, ByteClass, outside, padded};
+use tarpon_simd::ByteClass;
 
 use crate::token::{REG_NAME, fast_prefix_len, in_class};
 
@@ -13,7 +13,7 @@ use crate::token::{REG_NAME, fast_prefix_len, in_class};
 /// The function is stricter than the grammar in two points. The host must not be empty: an http URI without a host is invalid
 /// (RFC 9110, section 4.2.1). The host must not contain a comma: reg-name allows it, but no host name has one, and it would be a
 /// sign of two Host fields that an intermediary joined (RFC 9110, section 5.3). Userinfo is not allowed.
-#[inline]
+#[inline(never)]
 pub fn is_valid(value: &[u8]) -> bool {
     if let [b'[', literal @ ..] = value {
         let Some(end) = literal.iter().position(|&byte| byte == b']') else { return false };
@@ -23,10 +23,7 @@ pub fn is_valid(value: &[u8]) -> bool {
         return false;
     }
     // An IPv4 address matches reg-name, too.
-    let mut at = outside(ByteClass::Host, &padded(value)).trailing_zeros() as usize;
-    if at == BLOCK_LEN {
-        at = fast_prefix_len(ByteClass::Host, value);
-    }
+    let mut at = fast_prefix_len(ByteClass::Host, value);
     while let Some(&byte) = value.get(at) {
         if in_class(REG_NAME, byte) {
             at += 1;

@@ -38,7 +38,7 @@
 //! assert_eq!(head.fields.first(FieldName::AcceptEncoding), Some(&b"gzip, br;q=0.5"[..]));
 //! assert_eq!(framing(&head), Ok(Framing::None));
 //!
-//! let Ok(Target::Origin { path, query }) = target::parse(head.method, head.target) else { panic!() };
+//! let Ok(Target::Origin { path, query }) = head.split_target() else { panic!() };
 //! let mut scratch = [0; PATH_LEN_MAX];
 //! assert_eq!(target::normalize(path, &mut scratch), Ok(&b"/a/b"[..]));
 //! assert_eq!(query, Some(&b"q"[..]));

@@ -10,15 +10,22 @@ use crate::head::{Head, Version};
 /// field contains `keep-alive`. `close` takes precedence.
 #[inline]
 pub fn persists(head: &Head<'_>) -> bool {
-    match head.fields.first(FieldName::Connection) {
-        None => head.version == Version::Http11,
-        // What browsers send.
-        Some(b"keep-alive") if !head.fields.is_repeated(FieldName::Connection) => true,
-        Some(_) => options_persist(head),
+    if head.fields.has(FieldName::Connection) {
+        options_persist(head)
+    } else {
+        head.version == Version::Http11
     }
 }
 
+#[inline(never)]
 fn options_persist(head: &Head<'_>) -> bool {
+    // What browsers send.
+    let keeps_alive = head.fields.first(FieldName::Connection).is_some_and(|value| value == b"keep-alive");
+    keeps_alive && !head.fields.is_repeated(FieldName::Connection) || listed_options_persist(head)
+}
+
+#[inline(never)]
+fn listed_options_persist(head: &Head<'_>) -> bool {
     let has_option = |token| has_token(head.fields.all(FieldName::Connection), token);
     !has_option(b"close") && (head.version == Version::Http11 || has_option(b"keep-alive"))
 }

@@ -5,11 +5,12 @@
 //! absolute   http://host/path?query   OPTIONS only:  asterisk   *
 //! ```
 
-use tarpon_simd::{BLOCK_LEN, equal, padded};
+use tarpon_simd::{BLOCK_LEN, Block, ByteClass, equal, outside, padded};
 
 use crate::host;
 use crate::method::Method;
 use crate::status::Status;
+use crate::token::skip;
 
 /// The maximum length of a decoded path in bytes: `PATH_MAX` of Linux, so no file has a longer one.
 pub const PATH_LEN_MAX: usize = 4096;
@@ -93,15 +94,22 @@ pub fn is_plain(path: &[u8]) -> bool {
     let mut rest = path;
     let mut after_slash = 0;
     while !rest.is_empty() {
-        let block = &padded(rest);
-        let slashes = equal(b'/', block);
-        if equal(b'%', block) | (equal(b'.', block) & (slashes << 1 | after_slash)) != 0 {
+        if not_plain(&padded(rest), &mut after_slash) != 0 {
             return false;
         }
-        after_slash = slashes >> (BLOCK_LEN - 1);
         rest = rest.get(BLOCK_LEN..).unwrap_or(&[]);
     }
     true
+}
+
+/// Returns which bytes of a block of a path are a `%`, or a dot at the start of a segment: bit 0 stands for the first byte. `after_slash` is 1
+/// if a slash precedes the block; it becomes 1 if the block ends in one.
+#[inline(always)]
+fn not_plain(block: &Block, after_slash: &mut u32) -> u32 {
+    let slashes = equal(b'/', block);
+    let marks = equal(b'%', block) | (equal(b'.', block) & (slashes << 1 | *after_slash));
+    *after_slash = slashes >> (BLOCK_LEN - 1);
+    marks
 }
 
 /// Normalizes a path for lookup: percent-decodes it exactly once, then removes dot segments without leaving the root. Returns `path`
@@ -145,6 +153,56 @@ impl TargetError {
             TargetError::Form | TargetError::Escape => Status::BadRequest,
             TargetError::NoSuchName => Status::NotFound,
         }
+    }
+}
+
+/// The path of a target that begins with `/`; of another target it means nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TargetPath {
+    /// The length in bytes. The target ends there, or a `?` follows.
+    pub(crate) len: u16,
+    /// Whether the path [`is_plain`].
+    pub(crate) is_plain: bool,
+}
+
+impl TargetPath {
+    /// Finds the path of a target.
+    pub(crate) fn of(target: &[u8]) -> TargetPath {
+        let (path, _) = split_query(target);
+        TargetPath { len: path.len() as u16, is_plain: is_plain(path) }
+    }
+
+    /// Finds the path of the target at the start of `bytes`. Returns the bytes after the target, too, or `None` if the scan reaches the last
+    /// 15 bytes.
+    #[inline(always)]
+    pub(crate) fn scan(bytes: &[u8]) -> Option<(TargetPath, &[u8])> {
+        let (mut rest, mut marks, mut after_slash) = (bytes, 0, 0);
+        let behind_path = loop {
+            let (block, behind) = rest.split_first_chunk()?;
+            let ends = outside(ByteClass::Path, block);
+            let found = not_plain(block, &mut after_slash);
+            if ends as u16 != 0 {
+                let before_end = (ends - 1) & !ends;
+                marks |= found & before_end;
+                break &rest[ends.trailing_zeros() as usize % BLOCK_LEN..];
+            }
+            marks |= found;
+            rest = behind;
+        };
+        let len = bytes.len() - behind_path.len();
+        let is_plain = marks == 0 && bytes.first() == Some(&b'/') && len <= PATH_LEN_MAX;
+        let behind = match behind_path {
+            [b'?', ..] => skip(ByteClass::Target, behind_path)?,
+            _ => behind_path,
+        };
+        Some((TargetPath { len: len as u16, is_plain }, behind))
+    }
+
+    /// Splits a target that begins with `/`, and whose path this is.
+    #[inline(always)]
+    pub(crate) fn split(self, target: &[u8]) -> Target<'_> {
+        let (path, query) = target.split_at(self.len.into());
+        Target::Origin { path, query: query.get(1..) }
     }
 }
 
@@ -324,6 +382,13 @@ mod tests {
             prop_assert_eq!(query.map_or(target.len(), |query| target.len() - query.len() - 1), path.len());
             let is_rewritten = path.contains(&b'%') || path.windows(2).any(|pair| pair == b"/.");
             prop_assert_eq!(is_plain(path), !is_rewritten);
+            for behind in [" HTTP/1.1\r\nHost: a\r\n\r\n", "#", "\u{e9}", ""] {
+                let bytes = [target, behind.as_bytes()].concat();
+                if let Some((found, rest)) = TargetPath::scan(&bytes) {
+                    prop_assert_eq!((found, rest), (TargetPath::of(target), behind.as_bytes()));
+                    prop_assert_eq!(found.split(target), Target::Origin { path, query });
+                }
+            }
         }
     }
 

@@ -132,7 +132,8 @@ mod tests {
                         ByteClass::Name => !byte.is_ascii_alphabetic() && byte != b'-',
                         ByteClass::Host => !byte.is_ascii_alphanumeric() && byte != b'-' && byte != b'.',
                         ByteClass::Target => false,
-                        ByteClass::Text => byte == b'\t',
+                        ByteClass::Path => byte == b'?',
+                        ByteClass::Text => byte == b'\t' || byte >= 0x80,
                     };
                     let ends = bytes.get(len).is_none_or(|&byte| !in_class(class, byte) || may_continue(byte));
                     prop_assert!(ends, "{:?}", fast);
@@ -142,10 +143,11 @@ mod tests {
     }
 
     /// The classes of the fast scans, each with the class of which it is a part.
-    const PARTS: [(ByteClass, u8); 4] = [
+    const PARTS: [(ByteClass, u8); 5] = [
         (ByteClass::Name, TCHAR),
         (ByteClass::Host, REG_NAME),
         (ByteClass::Target, TARGET),
+        (ByteClass::Path, TARGET),
         (ByteClass::Text, VALUE),
     ];
 }

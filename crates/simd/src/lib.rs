@@ -21,6 +21,12 @@ pub type Block = [u8; BLOCK_LEN];
 /// The length of a [`Block`].
 pub const BLOCK_LEN: usize = 16;
 
+/// Bytes that are classified at once where a run is usually longer than a block.
+pub type Window = [u8; WINDOW_LEN];
+
+/// The length of a [`Window`].
+pub const WINDOW_LEN: usize = 2 * BLOCK_LEN;
+
 /// A set of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByteClass {
@@ -30,7 +36,9 @@ pub enum ByteClass {
     Host,
     /// Visible ASCII without `#`.
     Target,
-    /// All bytes from SP, without DEL.
+    /// Visible ASCII without `#` and `?`.
+    Path,
+    /// Visible ASCII and SP: nearly all bytes of field values.
     Text,
 }
 
@@ -38,23 +46,33 @@ pub enum ByteClass {
 /// zeros is at most 16.
 #[inline(always)]
 pub fn outside(class: ByteClass, block: &Block) -> u32 {
-    let inside = {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: every x86-64 processor has SSE2, and the compiler uses it everywhere. The function accesses no memory but its argument.
-        unsafe {
-            sse2::inside(class, block)
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        words::inside(class, block)
-    };
-    !inside
+    !inside(class, block)
+}
+
+/// Returns which bytes of `window` are not in `class`: bit 0 stands for the first byte.
+#[inline(always)]
+pub fn outside_window(class: ByteClass, window: &Window) -> u32 {
+    let (blocks, _) = window.as_chunks();
+    !(inside(class, &blocks[0]) | inside(class, &blocks[1]) << BLOCK_LEN)
+}
+
+/// Returns which bytes of `block` are in `class`. The upper 16 bits are not set.
+#[inline(always)]
+fn inside(class: ByteClass, block: &Block) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 processor has SSE2, and the compiler uses it everywhere. The function accesses no memory but its argument.
+    unsafe {
+        sse2::inside(class, block)
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    words::inside(class, block)
 }
 
 /// Returns which bytes of `block` equal `byte`: bit 0 stands for the first byte.
 #[inline(always)]
 pub fn equal(byte: u8, block: &Block) -> u32 {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: as in `outside`.
+    // SAFETY: as in `inside`.
     unsafe {
         sse2::equal(byte, block)
     }
@@ -101,7 +119,8 @@ mod tests {
 
     use super::*;
 
-    const CLASSES: [ByteClass; 4] = [ByteClass::Name, ByteClass::Host, ByteClass::Target, ByteClass::Text];
+    const CLASSES: [ByteClass; 5] =
+        [ByteClass::Name, ByteClass::Host, ByteClass::Target, ByteClass::Path, ByteClass::Text];
 
     #[test]
     fn every_byte_is_classified_at_every_place() {
@@ -145,6 +164,10 @@ mod tests {
         let inside = slow(&|byte| is_in(class, byte));
         assert_eq!(outside(class, block), !inside, "{class:?} {block:?}");
         assert_eq!(words::inside(class, block), inside, "{class:?} {block:?}");
+        let window =
+            core::array::from_fn(|at| if at < BLOCK_LEN { block[at] } else { !block[at - BLOCK_LEN] });
+        let (of_first, of_second) = (outside(class, block), outside(class, &block.map(|byte| !byte)));
+        assert_eq!(outside_window(class, &window), of_first & 0xffff | of_second << BLOCK_LEN, "{window:?}");
         let equals = slow(&|other| other == byte);
         assert_eq!((equal(byte, block), words::equal(byte, block)), (equals, equals), "{byte} {block:?}");
     }
@@ -154,7 +177,8 @@ mod tests {
             ByteClass::Name => byte.is_ascii_alphabetic() || byte == b'-',
             ByteClass::Host => byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.',
             ByteClass::Target => byte.is_ascii_graphic() && byte != b'#',
-            ByteClass::Text => byte >= b' ' && byte != 0x7f,
+            ByteClass::Path => byte.is_ascii_graphic() && byte != b'#' && byte != b'?',
+            ByteClass::Text => byte.is_ascii_graphic() || byte == b' ',
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Classifies 16 bytes with SSE2.
 
 use core::arch::x86_64::{
-    __m128i, _mm_add_epi8, _mm_cmpeq_epi8, _mm_min_epu8, _mm_movemask_epi8, _mm_or_si128, _mm_set_epi64x,
-    _mm_set1_epi8,
+    __m128i, _mm_add_epi8, _mm_andnot_si128, _mm_cmpeq_epi8, _mm_cmpgt_epi8, _mm_movemask_epi8, _mm_or_si128,
+    _mm_set_epi64x, _mm_set1_epi8,
 };
 
 use super::{Block, ByteClass};
@@ -17,9 +17,12 @@ pub(crate) fn inside(class: ByteClass, block: &Block) -> u32 {
             let digits = in_range(bytes, b'0', b'9');
             bits(_mm_or_si128(_mm_or_si128(letters(bytes), digits), in_range(bytes, b'-', b'.')))
         }
-        ByteClass::Target => bits(in_range(bytes, b'!', b'~')) & !bits(equals(bytes, b'#')),
-        // Without DEL, the bytes below SP are all others: in a mask, the complement costs less than in a vector.
-        ByteClass::Text => !bits(_mm_or_si128(in_range(bytes, 0, 0x1f), equals(bytes, 0x7f))) & 0xffff,
+        ByteClass::Target => bits(_mm_andnot_si128(equals(bytes, b'#'), in_range(bytes, b'!', b'~'))),
+        ByteClass::Path => {
+            let others = _mm_or_si128(equals(bytes, b'#'), equals(bytes, b'?'));
+            bits(_mm_andnot_si128(others, in_range(bytes, b'!', b'~')))
+        }
+        ByteClass::Text => bits(in_range(bytes, b' ', b'~')),
     }
 }
 
@@ -55,10 +58,10 @@ fn equals(bytes: __m128i, byte: u8) -> __m128i {
     _mm_cmpeq_epi8(bytes, _mm_set1_epi8(byte as i8))
 }
 
-/// Marks bytes from `first` to `last`. SSE2 compares unsigned bytes only for equality, so it compares the minimum.
+/// Marks bytes from `first` to `last`. SSE2 compares signed bytes: `last` is moved to the greatest of them.
 #[target_feature(enable = "sse2")]
 #[inline]
 fn in_range(bytes: __m128i, first: u8, last: u8) -> __m128i {
-    let shifted = _mm_add_epi8(bytes, _mm_set1_epi8(first.wrapping_neg() as i8));
-    _mm_cmpeq_epi8(_mm_min_epu8(shifted, _mm_set1_epi8((last - first) as i8)), shifted)
+    let moved = _mm_add_epi8(bytes, _mm_set1_epi8(i8::MAX - last as i8));
+    _mm_cmpgt_epi8(moved, _mm_set1_epi8(i8::MAX - (last - first) as i8 - 1))
 }

@@ -10,7 +10,8 @@ pub(crate) fn inside(class: ByteClass, block: &Block) -> u32 {
         ByteClass::Name => letters(word) | equals(word, b'-'),
         ByteClass::Host => letters(word) | in_range(word, b'0', b'9') | in_range(word, b'-', b'.'),
         ByteClass::Target => in_range(word, b'!', b'~') & !equals(word, b'#'),
-        ByteClass::Text => !below(word, b' ') & !equals(word, 0x7f) & TOPS,
+        ByteClass::Path => in_range(word, b'!', b'~') & !equals(word, b'#') & !equals(word, b'?'),
+        ByteClass::Text => in_range(word, b' ', b'~'),
     })
 }
 

@@ -17,11 +17,12 @@ use tarpon_http::{
 /// RFC 9112, section 3.2.2.
 #[inline]
 pub(crate) fn request<'a>(head: &'a Head<'a>, bytes: &'a [u8], host: Option<&'a [u8]>) -> Request<'a> {
-    let (mut scheme, mut authority) = (None, host);
-    let resource = target::parse(head.method, head.target).map(|target| match target {
+    let (mut scheme, mut authority, mut has_plain_path) = (None, host, head.has_plain_path());
+    let resource = head.split_target().map(|target| match target {
         Target::Origin { path, query } => Resource::Path { path, query },
         Target::Absolute { scheme: named, authority: host, path, query } => {
             (scheme, authority) = (Some(named), Some(host));
+            has_plain_path = target::is_plain(path);
             Resource::Path { path, query }
         }
         Target::Authority(host) => {
@@ -30,5 +31,5 @@ pub(crate) fn request<'a>(head: &'a Head<'a>, bytes: &'a [u8], host: Option<&'a 
         }
         Target::Asterisk => Resource::Server,
     });
-    Request { method: head.method, scheme, authority, resource, fields: &head.fields, bytes }
+    Request { method: head.method, scheme, authority, resource, has_plain_path, fields: &head.fields, bytes }
 }

@@ -1,11 +1,9 @@
 //! Parses a field line. RFC 9112, section 5.
 
-use core::ops::Range;
-
-use tarpon_simd::{BLOCK_LEN, ByteClass, outside, padded};
+use tarpon_simd::{BLOCK_LEN, ByteClass, WINDOW_LEN, Window, outside, outside_window};
 
 use super::{HeadError, ParseError};
-use crate::token::{TCHAR, VALUE, fast_prefix_len, prefix_len, skip};
+use crate::token::{TCHAR, VALUE, prefix_len};
 
 /// Offsets in a field line.
 pub(crate) struct FieldLine {
@@ -16,19 +14,19 @@ pub(crate) struct FieldLine {
 }
 
 impl FieldLine {
-    /// Returns the range of the value in `line`, without OWS around it.
+    /// Returns the offset and the bytes of the value in `line`, without OWS around it.
     #[inline(always)]
-    pub(super) fn value(&self, line: &[u8]) -> Range<usize> {
-        let from = self.name + 1;
-        let mut rest = &line[from..self.end];
-        while let [b' ' | b'\t', behind @ ..] = rest {
-            rest = behind;
+    pub(super) fn value<'a>(&self, line: &'a [u8]) -> (usize, &'a [u8]) {
+        let mut value = &line[self.name + 1..self.end];
+        // SP and HTAB are the only bytes of a value up to SP.
+        while let [..=b' ', behind @ ..] = value {
+            value = behind;
         }
-        let from = self.end - rest.len();
-        while let [front @ .., b' ' | b'\t'] = rest {
-            rest = front;
+        let at = self.end - value.len();
+        while let [front @ .., ..=b' '] = value {
+            value = front;
         }
-        from..from + rest.len()
+        (at, value)
     }
 
     /// Returns the length of the line, including its CRLF.
@@ -38,29 +36,55 @@ impl FieldLine {
     }
 }
 
-/// Parses a line of [`usual_field_lines`](super::usual_field_lines) at the start of `line`. Returns the length of its name, and the bytes after the line.
+/// Parses the field line at the start of `lines` if its name consists of letters and `-`, and its value of visible ASCII and SP. Returns the
+/// length of the name, and the bytes after the line. Returns `None` for other lines, for a name that is not complete in the first
+/// [`WINDOW_LEN`] bytes, and if `lines` is shorter than [`FRONT_LEN`].
 #[inline(always)]
-pub(super) fn usual_field_line(line: &[u8]) -> Option<(usize, &[u8])> {
-    let stop = skip(ByteClass::Name, line)?;
-    let [b':', behind @ ..] = stop else { return None };
-    let name = line.len() - stop.len();
-    let [b'\r', b'\n', rest @ ..] = skip(ByteClass::Text, behind)? else { return None };
-    (name > 0).then_some((name, rest))
+pub(super) fn usual_field_line(lines: &[u8]) -> Option<(usize, &[u8])> {
+    let front = lines.first_chunk::<FRONT_LEN>()?;
+    let window: &Window = front.first_chunk()?;
+    let [block, second] = window.as_chunks().0 else { return None };
+    let mut name = outside(ByteClass::Name, block).trailing_zeros() as usize;
+    if name == BLOCK_LEN {
+        name += outside(ByteClass::Name, second).trailing_zeros() as usize;
+    }
+    if name == 0 || *front.get(name)? != b':' {
+        return None;
+    }
+    let end = match outside_window(ByteClass::Text, window) {
+        0 => skip_text(&lines[WINDOW_LEN..], lines)?,
+        stops => &lines[stops.trailing_zeros() as usize..],
+    };
+    Some((name, end.strip_prefix(b"\r\n")?))
 }
 
-/// Parses the field line at the start of `line` if its name consists of letters and `-`, and it contains no HTAB. Returns what
-/// [`field_line`] returns, or `None` for other lines.
+/// The number of bytes that [`usual_field_line`] needs: a window, and the byte after it, which may be the LF of the line.
+pub(super) const FRONT_LEN: usize = WINDOW_LEN + 1;
+
+/// Returns `rest` from the first byte that is not [`ByteClass::Text`]. It follows at least a window of such bytes at the end of `lines`.
 #[inline(always)]
-pub(super) fn short_field_line(line: &[u8]) -> Option<FieldLine> {
-    let (name, end) = if line.len() < BLOCK_LEN {
-        let block = &padded(line);
-        let name = outside(ByteClass::Name, block).trailing_zeros() as usize;
-        let value_stops = outside(ByteClass::Text, block) >> (name + 1);
-        (name, name + 1 + value_stops.trailing_zeros() as usize)
-    } else {
-        let name = fast_prefix_len(ByteClass::Name, line);
-        (name, name + 1 + fast_prefix_len(ByteClass::Text, line.get(name + 1..)?))
-    };
+fn skip_text<'a>(mut rest: &'a [u8], lines: &'a [u8]) -> Option<&'a [u8]> {
+    while let Some((window, behind)) = rest.split_first_chunk() {
+        let stops = outside_window(ByteClass::Text, window);
+        if stops != 0 {
+            return Some(&rest[stops.trailing_zeros() as usize..]);
+        }
+        rest = behind;
+    }
+    // Fewer bytes are left than a window has, so it begins before them.
+    let last = lines.last_chunk::<WINDOW_LEN>()?;
+    let stops = outside_window(ByteClass::Text, last);
+    last.get(stops.trailing_zeros() as usize..)
+}
+
+/// Parses the field line at the start of `line` if it is usual; see [`usual_field_line`]. `line` is the end of `seen` and has at most
+/// [`WINDOW_LEN`] bytes, so the window begins before it. Returns what [`field_line`] returns, or `None` for other lines.
+#[inline(always)]
+pub(super) fn last_field_line(seen: &[u8], line: &[u8]) -> Option<FieldLine> {
+    let window = seen.last_chunk::<WINDOW_LEN>()?;
+    let before = WINDOW_LEN.checked_sub(line.len())?;
+    let end_of = |class| (u64::from(outside_window(class, window)) >> before).trailing_zeros() as usize;
+    let (name, end) = (end_of(ByteClass::Name), end_of(ByteClass::Text));
     let is_usual = name > 0 && line.get(name) == Some(&b':') && line.get(end..)?.starts_with(b"\r\n");
     is_usual.then_some(FieldLine { name, end })
 }
@@ -91,6 +115,6 @@ pub(crate) fn field_line(line: &[u8]) -> Result<FieldLine, ParseError> {
 pub(crate) fn field_lines(section: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     section.split_inclusive(|&byte| byte == b'\n').filter_map(|line| {
         let found = field_line(line).ok()?;
-        Some((&line[..found.name], &line[found.value(line)]))
+        Some((&line[..found.name], found.value(line).1))
     })
 }

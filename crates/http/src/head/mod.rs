@@ -35,9 +35,11 @@ pub(crate) use field_line::{field_line, field_lines};
 use crate::field_name::FieldName;
 use crate::fields::{FieldIndex, Fields, Place};
 use crate::host;
+use crate::target::{self, Target, TargetError, TargetPath};
 use crate::token::{TCHAR, in_class};
-use field_line::{FieldLine, short_field_line, usual_field_line};
+use field_line::{FRONT_LEN, FieldLine, last_field_line, usual_field_line};
 use request_line::{RequestLine, empty_lines, request_line, usual_request_line};
+use tarpon_simd::ByteClass;
 
 /// The maximum length of a head in bytes, including empty lines before it. Twice the 8,000 bytes that RFC 9110, section 4.1,
 /// recommends for a target alone, and small enough for the 16-bit offsets in [`Head`].
@@ -62,6 +64,7 @@ pub struct Head<'a> {
     pub method: Method,
     /// The request target as received: at least one byte; each byte is visible ASCII other than `#`.
     pub target: &'a [u8],
+    path: TargetPath,
     /// The version.
     pub version: Version,
     /// The fields.
@@ -89,7 +92,7 @@ pub struct Head<'a> {
 #[inline(always)]
 pub fn parse(input: &[u8]) -> Result<Option<(Head<'_>, usize)>, HeadError> {
     let seen = &input[..input.len().min(HEAD_LEN_MAX)];
-    let (request_line, section) = match usual_request_line(seen) {
+    let (request_line, lines) = match usual_request_line(seen) {
         Some(found) => found,
         None => match request_line(seen) {
             Ok(found) => found,
@@ -97,18 +100,36 @@ pub fn parse(input: &[u8]) -> Result<Option<(Head<'_>, usize)>, HeadError> {
         },
     };
     let mut index = FieldIndex::default();
-    let rest = match skip_field_lines(section, &mut index) {
+    let rest = match index_field_lines(seen, lines, &mut index) {
         Ok(rest) => rest,
-        Err(ParseError { at, error }) => {
-            return classify_error(seen, ParseError { at: seen.len() - section.len() + at, error });
-        }
+        Err(stop) => return classify_error(seen, stop),
     };
-    let RequestLine { method, target, version } = request_line;
-    let fields = Fields::of_lines(&section[..section.len() - rest.len()], index);
-    Ok(Some((Head { method, target, version, fields }, seen.len() - rest.len() + 2)))
+    let RequestLine { method, target, path, version } = request_line;
+    let len = seen.len() - rest.len() + 2;
+    let fields = Fields::of_lines(&lines[..lines.len() - rest.len()], &seen[..len], index);
+    Ok(Some((Head { method, target, path, version, fields }, len)))
 }
 
 impl<'a> Head<'a> {
+    /// Splits the target into its components, as [`target::parse`] does.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TargetError::Form`] if the target does not have a form that the method allows.
+    #[inline]
+    pub fn split_target(&self) -> Result<Target<'a>, TargetError> {
+        match self.target {
+            [b'/', ..] if self.method != Method::Connect => Ok(self.path.split(self.target)),
+            _ => target::parse(self.method, self.target),
+        }
+    }
+
+    /// Returns whether the target is in origin form, and its path [is plain](target::is_plain).
+    #[inline]
+    pub fn has_plain_path(&self) -> bool {
+        self.path.is_plain
+    }
+
     /// Returns the value of the Host field. Only an HTTP/1.0 request may omit the field.
     ///
     /// # Errors
@@ -117,11 +138,11 @@ impl<'a> Head<'a> {
     /// is not `uri-host [ ":" port ]`. The form of the target does not matter: RFC 9112, section 3.2.
     #[inline]
     pub fn host(&self) -> Result<Option<&'a [u8]>, HeadError> {
+        let is_name = self.fields.is_short_run(FieldName::Host, ByteClass::Host);
         match self.fields.first(FieldName::Host) {
             None if self.version == Version::Http10 => Ok(None),
-            Some(value) if !self.fields.is_repeated(FieldName::Host) && host::is_valid(value) => {
-                Ok(Some(value))
-            }
+            Some(_) if self.fields.is_repeated(FieldName::Host) => Err(HeadError::Host),
+            Some(value) if is_name || host::is_valid(value) => Ok(Some(value)),
             _ => Err(HeadError::Host),
         }
     }
@@ -133,47 +154,82 @@ pub(crate) struct ParseError {
     pub(crate) error: HeadError,
 }
 
-/// Parses the lines of a section, and adds them to its index. Returns the section from the empty line that ends it.
+/// Parses `lines`, with which `seen` ends, and adds them to an index. Returns the bytes from the empty line that ends the section.
 #[inline(always)]
-fn skip_field_lines<'a>(section: &'a [u8], index: &mut FieldIndex) -> Result<&'a [u8], ParseError> {
-    let (mut rest, mut count) = usual_field_lines(section, index);
-    while !rest.starts_with(b"\r\n") && count <= FIELD_COUNT_MAX {
-        let line = match short_field_line(rest) {
-            Some(found) => found,
-            None => field_line(rest)
-                .map_err(|stop| ParseError { at: section.len() - rest.len() + stop.at, ..stop })?,
-        };
-        add_to(index, rest, &line, section.len());
+fn index_field_lines<'a>(
+    seen: &'a [u8],
+    lines: &'a [u8],
+    index: &mut FieldIndex,
+) -> Result<&'a [u8], ParseError> {
+    let (mut rest, mut room) = (lines, FIELD_COUNT_MAX + 1);
+    loop {
+        if rest.len() >= FRONT_LEN {
+            (rest, room) = usual_field_lines(rest, seen.len(), room, index);
+        }
+        if rest.len() < FRONT_LEN && !rest.starts_with(b"\r\n") {
+            (rest, room) = last_field_lines(rest, seen, room, index);
+        }
+        // The lines are complete, so the error does not wait for another one.
+        if room == 0 {
+            return Err(ParseError { at: 0, error: HeadError::FieldCount });
+        }
+        if rest.starts_with(b"\r\n") {
+            return Ok(rest);
+        }
+        let at = seen.len() - rest.len();
+        let line = field_line(rest).map_err(|stop| ParseError { at: at + stop.at, ..stop })?;
+        add_to(index, at, rest, &line);
         rest = &rest[line.len()..];
-        count += 1;
+        room -= 1;
     }
-    // The lines are complete, so the error does not wait for another one.
-    if count > FIELD_COUNT_MAX { Err(ParseError { at: 0, error: HeadError::FieldCount }) } else { Ok(rest) }
 }
 
-/// Parses the usual lines at the start of a section: their names consist of letters and `-`, they contain no HTAB, and at least 16 bytes
-/// follow. Returns the rest of the section, and the number of lines. A function of its own that calls no other: the compiler keeps its
-/// constants in registers.
+/// Parses the usual lines at the start of `lines`, up to `room` of them, and adds them to an index. `lines` ends at `end`. Returns the rest of
+/// the lines, and the room that is left. A function of its own that calls no other: the compiler keeps its constants in registers.
 #[inline(never)]
-fn usual_field_lines<'a>(section: &'a [u8], index: &mut FieldIndex) -> (&'a [u8], usize) {
-    let (mut rest, mut count) = (section, 0);
-    while let Some((name, behind)) = usual_field_line(rest) {
-        let line = FieldLine { name, end: rest.len() - behind.len() - 2 };
-        add_to(index, rest, &line, section.len());
+fn usual_field_lines<'a>(
+    lines: &'a [u8],
+    end: usize,
+    room: usize,
+    index: &mut FieldIndex,
+) -> (&'a [u8], usize) {
+    let (mut rest, mut room) = (lines, room);
+    while room > 0
+        && let Some((name, behind)) = usual_field_line(rest)
+    {
+        add_to(index, end - rest.len(), rest, &FieldLine { name, end: rest.len() - behind.len() - 2 });
         rest = behind;
-        count += 1;
+        room -= 1;
     }
-    (rest, count)
+    (rest, room)
 }
 
-/// Adds the line at the start of `rest`, which ends a section of `section_len` bytes, if its name is known.
+/// Parses the usual lines at the start of `lines`, which are the last bytes of `seen`; see [`usual_field_lines`].
+#[inline(never)]
+fn last_field_lines<'a>(
+    lines: &'a [u8],
+    seen: &'a [u8],
+    room: usize,
+    index: &mut FieldIndex,
+) -> (&'a [u8], usize) {
+    let (mut rest, mut room) = (lines, room);
+    while room > 0
+        && let Some(line) = last_field_line(seen, rest)
+    {
+        add_to(index, seen.len() - rest.len(), rest, &line);
+        rest = &rest[line.len()..];
+        room -= 1;
+    }
+    (rest, room)
+}
+
+/// Adds the line at the start of `rest`, which begins at `at`, if its name is known.
 #[inline(always)]
-fn add_to(index: &mut FieldIndex, rest: &[u8], line: &FieldLine, section_len: usize) {
+fn add_to(index: &mut FieldIndex, at: usize, rest: &[u8], line: &FieldLine) {
     if let Some(name) = FieldName::at_start_of(rest, line.name) {
         index.add(name, || {
-            let value = line.value(rest);
-            let at = section_len - rest.len() + value.start;
-            Place { at: at as u16, len: value.len() as u16 }
+            let (value_at, value) = line.value(rest);
+            Place { at: (at + value_at) as u16, len: value.len() as u16 }
         });
     }
 }

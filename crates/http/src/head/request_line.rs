@@ -1,15 +1,15 @@
 //! Parses the request line, and the empty lines before it. RFC 9112, sections 2.2 and 3.
 
-use tarpon_simd::ByteClass;
-
 use super::{HeadError, ParseError, Version};
 use crate::method::Method;
-use crate::token::{TARGET, TCHAR, prefix_len, skip};
+use crate::target::TargetPath;
+use crate::token::{TARGET, TCHAR, prefix_len};
 
 /// A request line.
 pub(super) struct RequestLine<'a> {
     pub(super) method: Method,
     pub(super) target: &'a [u8],
+    pub(super) path: TargetPath,
     pub(super) version: Version,
 }
 
@@ -20,13 +20,13 @@ pub(super) fn usual_request_line(seen: &[u8]) -> Option<(RequestLine<'_>, &[u8])
         Some(rest) => (Method::Get, rest),
         None => (Method::Head, seen.strip_prefix(b"HEAD ")?),
     };
-    let behind = skip(ByteClass::Target, rest)?;
+    let (path, behind) = TargetPath::scan(rest)?;
     let target = &rest[..rest.len() - behind.len()];
     let (version, section) = behind.split_first_chunk()?;
     if target.is_empty() || version != b" HTTP/1.1\r\n" {
         return None;
     }
-    Some((RequestLine { method, target, version: Version::Http11 }, section))
+    Some((RequestLine { method, target, path, version: Version::Http11 }, section))
 }
 
 /// Parses the empty lines and the request line at the start of `seen`. Returns the bytes after the request line, too.
@@ -51,7 +51,8 @@ pub(super) fn request_line(seen: &[u8]) -> Result<(RequestLine<'_>, &[u8]), Pars
         Err(error) => return Err(ParseError { at, error }),
     };
     at += VERSION_LINE_LEN;
-    Ok((RequestLine { method: Method::from_token(method), target, version }, &seen[at..]))
+    let (method, path) = (Method::from_token(method), TargetPath::of(target));
+    Ok((RequestLine { method, target, path, version }, &seen[at..]))
 }
 
 /// Returns the length of the empty lines at the start, which RFC 9112, section 2.2, asks a server to skip.

@@ -145,6 +145,20 @@ fn exactly_one_valid_host_is_required() {
     }
 }
 
+proptest! {
+    #[test]
+    fn host_is_valid_wherever_the_field_lies(
+        value in "[a-zA-Z0-9.-]{1,20}|[a-z0-9.,:_%\\[\\]@-]{1,20}",
+        before in "(a: [a-z]{0,9}\r\n)?",
+        behind in "(\r\nb: [a-z]{0,9})?\r\n\r\n(x:){0,9}",
+    ) {
+        let wire = format!("GET / HTTP/1.1\r\n{before}Host: {value}{behind}");
+        let (head, _) = parse(wire.as_bytes()).unwrap().unwrap();
+        let want = if host::is_valid(value.as_bytes()) { Ok(Some(value.as_bytes())) } else { Err(HeadError::Host) };
+        prop_assert_eq!(head.host(), want);
+    }
+}
+
 #[test]
 fn length_and_field_count_are_bounded() {
     let fields = |count: usize| format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(count));
@@ -203,6 +217,9 @@ proptest! {
         if let Ok(Some((head, len))) = parse(&wire) {
             prop_assert_eq!(oracle.parse(&wire), Ok(httparse::Status::Complete(len)));
             prop_assert_eq!(head.target, oracle.path.unwrap().as_bytes());
+            prop_assert_eq!(head.split_target(), target::parse(head.method, head.target));
+            let path = head.target.split(|&byte| byte == b'?').next().unwrap();
+            prop_assert_eq!(head.has_plain_path(), target::is_plain(path));
             prop_assert_eq!(head.version == Version::Http11, oracle.version == Some(1));
             let theirs: Vec<_> = oracle.headers.iter().map(|field| (field.name.as_bytes(), field.value)).collect();
             prop_assert_eq!(head.fields.iter().collect::<Vec<_>>(), theirs);
@@ -229,6 +246,7 @@ proptest! {
         if let Some((usual, section)) = usual_request_line(&wire) {
             let (line, rest) = slow.ok().unwrap();
             prop_assert_eq!((usual.method, usual.target, usual.version), (line.method, line.target, line.version));
+            prop_assert_eq!(usual.path, line.path);
             prop_assert_eq!(section, rest);
         }
         for from in 0..wire.len() {
@@ -238,9 +256,9 @@ proptest! {
                 let slow = slow.as_ref().unwrap();
                 prop_assert_eq!((name, line.len() - behind.len()), (slow.name, slow.len()));
             }
-            if let Some(short) = short_field_line(line) {
+            if let Some(last) = last_field_line(&wire, line) {
                 let slow = slow.as_ref().unwrap();
-                prop_assert_eq!((short.name, short.end), (slow.name, slow.end));
+                prop_assert_eq!((last.name, last.end), (slow.name, slow.end));
             }
             if let Some(slow) = slow {
                 prop_assert_eq!(FieldName::at_start_of(line, slow.name), slow_name(&line[..slow.name]));
@@ -252,6 +270,10 @@ proptest! {
 fn slow_name(name: &[u8]) -> Option<FieldName> {
     FieldName::ALL.into_iter().find(|known| name.eq_ignore_ascii_case(known.as_str().as_bytes()))
 }
+
+/// A value of more than two windows.
+const LONG_VALUE: &str =
+    "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8";
 
 /// Generates requests that are mostly valid, with a wrong part now and then.
 fn wire() -> impl Strategy<Value = Vec<u8>> {
@@ -266,6 +288,8 @@ fn wire() -> impl Strategy<Value = Vec<u8>> {
                 "If-Modified-Since",
                 "Accept-Encoding",
                 "Accept-Language",
+                "Upgrade-Insecure-Requests",
+                "a-name-that-is-longer-than-one-window-of-the-parser",
                 "x-y",
                 "x_1",
                 "A",
@@ -274,7 +298,7 @@ fn wire() -> impl Strategy<Value = Vec<u8>> {
         ),
         part(&[":", ": ", ":\t "], &["", " :", "\n"]),
         part(
-            &["", "a", "\"b\", c", "a value of some length", "\u{fc}\tx", "b "],
+            &["", "a", "\"b\", c", "a value of some length", LONG_VALUE, "\u{fc}\tx", "b "],
             &["\0", "\r", "\n", "\r\n c", "\x7f"],
         ),
         part(&["\r\n"], &["", "\n", "\r", "\r\r\n"]),
@@ -284,7 +308,10 @@ fn wire() -> impl Strategy<Value = Vec<u8>> {
         part(&["", "\r\n"], &["\n", "\r", " ", "\x16"]),
         part(&["GET", "HEAD", "POST", "x"], &["", "G T", "\0"]),
         part(&[" "], &["", "  ", "\t"]),
-        part(&["/", "/a?b", "*", "http://a/"], &["", "/#", "/ ", "\u{e9}"]),
+        part(
+            &["/", "/a?b", "/a/%2e/b", "/.a", "/a-long-path/to/a-file.html?a=%2e/.", "*", "http://a/"],
+            &["", "/#", "/ ", "\u{e9}"],
+        ),
         part(&[" "], &["", "  "]),
         part(&["HTTP/1.1", "HTTP/1.0"], &["HTTP/2.0", "HTTP/1", "http/1.1", ""]),
         part(&["\r\n"], &["", "\n", "\r", " \r\n"]),
