@@ -10,15 +10,37 @@
 use crate::request::{Request, Resource};
 use tarpon_http::{
     head::Head,
-    target::{self, Target},
+    target::{self, Target, TargetError},
 };
 
 /// Returns the request of a head that lies in `bytes`, with a valid Host field or none. A target that names a host takes precedence:
 /// RFC 9112, section 3.2.2.
-#[inline]
+#[inline(always)]
 pub(crate) fn request<'a>(head: &'a Head<'a>, bytes: &'a [u8], host: Option<&'a [u8]>) -> Request<'a> {
+    match head.split_target() {
+        Ok(Target::Origin { path, query }) => Request {
+            method: head.method,
+            scheme: None,
+            authority: host,
+            resource: Ok(Resource::Path { path, query }),
+            has_plain_path: head.has_plain_path(),
+            fields: &head.fields,
+            bytes,
+        },
+        target => request_of(head, bytes, host, target),
+    }
+}
+
+/// Returns the request of a head with this target, in a form that clients rarely send to an origin server.
+#[cold]
+fn request_of<'a>(
+    head: &'a Head<'a>,
+    bytes: &'a [u8],
+    host: Option<&'a [u8]>,
+    target: Result<Target<'a>, TargetError>,
+) -> Request<'a> {
     let (mut scheme, mut authority, mut has_plain_path) = (None, host, head.has_plain_path());
-    let resource = head.split_target().map(|target| match target {
+    let resource = target.map(|target| match target {
         Target::Origin { path, query } => Resource::Path { path, query },
         Target::Absolute { scheme: named, authority: host, path, query } => {
             (scheme, authority) = (Some(named), Some(host));

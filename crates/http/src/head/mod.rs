@@ -116,7 +116,7 @@ impl<'a> Head<'a> {
     /// # Errors
     ///
     /// Returns [`TargetError::Form`] if the target does not have a form that the method allows.
-    #[inline]
+    #[inline(always)]
     pub fn split_target(&self) -> Result<Target<'a>, TargetError> {
         match self.target {
             [b'/', ..] if self.method != Method::Connect => Ok(self.path.split(self.target)),
