@@ -189,7 +189,7 @@ fn plan_ready(request: &Request<'_>, record: Record<'_>, image: &Image) -> Optio
         offer = AcceptEncoding::parse(fields).choose(iter::once(identity).chain(offers)).flatten();
     }
     let ReadyResponse { fields, content } = image.ready_response(record, offer)?;
-    Some(Plan::new(Status::Ok, fields, request.with_content().then_some(Content::Image(content))))
+    Some(Plan::new(Status::Ok, fields, request.with_content().then_some(content)))
 }
 
 /// Fields that select another response than the whole file, or another variant.

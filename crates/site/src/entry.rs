@@ -211,14 +211,7 @@ impl Variant {
         let etag = Region { at: record.etag_at.into(), len: record.etag_len.into() }
             .within(record.not_modified_len.into())?;
         let content = Region { at: record.content_at, len: record.content_len };
-        let content = match record.storage {
-            Storage::Image => Content::Image(content.within(bounds.len)?),
-            Storage::File if content.at < bounds.file_count => {
-                Content::File { number: u32::try_from(content.at).ok()?, at: 0, len: content.len }
-            }
-            Storage::File => return None,
-            Storage::Archive => Content::Archive(content.within(bounds.archive_len)?),
-        };
+        let content = Content::new(record.storage, content, bounds)?;
         Some(Variant {
             fields,
             not_modified_len: record.not_modified_len,
@@ -244,6 +237,19 @@ impl Variant {
 }
 
 impl Content {
+    /// Creates the content at a region of its storage; for a file, `region.at` is its number. Returns `None` if the content is out of bounds.
+    #[inline(always)]
+    pub(crate) fn new(storage: Storage, region: Region, bounds: ImageBounds) -> Option<Content> {
+        Some(match storage {
+            Storage::Image => Content::Image(region.within(bounds.len)?),
+            Storage::File if region.at < bounds.file_count => {
+                Content::File { number: u32::try_from(region.at).ok()?, at: 0, len: region.len }
+            }
+            Storage::File => return None,
+            Storage::Archive => Content::Archive(region.within(bounds.archive_len)?),
+        })
+    }
+
     /// Returns the length in bytes.
     #[expect(clippy::len_without_is_empty, reason = "an empty content needs no special case")]
     #[inline]

@@ -19,6 +19,7 @@ impl Image {
     ///
     /// # Errors
     /// A page that the lookup needs is not in memory.
+    #[inline(never)]
     pub fn find(&self, path: &[u8]) -> Result<Option<Entry>, NotResident> {
         Ok(self.find_record(path)?.and_then(|record| self.entry(record)))
     }
@@ -27,7 +28,7 @@ impl Image {
     ///
     /// # Errors
     /// A page that the lookup needs is not in memory.
-    #[inline]
+    #[inline(always)]
     pub fn find_record(&self, path: &[u8]) -> Result<Option<Record<'_>>, NotResident> {
         let hash = hash(path);
         let slots = self.slots();

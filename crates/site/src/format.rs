@@ -225,6 +225,19 @@ pub enum Storage {
     Archive = 2,
 }
 
+impl Storage {
+    /// Decodes a storage; returns `None` if it is unknown.
+    #[inline]
+    fn decode(number: u8) -> Option<Storage> {
+        Some(match number {
+            0 => Storage::Image,
+            1 => Storage::File,
+            2 => Storage::Archive,
+            _ => return None,
+        })
+    }
+}
+
 /// The content coding of a variant. RFC 9110, section 8.4.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coding {
@@ -394,12 +407,7 @@ impl EntryRecord {
             content_len: u64_at(from, 40),
             etag_at: u32_at(from, 48),
             etag_len: u32_at(from, 52),
-            storage: match from[56] {
-                0 => Storage::Image,
-                1 => Storage::File,
-                2 => Storage::Archive,
-                _ => return None,
-            },
+            storage: Storage::decode(from[56])?,
             coding: Coding::decode(from[57])?,
             status: u16::from_le_bytes([from[58], from[59]]),
             checks_rules: from[60] != 0,
@@ -412,15 +420,18 @@ impl EntryRecord {
 pub(crate) struct ReadyRow {
     /// The 200 fields.
     pub(crate) fields: Region,
-    /// The content.
+    /// The place of the content in its storage.
     pub(crate) content: Region,
+    /// The place where the content is stored.
+    pub(crate) storage: Storage,
 }
 
 impl ReadyRow {
-    /// Decodes a variant whose content lies in the image. `None`: any other one.
-    #[inline]
+    /// Decodes a variant. Returns `None` if its storage is unknown.
+    #[inline(always)]
     pub(crate) fn decode(from: &[u8; VARIANT_LEN]) -> Option<ReadyRow> {
-        (from[56 - RECORD_HEAD_LEN] == Storage::Image as u8).then(|| ReadyRow {
+        Some(ReadyRow {
+            storage: Storage::decode(from[56 - RECORD_HEAD_LEN])?,
             fields: Region {
                 at: u64_at(from, 16 - RECORD_HEAD_LEN),
                 len: u32_at(from, 28 - RECORD_HEAD_LEN).into(),

@@ -2,16 +2,15 @@
 //!
 //! ```text
 //! [ head ┊ first variant ][ coded variants ][ path ]
-//!          └ ready: fields and content follow each other in the image, and were checked before
+//!          └ ready: its fields were checked before
 //! ```
 //!
 //! Any other response needs the decoded record: see `entry.rs`.
 
-use crate::entry::VariantOffer;
+use crate::entry::{Content, VariantOffer};
 use crate::field_block::FieldBlock;
 use crate::format::{EntryRecord, RECORD_LEN, ReadyRow, VARIANT_COUNT_MAX, VARIANT_LEN};
 use crate::image::Image;
-use crate::region::Region;
 
 /// The record of a path. Its bytes are in memory.
 #[derive(Clone, Copy)]
@@ -23,13 +22,13 @@ pub struct Record<'i> {
     slot: usize,
 }
 
-/// A response whose fields have passed the check of [`Image::is_framed`], and whose content follows them.
+/// The 200 response with a variant whose fields have passed the check of [`Image::is_framed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadyResponse {
     /// The fields, including the empty line.
     pub fields: FieldBlock,
     /// The content.
-    pub content: Region,
+    pub content: Content,
 }
 
 impl<'i> Record<'i> {
@@ -105,9 +104,9 @@ impl Image {
         };
         let number = record.number() + number;
         // Fields that have passed the check frame a content of this length.
-        let ReadyRow { fields, content } = ReadyRow::decode(row).filter(|_| self.is_validated(number))?;
-        let end = fields.at.checked_add(fields.len)?;
-        Region { at: fields.at, len: fields.len.checked_add(content.len)? }.within(self.len())?;
-        (content.at == end).then(|| ReadyResponse { fields: FieldBlock::new(fields, number), content })
+        let row = ReadyRow::decode(row).filter(|_| self.is_validated(number))?;
+        let fields = row.fields.within(self.len())?;
+        let content = Content::new(row.storage, row.content, self.bounds())?;
+        Some(ReadyResponse { fields: FieldBlock::new(fields, number), content })
     }
 }
