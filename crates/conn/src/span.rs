@@ -139,7 +139,7 @@ impl Outbox {
 
     /// Adds a span at the end, and holds its image. A `Buf` takes over the hold of the caller. Ignores an empty span, which a damaged image
     /// may cause.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push(&mut self, sites: &mut Sites, span: Span) {
         let len = span.len();
         if len == 0 {

@@ -49,6 +49,10 @@ enum FieldList<'a> {
 }
 
 impl<'a> Fields<'a> {
+    /// No fields.
+    pub(crate) const EMPTY: Fields<'static> =
+        Fields { bytes: &[], list: FieldList::Places(&[]), index: FieldIndex::EMPTY };
+
     /// Returns the fields of a decoded field section of HTTP/2 or HTTP/3, without its pseudo-header fields: RFC 9113, section 8.3.
     ///
     /// The decoder has refused names and values that RFC 9113, section 8.2.1, forbids: a value has no control bytes, and no whitespace
@@ -67,7 +71,7 @@ impl<'a> Fields<'a> {
     /// assert_eq!(fields.first(FieldName::Range), Some(&b"bytes=0-9"[..]));
     /// ```
     pub fn decoded(bytes: &'a [u8], fields: &'a [FieldPlace]) -> Fields<'a> {
-        let mut index = FieldIndex::default();
+        let mut index = FieldIndex::EMPTY;
         for FieldPlace { name, value } in fields {
             assert!(value.end() <= bytes.len(), "a value lies in the bytes of its section");
             if let Some(name) = FieldName::from_bytes(name.of(bytes)) {
@@ -77,10 +81,18 @@ impl<'a> Fields<'a> {
         Fields { bytes, list: FieldList::Places(fields), index }
     }
 
-    /// Returns the fields of a head: `lines` are its field lines, and `index` has their places in `bytes`.
+    /// Returns the index, empty, to add the places of fields to.
     #[inline(always)]
-    pub(crate) fn of_lines(lines: &'a [u8], bytes: &'a [u8], index: FieldIndex) -> Fields<'a> {
-        Fields { bytes, list: FieldList::Lines(lines), index }
+    pub(crate) fn new_index(&mut self) -> &mut FieldIndex {
+        // Places are read only of names that are present.
+        (self.index.present, self.index.repeated) = (FieldSet(0), FieldSet(0));
+        &mut self.index
+    }
+
+    /// Sets the fields to those of a head: `lines` are its field lines, and the index has their places in `bytes`.
+    #[inline(always)]
+    pub(crate) fn set_lines(&mut self, lines: &'a [u8], bytes: &'a [u8]) {
+        (self.bytes, self.list) = (bytes, FieldList::Lines(lines));
     }
 
     /// Returns the value of the first field named `name`, without optional whitespace (OWS) around it.
@@ -158,7 +170,7 @@ impl Place {
 }
 
 /// The places of the first values of the fields in [`FieldName`].
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct FieldIndex {
     /// For each name in `present`.
     first_values: [Place; NAME_COUNT],
@@ -167,6 +179,12 @@ pub(crate) struct FieldIndex {
 }
 
 impl FieldIndex {
+    const EMPTY: FieldIndex = FieldIndex {
+        first_values: [Place { at: 0, len: 0 }; NAME_COUNT],
+        present: FieldSet(0),
+        repeated: FieldSet(0),
+    };
+
     /// Adds a field after those that were added before.
     #[inline(always)]
     pub(crate) fn add(&mut self, name: FieldName, value: impl FnOnce() -> Place) {

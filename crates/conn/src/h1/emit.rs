@@ -47,7 +47,7 @@ pub(super) fn span_count(plan: &Plan) -> usize {
 /// # Errors
 /// Nothing is queued: the generated fields do not fit into a buffer, or no buffer is free. Returns the status of the response to send
 /// instead.
-#[inline]
+#[inline(always)]
 pub(super) fn emit(
     cx: &mut ConnResources<'_>,
     out: &mut Outbox,
@@ -57,14 +57,15 @@ pub(super) fn emit(
     request: BufRange,
 ) -> Result<(), Status> {
     if let Generated::None = plan.generated {
-        emit_planned(cx, out, image, plan, persistence);
+        push_prefix(cx, out, plan.status, persistence);
+        push_rest(cx, out, image, plan);
         return Ok(());
     }
     emit_generated(cx, out, image, plan, persistence, request)
 }
 
 /// Queues a response without generated fields.
-#[inline]
+#[inline(never)]
 pub(super) fn emit_planned(
     cx: &mut ConnResources<'_>,
     out: &mut Outbox,
@@ -131,7 +132,7 @@ fn emit_generated(
     Ok(())
 }
 
-#[inline]
+#[inline(always)]
 fn push_prefix(cx: &mut ConnResources<'_>, out: &mut Outbox, status: Status, persistence: Persistence) {
     out.push(cx.sites, Span::Prefix(cx.prefixes.prefix(status, persistence)));
 }

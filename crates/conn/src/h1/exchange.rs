@@ -53,10 +53,10 @@ impl Http1 {
                 return 0;
             }
         }
-        // Head and plan are long: they are used where they were returned.
-        let parsed = head::parse(bytes);
-        let (head, head_len) = match &parsed {
-            Ok(Some((head, len))) => (head, *len),
+        // Head and plan are long: they are used where they were written.
+        let mut head = Head::EMPTY;
+        let head_len = match head::parse_into(&mut head, bytes) {
+            Ok(Some(len)) => len,
             Ok(None) => {
                 self.incomplete_len = input.len;
                 self.receive_by.get_or_insert(cx.now.after(self.limits(cx).head_ms));
@@ -64,6 +64,7 @@ impl Http1 {
             }
             Err(error) => return self.refuse(cx, out, input, cx.sites.fallback(), error.status()),
         };
+        let head = &head;
         let host = match head.host() {
             Ok(host) => host,
             Err(error) => return self.refuse(cx, out, input, cx.sites.fallback(), error.status()),

@@ -89,8 +89,18 @@ pub struct Head<'a> {
 /// assert!(head::parse(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap().is_some());
 /// assert_eq!(head::parse(b"GET / HTTP/1.1\r\nHost : a\r\n").unwrap_err(), HeadError::FieldName);
 /// ```
-#[inline(always)]
 pub fn parse(input: &[u8]) -> Result<Option<(Head<'_>, usize)>, HeadError> {
+    let mut head = Head::EMPTY;
+    Ok(parse_into(&mut head, input)?.map(|len| (head, len)))
+}
+
+/// Parses the head at the start of `input` as [`parse`] does, and writes it to `head`, as a head is long to move. Returns its length.
+///
+/// # Errors
+///
+/// As [`parse`]. `head` has no meaning then, and neither has it if the head is incomplete.
+#[inline(always)]
+pub fn parse_into<'a>(head: &mut Head<'a>, input: &'a [u8]) -> Result<Option<usize>, HeadError> {
     let seen = &input[..input.len().min(HEAD_LEN_MAX)];
     let (request_line, lines) = match usual_request_line(seen) {
         Some(found) => found,
@@ -99,18 +109,27 @@ pub fn parse(input: &[u8]) -> Result<Option<(Head<'_>, usize)>, HeadError> {
             Err(stop) => return classify_error(seen, stop),
         },
     };
-    let mut index = FieldIndex::default();
-    let rest = match index_field_lines(seen, lines, &mut index) {
+    let rest = match index_field_lines(seen, lines, head.fields.new_index()) {
         Ok(rest) => rest,
         Err(stop) => return classify_error(seen, stop),
     };
-    let RequestLine { method, target, path, version } = request_line;
     let len = seen.len() - rest.len() + 2;
-    let fields = Fields::of_lines(&lines[..lines.len() - rest.len()], &seen[..len], index);
-    Ok(Some((Head { method, target, path, version, fields }, len)))
+    head.fields.set_lines(&lines[..lines.len() - rest.len()], &seen[..len]);
+    RequestLine { method: head.method, target: head.target, path: head.path, version: head.version } =
+        request_line;
+    Ok(Some(len))
 }
 
 impl<'a> Head<'a> {
+    /// No head, to [parse](parse_into) one into.
+    pub const EMPTY: Head<'static> = Head {
+        method: Method::Get,
+        target: b"/",
+        path: TargetPath { len: 1, is_plain: true },
+        version: Version::Http11,
+        fields: Fields::EMPTY,
+    };
+
     /// Splits the target into its components, as [`target::parse`] does.
     ///
     /// # Errors
