@@ -95,7 +95,7 @@ pub struct RequestStart<'a> {
     pub accepted: AcceptedClient,
     /// The number of the site that responds.
     pub site: u32,
-    /// Whether [`Recording::one_in`] selected the exchange. If not, it is recorded only because heads are.
+    /// Whether [`Recording::one_in`] selected the exchange. If not, it is recorded because heads are, or because its status is unknown.
     pub is_sampled: bool,
     /// The time of the request by the wall clock, in milliseconds since 1970.
     pub unix_ms: u64,
@@ -134,6 +134,13 @@ pub struct RequestEnd {
     pub is_complete: bool,
     /// The status of the response, if it was unknown at the start: a backend has made it.
     pub status: Option<u16>,
+}
+
+impl RequestEnd {
+    /// Returns whether the exchange is logged whatever the sampling: its status was unknown when the sample was drawn, and is an error.
+    pub fn is_failure(&self) -> bool {
+        self.status.is_some_and(|status| status >= ALWAYS_STATUS_MIN)
+    }
 }
 
 /// Recorded bytes of a head.
@@ -222,7 +229,9 @@ impl Records {
     pub(crate) fn start_record(&mut self, start: ExchangeStart, head: Option<&Head<'_>>, wire: &[u8]) {
         let Some(recording) = &mut self.recording else { return };
         let is_sampled = recording.selects(start.site, start.status);
-        if !is_sampled && !recording.heads {
+        // The end decides about an exchange whose status is unknown.
+        let may_be_logged = is_sampled || start.status.is_none() && recording.logs(start.site);
+        if !may_be_logged && !recording.heads {
             return;
         }
         let request = if recording.heads { wire } else { &[] };
@@ -337,7 +346,8 @@ pub(crate) struct ExchangeStart {
     pub(crate) now: Tick,
     /// The index of the response's first span in the outbox.
     pub(crate) span_index: usize,
-    pub(crate) status: Status,
+    /// `None`: a backend will make the response.
+    pub(crate) status: Option<Status>,
 }
 
 /// How an exchange has ended.
@@ -365,10 +375,15 @@ struct PendingRecord {
 }
 
 impl Recording {
+    /// Returns whether the exchanges of a site are logged, or some of them.
+    fn logs(&self, site: SiteId) -> bool {
+        self.one_in[site.index()].is_some()
+    }
+
     /// Decides whether sampling selects an exchange.
-    fn selects(&mut self, site: SiteId, status: Status) -> bool {
-        let one_in = self.one_in[site.index()];
-        one_in.is_some_and(|one_in| status.code() >= ALWAYS_STATUS_MIN || self.draw(one_in))
+    fn selects(&mut self, site: SiteId, status: Option<Status>) -> bool {
+        let is_failure = status.is_some_and(|status| status.code() >= ALWAYS_STATUS_MIN);
+        self.one_in[site.index()].is_some_and(|one_in| is_failure || self.draw(one_in))
     }
 
     /// Draws a random number. Returns `true` once in `one_in` calls on average.
@@ -608,7 +623,7 @@ mod tests {
                         site: SiteId::FIRST,
                         now: Tick(40),
                         span_index: 3,
-                        status: Status::Ok,
+                        status: Some(Status::Ok),
                     },
                     Some(&head),
                     wire.as_bytes(),
@@ -676,31 +691,34 @@ mod tests {
             let one_in = NonZeroU32::new(one_in).expect("a number");
             let mut recording = recording(one_in, false);
             let selected =
-                (0..100_000).filter(|_| recording.selects(SiteId::FIRST, Status::Ok)).count() as f64;
+                (0..100_000).filter(|_| recording.selects(SiteId::FIRST, Some(Status::Ok))).count() as f64;
             let want = 100_000.0 / f64::from(one_in.get());
             assert!((selected - want).abs() < 5.0 * want.sqrt(), "{selected} of 100,000, one in {one_in}");
             for status in [Status::NotFound, Status::BadRequest, Status::ServiceUnavailable] {
-                assert!((0..1_000).all(|_| recording.selects(SiteId::FIRST, status)), "{status:?}");
+                assert!((0..1_000).all(|_| recording.selects(SiteId::FIRST, Some(status))), "{status:?}");
             }
         }
     }
 
     /// The case; the sampling, heads and the status; whether the exchange is recorded, and if so, whether sampling selected it.
-    type SampledCase = (&'static str, Option<NonZeroU32>, bool, Status, Option<bool>);
+    type SampledCase = (&'static str, Option<NonZeroU32>, bool, Option<Status>, Option<bool>);
 
     #[test]
     fn each_site_has_its_sampling_and_heads_are_recorded_of_all() {
-        let never = NonZeroU32::MAX;
+        let (never, ok, not_found) = (NonZeroU32::MAX, Some(Status::Ok), Some(Status::NotFound));
         #[rustfmt::skip]
         let cases: &[SampledCase] = &[
             // case                      one in                  heads   status             recorded, and sampled
-            ("all",                      Some(NonZeroU32::MIN),  false,  Status::Ok,        Some(true)),
-            ("hardly any",               Some(never),            false,  Status::Ok,        None),
-            ("failures",                 Some(never),            false,  Status::NotFound,  Some(true)),
-            ("none",                     None,                   false,  Status::NotFound,  None),
-            ("none, but heads",          None,                   true,   Status::NotFound,  Some(false)),
-            ("hardly any, but heads",    Some(never),            true,   Status::Ok,        Some(false)),
-            ("all, and heads",           Some(NonZeroU32::MIN),  true,   Status::Ok,        Some(true)),
+            ("all",                      Some(NonZeroU32::MIN),  false,  ok,                Some(true)),
+            ("hardly any",               Some(never),            false,  ok,                None),
+            ("failures",                 Some(never),            false,  not_found,         Some(true)),
+            ("none",                     None,                   false,  not_found,         None),
+            ("none, but heads",          None,                   true,   not_found,         Some(false)),
+            ("hardly any, but heads",    Some(never),            true,   ok,                Some(false)),
+            ("all, and heads",           Some(NonZeroU32::MIN),  true,   ok,                Some(true)),
+            ("all, of a backend",        Some(NonZeroU32::MIN),  false,  None,              Some(true)),
+            ("perhaps a failure",        Some(never),            false,  None,              Some(false)),
+            ("none of a backend",        None,                   false,  None,              None),
         ];
         for &(name, one_in, heads, status, want) in cases {
             // The site before it has the opposite setting.
@@ -708,7 +726,7 @@ mod tests {
             let one_in = [other, one_in].into();
             let mut records = Records::new(Recording { one_in, heads, seed: 42 });
             records.start_record(start_of(SiteId::new(1), status), None, b"x");
-            records.finish_record(status, 1);
+            records.finish_record(status.unwrap_or(Status::Ok), 1);
             let read = Record::read(records.bytes()).map(|(record, _)| match record {
                 Record::Start(record) => {
                     assert_eq!(record.site, 1, "{name}");
@@ -738,7 +756,8 @@ mod tests {
         }
     }
 
-    fn start_of(site: SiteId, status: Status) -> ExchangeStart {
+    fn start_of(site: SiteId, status: impl Into<Option<Status>>) -> ExchangeStart {
+        let status = status.into();
         ExchangeStart { accepted: AcceptedClient::default(), site, now: Tick(0), span_index: 0, status }
     }
 

@@ -107,6 +107,7 @@ fn start_of(record: &[u8]) -> Option<RequestStart<'_>> {
 fn emit_end(record: &[u8], end: Option<RequestEnd>, on_step: &mut impl FnMut(ExchangeStep<'_>)) {
     let Some(mut start) = start_of(record) else { return };
     start.status = end.and_then(|end| end.status).unwrap_or(start.status);
+    start.is_sampled |= end.is_some_and(|end| end.is_failure());
     on_step(ExchangeStep::Ended(Exchange {
         start,
         took_ms: end.map_or(0, |end| end.tick.0.saturating_sub(start.tick.0)),

@@ -482,8 +482,15 @@ impl Http1 {
         };
     }
 
-    /// Returns the start of an exchange, for its record: its response is about to be queued.
-    fn exchange_start(&self, now: Tick, out: &Outbox, site: SiteId, status: Status) -> ExchangeStart {
+    /// Returns the start of an exchange, for its record: its response is about to be queued. Without a status, a backend will make it.
+    fn exchange_start(
+        &self,
+        now: Tick,
+        out: &Outbox,
+        site: SiteId,
+        status: impl Into<Option<Status>>,
+    ) -> ExchangeStart {
+        let status = status.into();
         let span_index = out.spans().len();
         ExchangeStart { accepted: self.accepted, site, now, span_index, status }
     }

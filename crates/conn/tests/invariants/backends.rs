@@ -2,6 +2,7 @@
 
 use super::{properties::through, sites::site};
 use proptest::{collection::vec, prelude::*, sample::select};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use tarpon_conn::{
     BackendId, BackendLimits, BackendRoute, BackendSim, Hosts, Limits, Record, Recording, Records,
@@ -269,9 +270,11 @@ fn exchanges_are_recorded_with_the_status_of_the_backend() {
         ("no head",      "X-Status: 99\r\n",                            Some(502),   (441, true)),
         ("silent",       "X-Silent: 1\r\n",                             None,        (0, false)),
     ];
-    for (what, fields, status, (content_len, is_complete)) in cases {
+    let samplings = [(NonZeroU32::MIN, true), (NonZeroU32::MAX, false)];
+    let all = samplings.into_iter().flat_map(|sampling| cases.map(|case| (sampling, case)));
+    for ((one_in, is_sampled), (what, fields, status, (content_len, is_complete))) in all {
         let mut sim = worker();
-        let one_in = [Some(std::num::NonZeroU32::MIN)].into();
+        let one_in = [Some(one_in)].into();
         sim.records = Records::new(Recording { one_in, heads: false, seed: 1 });
         let client = sim.connect();
         sim.client_sends(client, format!("GET /app/ HTTP/1.1\r\nHost: a\r\n{fields}\r\n").as_bytes());
@@ -286,7 +289,12 @@ fn exchanges_are_recorded_with_the_status_of_the_backend() {
             rest = &rest[len..];
         }
         let [Record::Start(start), Record::End(end)] = records[..] else { panic!("{what}: {records:?}") };
-        assert_eq!(start.id, end.id, "{what}");
+        assert_eq!((start.id, start.is_sampled), (end.id, is_sampled), "{what}");
+        assert_eq!(
+            end.is_failure(),
+            status.is_some_and(|status| status >= 400),
+            "{what}: logged in any case"
+        );
         assert_eq!(
             (end.status, end.content_len, end.is_complete),
             (status, content_len, is_complete),

@@ -154,7 +154,7 @@ impl Http1 {
         }
         let bytes = cx.pool.bytes(input);
         let Ok(Some((head, head_len))) = http_head::parse(bytes) else { return NO_PLACE };
-        let start = self.exchange_start(cx.now, out, site, Status::Ok);
+        let start = self.exchange_start(cx.now, out, site, None);
         cx.records.start_record(start, Some(&head), &bytes[..head_len]);
         let place = cx.records.finish_record(Status::Ok, 0).unwrap_or(NO_PLACE);
         if place != NO_PLACE {
