@@ -1,12 +1,14 @@
-//! The closed-loop client: one thread, some connections, one outstanding request per connection.
+//! The closed-loop client: one thread, some connections, one outstanding batch of requests per connection. A batch is one request, or
+//! several pipelined ones.
 //!
 //! ```text
 //! connect: request ─▶ complete response, whose length the client stores
-//! run:     request ─▶ bytes counted ─▶ request ─▶ …      the client parses no further head
+//! run:     batch ─▶ bytes counted ─▶ batch ─▶ …      the client parses no further head
 //! ```
 //!
 //! A request costs this client about as little CPU as it costs a null server, so that most of the CPU remains for the server.
-//! The client still checks that each response begins with status 200 and is as long as the first one.
+//! The client still checks that the first response of each batch begins with status 200, and that a batch is as long as that many times the
+//! first response.
 //!
 //! A server with fewer workers than connections, where each worker serves one connection, must close connections. For such a
 //! server the client reconnects, and accepts `Connection: close` in a response.
@@ -22,15 +24,17 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustix::time::Timespec;
 
+use super::request::RequestForm;
 use super::response::{OK, ResponseError, ResponseSize};
-use super::{ClientError, connect, read_response, request};
+use super::{ClientError, connect, read_response};
 
 /// Connections to one server.
 pub(crate) struct ClosedLoopClient {
     epoll: OwnedFd,
     events: Vec<epoll::Event>,
     connections: Vec<ClosedLoopConnection>,
-    request: Vec<u8>,
+    /// The requests of a batch.
+    requests: Vec<u8>,
     input: Box<[u8]>,
     server: SocketAddr,
     on_close: OnClose,
@@ -47,10 +51,25 @@ pub(crate) enum OnClose {
     Reconnect,
 }
 
+/// What a client sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RequestBatch {
+    pub(crate) form: RequestForm,
+    /// Requests sent at once.
+    pub(crate) count: usize,
+}
+
+impl RequestBatch {
+    /// One short request.
+    pub(crate) const ONE: RequestBatch = RequestBatch { form: RequestForm::Short, count: 1 };
+}
+
 struct ClosedLoopConnection {
     stream: TcpStream,
     response_len: usize,
-    /// Bytes of the current response that have not arrived. 0 between two responses.
+    /// Requests of a batch.
+    batch_count: usize,
+    /// Bytes of the current batch of responses that have not arrived. 0 between two batches.
     missing: usize,
     /// The current response announces that the server will close the connection.
     closing: bool,
@@ -78,14 +97,15 @@ impl ClosedLoopClient {
     pub(crate) fn connect(
         server: SocketAddr,
         path: &str,
+        batch: RequestBatch,
         count: usize,
         on_close: OnClose,
     ) -> Result<ClosedLoopClient, ClientError> {
-        let request = request(server, path);
+        let request = batch.form.request(&server.to_string(), path);
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let mut connections = Vec::with_capacity(count);
         for number in 0..count {
-            let connection = ClosedLoopConnection::open(server, &request)?;
+            let connection = ClosedLoopConnection::open(server, &request, batch.count)?;
             watch(&epoll, number, &connection.stream)?;
             connections.push(connection);
         }
@@ -93,7 +113,7 @@ impl ClosedLoopClient {
             epoll,
             events: Vec::with_capacity(EVENT_COUNT_MAX),
             connections,
-            request,
+            requests: request.repeat(batch.count),
             input: vec![0; INPUT_LEN].into_boxed_slice(),
             server,
             on_close,
@@ -112,7 +132,7 @@ impl ClosedLoopClient {
         let start = Instant::now();
         if !self.started {
             for number in 0..self.connections.len() {
-                if let Err(error) = send_request(&self.connections[number].stream, &self.request) {
+                if let Err(error) = send_request(&self.connections[number].stream, &self.requests) {
                     self.reconnect(number, error)?;
                 }
             }
@@ -130,7 +150,7 @@ impl ClosedLoopClient {
                 let epoll::Event { data, flags } = self.events[at];
                 let number = data.u64() as usize;
                 let (connection, ending) = (&mut self.connections[number], flags != epoll::EventFlags::IN);
-                match connection.receive(ending, self.on_close, &mut self.input, &self.request) {
+                match connection.receive(ending, self.on_close, &mut self.input, &self.requests) {
                     Ok(ReceiveProgress { completed, closed }) => {
                         requests += completed;
                         if closed {
@@ -157,7 +177,7 @@ impl ClosedLoopClient {
         let stream = TcpStream::connect(self.server)?;
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
-        send_request(&stream, &self.request)?;
+        send_request(&stream, &self.requests)?;
         watch(&self.epoll, number, &stream)?;
         (connection.stream, connection.closing) = (stream, false);
         self.reconnects += 1;
@@ -167,7 +187,11 @@ impl ClosedLoopClient {
 
 impl ClosedLoopConnection {
     /// Connects, requests the page once, and stores the length of the response.
-    fn open(server: SocketAddr, request: &[u8]) -> Result<ClosedLoopConnection, ClientError> {
+    fn open(
+        server: SocketAddr,
+        request: &[u8],
+        batch_count: usize,
+    ) -> Result<ClosedLoopConnection, ClientError> {
         let mut stream = connect(server, SILENCE_MAX)?;
         stream.write_all(request)?;
         let mut wire = Vec::new();
@@ -176,7 +200,8 @@ impl ClosedLoopConnection {
             return Err(ClientError::Surplus);
         }
         stream.set_nonblocking(true)?;
-        Ok(ClosedLoopConnection { stream, response_len: size.len(), missing: 0, closing: false })
+        let response_len = size.len();
+        Ok(ClosedLoopConnection { stream, response_len, batch_count, missing: 0, closing: false })
     }
 
     /// Receives all available bytes, up to the end of the stream if `ending`, and answers complete responses with a request.
@@ -204,14 +229,14 @@ impl ClosedLoopConnection {
                 if input[..prefix] != OK[..prefix] {
                     return Err(ResponseError::Status.into());
                 }
-                self.missing = self.response_len;
+                self.missing = self.response_len * self.batch_count;
                 if on_close == OnClose::Reconnect && len != self.response_len {
                     self.parse_head(&input[..len])?;
                 }
             }
             self.missing = self.missing.checked_sub(len).ok_or(ClientError::Surplus)?;
             if self.missing == 0 {
-                completed += 1;
+                completed += self.batch_count as u64;
                 if self.closing {
                     return Ok(ReceiveProgress { completed, closed: true });
                 }
@@ -283,7 +308,8 @@ mod tests {
         ];
         for (name, second, want) in cases {
             let server = scripted(vec![GOOD, second]);
-            let mut client = ClosedLoopClient::connect(server, "/", 1, OnClose::Fail).expect(name);
+            let mut client =
+                ClosedLoopClient::connect(server, "/", RequestBatch::ONE, 1, OnClose::Fail).expect(name);
             let error = client.run(Duration::from_secs(1)).expect_err(name).to_string();
             assert_eq!(error, *want, "{name}");
         }
@@ -308,7 +334,8 @@ mod tests {
                 let _ = stream.shutdown(std::net::Shutdown::Both);
             }
         });
-        let mut client = ClosedLoopClient::connect(server, "/", 1, OnClose::Reconnect).unwrap();
+        let mut client =
+            ClosedLoopClient::connect(server, "/", RequestBatch::ONE, 1, OnClose::Reconnect).unwrap();
         let run = client.run(Duration::from_millis(200)).unwrap();
         assert!(run.requests > 10 && run.reconnects > 10, "{run:?}");
         // Three connections bring three responses.

@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `closed_loop.rs` | a client that sends its next request as soon as it has a response: for races |
 //! | `open_loop.rs` | a client that sends requests at fixed times: for response times |
+//! | `request.rs` | a request, short or as of a browser |
 //! | `response.rs` | the length of a response |
 //!
 //! Below: one request, one response, on a blocking socket.
 
 pub(crate) mod closed_loop;
 pub(crate) mod open_loop;
+pub(crate) mod request;
 pub(crate) mod response;
 
 use std::fmt;
@@ -27,11 +29,6 @@ pub(crate) fn connect(server: SocketAddr, read_timeout: Duration) -> io::Result<
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(read_timeout))?;
     Ok(stream)
-}
-
-/// Returns a request with the same fields as one of wrk.
-pub(crate) fn request(server: SocketAddr, path: &str) -> Vec<u8> {
-    format!("GET {path} HTTP/1.1\r\nHost: {server}\r\n\r\n").into_bytes()
 }
 
 /// Reads until `wire` holds at least one complete response.

@@ -8,8 +8,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::request::RequestForm;
 use super::response::{OK, ResponseError};
-use super::{ClientError, connect, read_response, request};
+use super::{ClientError, connect, read_response};
 
 /// Connections to one server.
 pub(crate) struct OpenLoopClient {
@@ -33,7 +34,7 @@ impl OpenLoopClient {
         count: u32,
         rate: u32,
     ) -> Result<OpenLoopClient, ClientError> {
-        let request = request(server, path);
+        let request = RequestForm::Short.request(&server.to_string(), path);
         let open = |_| {
             let mut stream = connect(server, RESPONSE_TIME_MAX)?;
             stream.write_all(&request)?;

@@ -20,7 +20,7 @@ use clap::Args;
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use tempfile::TempDir;
 
-use crate::client;
+use crate::client::{self, request::RequestForm};
 use crate::error::LabError;
 use crate::format::thousands;
 use crate::generated_site;
@@ -83,8 +83,13 @@ fn measure(args: &CostArgs) -> Result<Vec<InstructionCount>, LabError> {
     }
     let bench = CostBench::new(tarpon)?;
     let mut counts = Vec::new();
-    for (name, request) in [("conn-small", SMALL_REQUEST), ("conn-browser", BROWSER_REQUEST)] {
-        let run = |count| bench.connection_instructions(&driver, request, count);
+    let requests = [
+        ("conn-small", RequestForm::Short, SHORT_HOST),
+        ("conn-browser", RequestForm::Browser, BROWSER_HOST),
+    ];
+    for (name, form, host) in requests {
+        let request = form.request(host, PATH);
+        let run = |count| bench.connection_instructions(&driver, &request, count);
         counts.push(InstructionCount {
             name: name.into(),
             profile: profile(&driver),
@@ -143,7 +148,7 @@ impl CostBench {
     }
 
     /// Counts a connection in memory that receives a request `count` times.
-    fn connection_instructions(&self, driver: &Path, request: &str, count: u32) -> Result<u64, LabError> {
+    fn connection_instructions(&self, driver: &Path, request: &[u8], count: u32) -> Result<u64, LabError> {
         let file = self.path("request");
         fs::write(&file, request)?;
         let count = count.to_string();
@@ -185,8 +190,9 @@ impl CountedServer {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(START_TIME_MAX))?;
         let mut wire = Vec::new();
+        let request = RequestForm::Short.request(SHORT_HOST, PATH);
         for _ in 0..count {
-            stream.write_all(SMALL_REQUEST.as_bytes())?;
+            stream.write_all(&request)?;
             let size = client::read_response(&mut stream, &mut wire)?;
             wire.drain(..size.len());
         }
@@ -269,25 +275,10 @@ fn print_table(measured: &CostRecord, accepted: &CostRecord) {
     }
 }
 
-/// A request of a load generator: 37 bytes.
-const SMALL_REQUEST: &str = "GET /index.html HTTP/1.1\r\nHost: a\r\n\r\n";
-
-/// A request of a browser: 680 bytes, 13 fields.
-const BROWSER_REQUEST: &str = "GET /index.html HTTP/1.1\r\n\
-    Host: www.example.org\r\n\
-    Connection: keep-alive\r\n\
-    sec-ch-ua: \"Chromium\";v=\"140\", \"Not=A?Brand\";v=\"24\", \"Google Chrome\";v=\"140\"\r\n\
-    sec-ch-ua-mobile: ?0\r\n\
-    sec-ch-ua-platform: \"Linux\"\r\n\
-    Upgrade-Insecure-Requests: 1\r\n\
-    User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Safari/537.36\r\n\
-    Accept: text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,image/apng,*/*;q=0.8\r\n\
-    Sec-Fetch-Site: none\r\n\
-    Sec-Fetch-Mode: navigate\r\n\
-    Accept-Encoding: gzip, deflate, br, zstd\r\n\
-    Accept-Language: en-US,en;q=0.9\r\n\
-    Cookie: session=0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef; theme=dark; tz=utc\r\n\r\n";
-const _: () = assert!(BROWSER_REQUEST.len() == 680);
+/// The path and the hosts of the requests, the short one of 36 bytes and the one of a browser of 680 bytes.
+const PATH: &str = "/index.html";
+const SHORT_HOST: &str = "a";
+const BROWSER_HOST: &str = "www.example.org";
 
 /// Requests of a short and of a long run, in memory.
 const CONN_RUNS: (u32, u32) = (100, 1_100);

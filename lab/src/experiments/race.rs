@@ -22,12 +22,14 @@ use super::options::{
 };
 use super::output::RecordFile;
 use super::rounds::{RoundPlan, WARM_UP_TIME, expect_clean, pin_to_core, rounds_max};
-use crate::client::closed_loop::{ClosedLoopClient, OnClose};
+use crate::client::closed_loop::{ClosedLoopClient, OnClose, RequestBatch};
+use crate::client::request::RequestForm;
 use crate::error::LabError;
 use crate::generated_site;
 use crate::measure::cpu::{self, CpuMeter};
 use crate::measure::machine::this_machine;
 use crate::measure::syscalls::SyscallCounter;
+use crate::null_server::BATCH_MAX;
 use crate::records::LabRecord;
 use crate::records::cpu::OTHER_SHARE_MAX;
 use crate::records::race::{RaceRecord, RaceSeries, RaceSettings, RaceWindow, SyscallCount, other_share_max};
@@ -44,12 +46,18 @@ pub(crate) struct RaceArgs {
     /// Time each window for this long
     #[arg(long, default_value_t = 2.0, value_parser = parse_seconds)]
     seconds: f64,
-    /// Open this many connections, each with one request at a time; several counts run in turn
+    /// Open this many connections, each with one batch of requests at a time; several counts run in turn
     #[arg(long, value_name = "COUNTS", value_delimiter = ',', default_value = "64", value_parser = parse_count)]
     connections: Vec<usize>,
     /// Request a page with this many bytes of content
     #[arg(long, value_name = "BYTES", default_value_t = 1024)]
     size: usize,
+    /// Send this many requests at once on each connection
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = parse_pipeline)]
+    pipeline: usize,
+    /// Send requests of this form
+    #[arg(long, value_enum, default_value_t)]
+    request: RequestForm,
     /// Also race this earlier build of tarpon, in the same rounds
     #[arg(long, value_name = "PATH")]
     before: Option<PathBuf>,
@@ -90,7 +98,7 @@ fn measure(args: &RaceArgs) -> Result<RaceRecord, LabError> {
     let mut bed = TestBed::new(&env::temp_dir(), page, tarpon, before)?;
     let servers = bed.prepare(args.servers())?;
     if let Some(tarpon) = servers.iter().find(|measured| measured.server.is_tarpon()) {
-        bed.match_null_response(tarpon.server)?;
+        bed.match_null_response(tarpon.server, args.batch())?;
     }
     let settings = RaceSettings {
         rounds: args.rounds,
@@ -98,6 +106,8 @@ fn measure(args: &RaceArgs) -> Result<RaceRecord, LabError> {
         seconds: args.seconds,
         warm_up_seconds: WARM_UP_TIME.as_secs_f64(),
         size: args.size,
+        pipeline: args.pipeline,
+        request: args.request,
         core,
         isolated: !args.isolation.no_isolation,
         other_share_max: OTHER_SHARE_MAX,
@@ -135,7 +145,7 @@ fn measure_series(
         },
     )?;
     for measured in &race.servers {
-        match count_syscalls(bed, measured.server, connections) {
+        match count_syscalls(bed, args.batch(), measured.server, connections) {
             Ok(count) => series.syscalls.push(count),
             Err(error) => race.syscall_error = Some(error.to_string()),
         }
@@ -150,7 +160,7 @@ fn measure_window(
     server: PeerServer,
     connections: usize,
 ) -> Result<RaceWindow, LabError> {
-    let (process, mut client) = start_and_warm_up(bed, server, connections)?;
+    let (process, mut client) = start_and_warm_up(bed, settings.batch(), server, connections)?;
     let threads = process.threads()?;
     threads.expect_pinned_to(settings.core)?;
 
@@ -168,8 +178,13 @@ fn measure_window(
 }
 
 /// Counts the system calls of one server.
-fn count_syscalls(bed: &TestBed, server: PeerServer, connections: usize) -> Result<SyscallCount, LabError> {
-    let (process, mut client) = start_and_warm_up(bed, server, connections)?;
+fn count_syscalls(
+    bed: &TestBed,
+    batch: RequestBatch,
+    server: PeerServer,
+    connections: usize,
+) -> Result<SyscallCount, LabError> {
+    let (process, mut client) = start_and_warm_up(bed, batch, server, connections)?;
     let mut counter = SyscallCounter::of(&process.threads()?)?;
     counter.start()?;
     let result = client.run(COUNT_TIME)?;
@@ -179,13 +194,18 @@ fn count_syscalls(bed: &TestBed, server: PeerServer, connections: usize) -> Resu
 /// Starts a server and a client, and sends requests until both have settled.
 fn start_and_warm_up(
     bed: &TestBed,
+    batch: RequestBatch,
     server: PeerServer,
     connections: usize,
 ) -> Result<(ServerProcess, ClosedLoopClient), LabError> {
     let process = bed.start(server)?;
     // A server with fewer workers than connections must close connections.
     let on_close = if server.keeps(connections) { OnClose::Fail } else { OnClose::Reconnect };
-    let mut client = ClosedLoopClient::connect(process.address(), &bed.path(), connections, on_close)?;
+    if batch.count > 1 && on_close == OnClose::Reconnect {
+        let names = names(&[server]);
+        return Err(format!("{names} closes connections: race it without --pipeline").into());
+    }
+    let mut client = ClosedLoopClient::connect(process.address(), &bed.path(), batch, connections, on_close)?;
     client.run(WARM_UP_TIME)?;
     Ok((process, client))
 }
@@ -203,6 +223,11 @@ fn raise_descriptor_limit(connections: usize) -> Result<(), LabError> {
 }
 
 impl RaceArgs {
+    /// Returns what the client sends.
+    fn batch(&self) -> RequestBatch {
+        RequestBatch { form: self.request, count: self.pipeline }
+    }
+
     /// Returns the servers of the race: the null servers, tarpon and its peers, reduced to those of `--only`.
     fn servers(&self) -> Vec<PeerServer> {
         let mut servers = vec![
@@ -230,6 +255,11 @@ impl RaceArgs {
                 ("seconds", self.seconds.to_string()),
                 ("connections", connections),
                 ("size", self.size.to_string()),
+                ("pipeline", if self.pipeline > 1 { self.pipeline.to_string() } else { String::new() }),
+                (
+                    "request",
+                    if self.request == RequestForm::Browser { "browser".into() } else { String::new() },
+                ),
                 ("peers", names(&self.peers)),
                 ("only", names(&self.only)),
                 ("tarpon", file_name(self.common.tarpon.as_deref())),
@@ -246,6 +276,14 @@ fn parse_count(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(count) if (1..=CONNECTIONS_MAX).contains(&count) => Ok(count),
         _ => Err(format!("not a number of connections between 1 and {CONNECTIONS_MAX}")),
+    }
+}
+
+/// Parses a number of pipelined requests. Together, short ones fit in a buffer of the null server on io_uring.
+fn parse_pipeline(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count) if (1..=BATCH_MAX).contains(&count) => Ok(count),
+        _ => Err(format!("not a number of requests between 1 and {BATCH_MAX}")),
     }
 }
 
@@ -296,6 +334,7 @@ mod tests {
             ("defaults",       &[],                                                   " --peers nginx"),
             ("programs",       &["--tarpon", "/a/b/new", "--before=../c/old"],        " --peers nginx --tarpon new --before old"),
             ("record",         &["--out", "/a/race.json"],                            " --peers nginx"),
+            ("pipelined",      &["--pipeline=16", "--request=browser"],                " --pipeline 16 --request browser --peers nginx"),
             ("conditions",     &["--only=null-epoll,tarpon-epoll", "--core=1", "--no-isolation"], " --peers nginx --only null-epoll,tarpon-epoll --core 1 --no-isolation"),
         ];
         for (name, arguments, want) in cases {

@@ -16,7 +16,8 @@ use clap::Args;
 use super::options::{CommonArgs, IsolationArgs, SiteDirArgs, command_line, file_name, with_isolation};
 use super::output::RecordFile;
 use super::rounds::order;
-use crate::client::{read_response, request};
+use crate::client::read_response;
+use crate::client::request::RequestForm;
 use crate::error::LabError;
 use crate::format::thousands;
 use crate::generated_site;
@@ -105,7 +106,10 @@ fn measure_window(bed: &TestBed, server: PeerServer, args: &StartArgs) -> Result
 
 /// Requests a generated page, and returns its content.
 fn fetch(stream: &mut TcpStream, process: &ServerProcess, number: usize) -> Result<Vec<u8>, LabError> {
-    stream.write_all(&request(process.address(), &format!("/{}", generated_site::path(number))))?;
+    stream.write_all(
+        &RequestForm::Short
+            .request(&process.address().to_string(), &format!("/{}", generated_site::path(number))),
+    )?;
     let mut wire = Vec::new();
     let size = read_response(stream, &mut wire)?;
     Ok(wire.split_off(size.head_len))

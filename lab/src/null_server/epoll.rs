@@ -4,19 +4,20 @@
 //! wait (up to 256 events) ─▶ each: one recv into a shared buffer, one send
 //! ```
 //!
-//! One event gets one response: a client that pipelines would get too few responses.
+//! One event gets the responses to what arrived: the requests of a batch must arrive together.
 
 use std::io;
 use std::net::TcpListener;
 
+use super::NullResponses;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, recv, send};
 
-/// Sends `response` whenever bytes arrive on a connection of `listener`.
-pub(super) fn serve(listener: &TcpListener, response: &[u8]) -> io::Result<()> {
+/// Sends responses whenever bytes arrive on a connection of `listener`.
+pub(super) fn serve(listener: &TcpListener, responses: NullResponses) -> io::Result<()> {
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     epoll::add(&epoll, listener, epoll::EventData::new_u64(LISTENER), epoll::EventFlags::IN)?;
     let mut connections: Vec<Option<NullConnection>> = Vec::new();
@@ -38,13 +39,14 @@ pub(super) fn serve(listener: &TcpListener, response: &[u8]) -> io::Result<()> {
                 if connections.len() <= slot {
                     connections.resize_with(slot + 1, || None);
                 }
-                connections[slot] = Some(NullConnection { stream, unsent: 0 });
+                connections[slot] = Some(NullConnection { stream, unsent: &[] });
                 continue;
             }
             let slot = &mut connections[token as usize];
             let Some(connection) = slot else { continue };
             let flags = event.flags;
-            if connection.handle_event(flags.contains(epoll::EventFlags::IN), &mut input, response).is_err() {
+            if connection.handle_event(flags.contains(epoll::EventFlags::IN), &mut input, responses).is_err()
+            {
                 *slot = None;
             }
         }
@@ -53,25 +55,30 @@ pub(super) fn serve(listener: &TcpListener, response: &[u8]) -> io::Result<()> {
 
 struct NullConnection {
     stream: OwnedFd,
-    /// Bytes of the response that the socket has not accepted yet.
-    unsent: usize,
+    /// What the socket has not accepted yet of the responses.
+    unsent: &'static [u8],
 }
 
 impl NullConnection {
     /// Sends the rest of the last response, then responds to received bytes. An error closes the connection.
     #[inline]
-    fn handle_event(&mut self, readable: bool, input: &mut [u8], response: &[u8]) -> Result<(), Errno> {
-        if self.unsent > 0 {
-            self.send(response)?;
+    fn handle_event(
+        &mut self,
+        readable: bool,
+        input: &mut [u8],
+        responses: NullResponses,
+    ) -> Result<(), Errno> {
+        if !self.unsent.is_empty() {
+            self.send()?;
         }
-        if self.unsent > 0 || !readable {
+        if !self.unsent.is_empty() || !readable {
             return Ok(());
         }
         match recv(&self.stream, input, RecvFlags::empty()) {
             Ok((0, _)) => Err(Errno::PIPE),
-            Ok(_) => {
-                self.unsent = response.len();
-                self.send(response)
+            Ok((len, _)) => {
+                self.unsent = responses.to_requests(len);
+                self.send()
             }
             Err(Errno::AGAIN) => Ok(()),
             Err(errno) => Err(errno),
@@ -79,9 +86,9 @@ impl NullConnection {
     }
 
     #[inline]
-    fn send(&mut self, response: &[u8]) -> Result<(), Errno> {
-        match send(&self.stream, &response[response.len() - self.unsent..], SendFlags::NOSIGNAL) {
-            Ok(len) => self.unsent -= len,
+    fn send(&mut self) -> Result<(), Errno> {
+        match send(&self.stream, self.unsent, SendFlags::NOSIGNAL) {
+            Ok(len) => self.unsent = &self.unsent[len..],
             Err(Errno::AGAIN) => {}
             Err(errno) => return Err(errno),
         }

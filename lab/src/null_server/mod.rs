@@ -1,7 +1,7 @@
 //! Null servers: they answer every request with the same bytes, and parse nothing.
 //!
 //! ```text
-//! bytes on a connection ─▶ one fixed response, whatever the bytes are
+//! bytes on a connection ─▶ one fixed response, or one for each request of a batch, whatever the bytes are
 //! ```
 //!
 //! | file | content |
@@ -43,6 +43,9 @@ pub(crate) struct NullServerArgs {
     /// Send this many bytes of head per response
     #[arg(long, value_name = "BYTES", default_value_t = HEAD_SIZE)]
     head_size: usize,
+    /// Send one response for this many bytes, for clients that send several requests at once
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..))]
+    request_size: Option<u32>,
 }
 
 /// The kernel interface of a null server.
@@ -61,12 +64,37 @@ pub(crate) fn run(args: &NullServerArgs) -> Result<(), LabError> {
     // Connections inherit the option: the last segment of a long response must not wait for an ACK.
     set_tcp_nodelay(&listener, true)?;
     // The kernel may read the response at any time: it lives as long as the process.
-    let response = response(args.head_size, args.size)?.leak();
+    let response = response(args.head_size, args.size)?;
+    let responses = NullResponses {
+        len: response.len(),
+        request_len: args.request_size.map_or(usize::MAX, |size| size as usize),
+        bytes: response.repeat(if args.request_size.is_some() { BATCH_MAX } else { 1 }).leak(),
+    };
     match args.engine {
-        NullEngine::Epoll => epoll::serve(&listener, response),
-        NullEngine::Uring => uring::serve(&listener, response),
+        NullEngine::Epoll => epoll::serve(&listener, responses),
+        NullEngine::Uring => uring::serve(&listener, responses),
     }
     .map_err(|error: io::Error| format!("null server: {error}").into())
+}
+
+/// The responses to the requests that arrive together.
+#[derive(Clone, Copy)]
+struct NullResponses {
+    /// The same response, once or several times.
+    bytes: &'static [u8],
+    /// Bytes of a response.
+    len: usize,
+    /// Bytes of a request; more than arrive if all of them get one response.
+    request_len: usize,
+}
+
+impl NullResponses {
+    /// Returns the responses to requests of `len` bytes together.
+    #[inline]
+    fn to_requests(self, len: usize) -> &'static [u8] {
+        let count = len.div_ceil(self.request_len);
+        &self.bytes[..(count * self.len).min(self.bytes.len())]
+    }
 }
 
 /// Returns a response of exactly these lengths in bytes. A padding field fills the head.
@@ -82,6 +110,9 @@ fn response(head_len: usize, content_len: usize) -> Result<Vec<u8>, LabError> {
     Ok(response)
 }
 
+/// Maximum of requests that arrive together.
+pub(crate) const BATCH_MAX: usize = 32;
+
 /// Bytes of tarpon's head for a page of 1 KiB. Only the default of a null server that is started by hand: a race measures the head.
 pub(crate) const HEAD_SIZE: usize = 222;
 
@@ -89,6 +120,24 @@ pub(crate) const HEAD_SIZE: usize = 222;
 mod tests {
     use super::*;
     use crate::client::response::ResponseSize;
+
+    #[test]
+    fn each_request_of_a_batch_gets_a_response() {
+        let bytes: &[u8] = &[7; 2 * BATCH_MAX];
+        #[rustfmt::skip]
+        let cases = [
+            // bytes of a request, bytes that arrive, responses
+            (usize::MAX,  36,           1),
+            (36,          36,           1),
+            (36,          16 * 36,      16),
+            (680,         36,           1),
+            (36,          1_000 * 36,   BATCH_MAX),
+        ];
+        for (request_len, len, count) in cases {
+            let responses = NullResponses { bytes, len: 2, request_len };
+            assert_eq!(responses.to_requests(len).len(), 2 * count, "{len} of {request_len}");
+        }
+    }
 
     #[test]
     fn response_has_the_requested_lengths() {

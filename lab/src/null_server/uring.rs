@@ -6,7 +6,7 @@
 //!                                                       └─ returned, once per batch
 //! ```
 //!
-//! One receive gets one response: a client that pipelines would get too few responses.
+//! One receive gets the responses to what arrived: the requests of a batch must arrive together, and fit in a buffer.
 
 #![allow(unsafe_code)]
 
@@ -18,13 +18,14 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
 
+use super::NullResponses;
 use io_uring::types::{BufRingEntry, Fd};
 use io_uring::{IoUring, SubmissionQueue, Submitter, cqueue, opcode, squeue};
 use rustix::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use rustix::io::Errno;
 
-/// Sends `response` whenever bytes arrive on a connection of `listener`.
-pub(super) fn serve(listener: &TcpListener, response: &'static [u8]) -> io::Result<()> {
+/// Sends responses whenever bytes arrive on a connection of `listener`.
+pub(super) fn serve(listener: &TcpListener, responses: NullResponses) -> io::Result<()> {
     let mut ring = ring()?;
     let mut buffers = BufferRing::new();
     // SAFETY: the ring has BUFFER_COUNT entries, and `BufferRing` never frees them: they outlive `ring`.
@@ -69,6 +70,7 @@ pub(super) fn serve(listener: &TcpListener, response: &'static [u8]) -> io::Resu
                         buffers.add(buffer);
                     }
                     if result > 0 {
+                        let response = responses.to_requests(result as usize);
                         push(&submitter, &mut submissions, &send(fd, response))?;
                     }
                     if result == 0 || (result < 0 && result != -Errno::NOBUFS.raw_os_error()) {

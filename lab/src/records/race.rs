@@ -8,6 +8,8 @@ use super::cpu::{CpuTimes, OTHER_SHARE_MAX, OTHER_SHARE_MAX_FORK};
 use super::machine::MachineInfo;
 use super::round::{MeasuredRound, MeasuredServer, clean};
 use super::server::PeerServer;
+use crate::client::closed_loop::RequestBatch;
+use crate::client::request::RequestForm;
 use crate::format::thousands;
 use crate::stats::Spread;
 
@@ -38,11 +40,29 @@ pub(crate) struct RaceSettings {
     pub(crate) warm_up_seconds: f64,
     /// Bytes of content in a response.
     pub(crate) size: usize,
+    /// Requests sent at once.
+    #[serde(default = "one")]
+    pub(crate) pipeline: usize,
+    /// The form of the requests.
+    #[serde(default)]
+    pub(crate) request: RequestForm,
     /// The core of server and client.
     pub(crate) core: usize,
     pub(crate) isolated: bool,
     /// The largest clean [`CpuTimes::other_share`].
     pub(crate) other_share_max: f64,
+}
+
+impl RaceSettings {
+    /// Returns what the client sends.
+    pub(crate) fn batch(&self) -> RequestBatch {
+        RequestBatch { form: self.request, count: self.pipeline }
+    }
+}
+
+/// The pipeline of a record without one.
+fn one() -> usize {
+    1
 }
 
 /// All rounds with the same number of connections.

@@ -2,9 +2,10 @@
 
 use super::phrases;
 use super::table::{LabReport, NONE, ReportColumn, ReportTable, median};
+use crate::client::request::RequestForm;
 use crate::format::{factor, percent, range, rate, thousands};
 use crate::records::cpu::OTHER_SHARE_MAX_FORK;
-use crate::records::race::{BuildComparison, RaceRecord, RaceSeries};
+use crate::records::race::{BuildComparison, RaceRecord, RaceSeries, RaceSettings};
 use crate::records::server::PeerServer;
 
 /// Returns the report.
@@ -109,7 +110,8 @@ fn caption(race: &RaceRecord) -> String {
     }
     let control = race.machine.congestion_control.as_deref().unwrap_or("unknown");
     sentences.push(format!(
-        "Persistent connections; {} bytes of content; server and client share one core, {}; congestion control: {control}",
+        "Persistent connections{}; {} bytes of content; server and client share one core, {}; congestion control: {control}",
+        load(settings),
         thousands(settings.size),
         phrases::isolation(settings.isolated),
     ));
@@ -122,6 +124,18 @@ fn caption(race: &RaceRecord) -> String {
         sentences.push(format!("System calls were not counted: {error}"));
     }
     sentences.join(". ") + "."
+}
+
+/// Returns what the client sends, if it is not one short request at a time.
+fn load(settings: &RaceSettings) -> String {
+    let form = match settings.request {
+        RequestForm::Short => "",
+        RequestForm::Browser => "; requests of a browser",
+    };
+    match settings.pipeline {
+        1 => form.to_owned(),
+        count => format!("; {count} requests at once{form}"),
+    }
 }
 
 #[cfg(test)]
@@ -243,6 +257,8 @@ mod tests {
                 seconds: 2.0,
                 warm_up_seconds: 0.3,
                 size: 1024,
+                pipeline: 1,
+                request: RequestForm::Short,
                 core: 1,
                 isolated: true,
                 other_share_max: 0.03,

@@ -6,13 +6,14 @@ use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::client::{connect, read_response, request};
+use crate::client::request::RequestForm;
+use crate::client::{connect, read_response};
 use crate::error::LabError;
 
 /// Requests `path` and expects exactly `content`. With `closing`, also expects the server to honour `Connection: close`.
 pub(crate) fn check(server: SocketAddr, path: &str, content: &[u8], closing: bool) -> Result<(), LabError> {
     let mut stream = connect(server, RESPONSE_TIME_MAX)?;
-    stream.write_all(&request(server, path))?;
+    stream.write_all(&RequestForm::Short.request(&server.to_string(), path))?;
     let mut wire = Vec::new();
     let size = read_response(&mut stream, &mut wire)?;
     if wire[size.head_len..] != *content {

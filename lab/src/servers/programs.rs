@@ -25,6 +25,8 @@ pub(crate) struct StartValues {
     pub(crate) access_log: PathBuf,
     /// Bytes of head and content that a null server sends.
     pub(crate) null_response: (usize, usize),
+    /// Bytes of a request of which a null server gets several at once.
+    pub(crate) null_request_len: Option<usize>,
 }
 
 impl TarponBuilds {
@@ -79,6 +81,7 @@ impl TarponBuilds {
             let (head_size, size) = values.null_response;
             let (size, head_size) = (format!("--size={size}"), format!("--head-size={head_size}"));
             command.args(["null-server", &listen, &size, &head_size, &format!("--engine={engine}")]);
+            command.args(values.null_request_len.map(|len| format!("--request-size={len}")));
             return Ok(command);
         }
         let program = self.program(server)?;

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use super::check::check;
 use super::process::ServerProcess;
 use super::programs::{StartValues, TarponBuilds, run_command, tarpon_version};
-use crate::client::closed_loop::{ClosedLoopClient, OnClose};
+use crate::client::closed_loop::{ClosedLoopClient, OnClose, RequestBatch};
 use crate::error::LabError;
 use crate::null_server;
 use crate::records::round::MeasuredServer;
@@ -26,6 +26,8 @@ pub(crate) struct TestBed {
     builds: TarponBuilds,
     /// Bytes of the head that the null servers send.
     null_head_len: usize,
+    /// What the client sends to the null servers.
+    batch: RequestBatch,
 }
 
 impl TestBed {
@@ -47,7 +49,14 @@ impl TestBed {
             None => std::env::current_exe()?.with_file_name("tarpon"),
         };
         let builds = TarponBuilds { current, before: before.map(Path::to_owned) };
-        let bed = TestBed { directory, page, content, builds, null_head_len: null_server::HEAD_SIZE };
+        let bed = TestBed {
+            directory,
+            page,
+            content,
+            builds,
+            null_head_len: null_server::HEAD_SIZE,
+            batch: RequestBatch::ONE,
+        };
         fs::create_dir(bed.site())?;
         fs::write(bed.site().join(page), &bed.content)?;
         Ok(bed)
@@ -108,11 +117,22 @@ impl TestBed {
         tarpon_version(&self.builds.current)
     }
 
-    /// Makes the response of the null servers as long as that of this server. A shorter response would cost less, and no server
+    /// Makes the response of the null servers as long as that of this server, one for each request of a batch. A shorter response would cost less, and no server
     /// could reach the limit.
-    pub(crate) fn match_null_response(&mut self, server: PeerServer) -> Result<(), LabError> {
+    pub(crate) fn match_null_response(
+        &mut self,
+        server: PeerServer,
+        batch: RequestBatch,
+    ) -> Result<(), LabError> {
         let process = self.start(server)?;
-        let client = ClosedLoopClient::connect(process.address(), &self.path(), 1, OnClose::Fail)?;
+        let client = ClosedLoopClient::connect(
+            process.address(),
+            &self.path(),
+            RequestBatch { count: 1, ..batch },
+            1,
+            OnClose::Fail,
+        )?;
+        self.batch = batch;
         self.null_head_len = client.response_len() - self.content.len();
         Ok(())
     }
@@ -139,6 +159,8 @@ impl TestBed {
             work_dir: self.directory.path().to_owned(),
             access_log: access_log.clone(),
             null_response: (self.null_head_len, self.content.len()),
+            null_request_len: (self.batch.count > 1)
+                .then(|| self.batch.form.request(&address.to_string(), &self.path()).len()),
         };
         let mut command = self.builds.start_command(server, &values)?;
         let output = self.output_path();

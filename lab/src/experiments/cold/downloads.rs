@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::files::cold_name;
+use crate::client::request::RequestForm;
 use crate::client::response::ResponseSize;
-use crate::client::{ClientError, connect, request};
+use crate::client::{ClientError, connect};
 use crate::error::LabError;
 
 /// The downloads of all connections to one server.
@@ -43,7 +44,9 @@ impl ColdDownloads {
             if number >= self.cold_count {
                 return Ok(());
             }
-            stream.write_all(&request(self.server, &format!("/{}", cold_name(number))))?;
+            stream.write_all(
+                &RequestForm::Short.request(&self.server.to_string(), &format!("/{}", cold_name(number))),
+            )?;
             let mut head = Vec::new();
             let (mut received, mut response_len) = (0, None);
             while response_len.is_none_or(|len| received < len) {
