@@ -70,8 +70,7 @@ impl Span {
     }
 }
 
-/// The maximum number of spans in an outbox: six small pipelined responses of two spans each. A seventh exchange does not begin, as it
-/// needs five free places. A longer burst waits in the kernel.
+/// The maximum number of spans in an outbox: eight small pipelined responses of two spans each. A longer burst waits in the kernel.
 pub const SPAN_COUNT_MAX: usize = 16;
 
 /// The spans of a connection, in sending order. While it has no room, no exchange begins.

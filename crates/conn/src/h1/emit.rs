@@ -18,13 +18,16 @@ use crate::{
 use tarpon_http::{range::RANGE_COUNT_MAX, status::Status};
 use tarpon_site::{Content, Region};
 
-/// The least number of spans for which the outbox needs more room than for most responses.
-pub(super) const MORE_SPANS: usize = SPAN_COUNT + 1;
+/// Spans that the usual response queues: prefix, and fields with content. While the outbox has no room for them, no exchange begins.
+pub(super) const USUAL_SPAN_COUNT: usize = 2;
 
-/// Spans that a response queues unless it has several byte ranges: prefix, generated fields, query, fields, content.
+/// Spans that a status page queues at most: prefix, fields, content.
+pub(super) const PAGE_SPAN_COUNT: usize = 3;
+
+/// Spans that a response queues at most unless it has several byte ranges: prefix, generated fields, query, fields, content.
 pub(super) const SPAN_COUNT: usize = 5;
 
-const _: () = assert!(range_span_count(1) <= SPAN_COUNT);
+const _: () = assert!(PAGE_SPAN_COUNT <= SPAN_COUNT && range_span_count(1) <= SPAN_COUNT);
 const _: () = assert!(range_span_count(RANGE_COUNT_MAX) <= SPAN_COUNT_MAX);
 
 /// Returns the number of spans of a response with byte ranges: prefix, generated fields, fields; delimiter and part for each of several
@@ -37,6 +40,8 @@ const fn range_span_count(range_count: usize) -> usize {
 #[inline]
 pub(super) fn span_count(plan: &Plan) -> usize {
     match &plan.generated {
+        Generated::None if is_joined(plan) => USUAL_SPAN_COUNT,
+        Generated::None => PAGE_SPAN_COUNT,
         Generated::ByteRanges(ranges) => range_span_count(ranges.part_count()),
         _ => SPAN_COUNT,
     }
@@ -168,16 +173,27 @@ fn push_ranges(
     cx.pool.release(buf);
 }
 
+/// Returns whether fields and content are one span: the content follows the fields, or there is none.
+#[inline]
+fn is_joined(plan: &Plan) -> bool {
+    let fields = plan.fields.text;
+    match plan.content {
+        Some(Content::Image(content)) => content.at == fields.at + fields.len,
+        Some(Content::File { .. } | Content::Archive(_)) => false,
+        None => true,
+    }
+}
+
 /// Queues the fields in the image, and the content.
 #[inline(always)]
 fn push_rest(cx: &mut ConnResources<'_>, out: &mut Outbox, image: ImageId, plan: &Plan) {
     let fields = plan.fields.text;
     match plan.content {
-        // The usual case: a content that follows its fields is one span with them.
-        Some(Content::Image(content)) if content.at == fields.at + fields.len => {
-            out.push(cx.sites, site_span(image, Region { at: fields.at, len: fields.len + content.len }));
+        Some(content) if !is_joined(plan) => push_apart(cx, out, image, fields, content),
+        content => {
+            let content_len = content.map_or(0, |content| content.len());
+            out.push(cx.sites, site_span(image, Region { at: fields.at, len: fields.len + content_len }));
         }
-        content => push_apart(cx, out, image, fields, content),
     }
 }
 
@@ -188,10 +204,9 @@ fn push_apart(
     out: &mut Outbox,
     image: ImageId,
     fields: Region,
-    content: Option<Content>,
+    content: Content,
 ) {
     out.push(cx.sites, site_span(image, fields));
-    let Some(content) = content else { return };
     let mut cursor = ContentCursor::new(content);
     while let Some(part) = cursor.take(u64::MAX) {
         out.push(cx.sites, content_span(image, part));

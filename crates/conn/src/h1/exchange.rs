@@ -101,9 +101,8 @@ impl Http1 {
                 return 0;
             }
         };
-        if let span_count @ emit::MORE_SPANS.. = emit::span_count(plan)
-            && !out.has_room(span_count)
-        {
+        let span_count = emit::span_count(plan);
+        if span_count > emit::USUAL_SPAN_COUNT && !out.has_room(span_count) {
             self.blocked = Blocked::Room(span_count);
             return 0;
         }
@@ -199,7 +198,7 @@ impl Http1 {
     }
 
     /// Refuses the request at the front of `input` and all that follows: where the next request begins is unknown. Returns the length of
-    /// the input.
+    /// the input, or 0 if the outbox has no room for the status page.
     #[cold]
     pub(super) fn refuse(
         &mut self,
@@ -209,6 +208,10 @@ impl Http1 {
         site: SiteId,
         status: Status,
     ) -> usize {
+        if !out.has_room(emit::PAGE_SPAN_COUNT) {
+            self.blocked = Blocked::Room(emit::PAGE_SPAN_COUNT);
+            return 0;
+        }
         let bytes = cx.pool.bytes(input);
         let head = head::parse(bytes).ok().flatten().map(|(head, _)| head);
         // The method of an invalid head may be known: RFC 9110, section 9.3.2.

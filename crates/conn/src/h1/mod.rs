@@ -371,7 +371,7 @@ impl Http1 {
     }
 
     pub(crate) fn loaded(&mut self) {
-        self.blocked = Blocked::Room(emit::SPAN_COUNT);
+        self.blocked = Blocked::Room(emit::USUAL_SPAN_COUNT);
     }
 
     #[inline]
@@ -389,7 +389,7 @@ impl Http1 {
     fn span_count(&self) -> usize {
         match self.blocked {
             Blocked::Room(count) => count,
-            Blocked::No | Blocked::Page(_) => emit::SPAN_COUNT,
+            Blocked::No | Blocked::Page(_) => emit::USUAL_SPAN_COUNT,
         }
     }
 
