@@ -55,7 +55,7 @@ pub(super) fn serve(listener: &TcpListener, responses: NullResponses) -> io::Res
 
 struct NullConnection {
     stream: OwnedFd,
-    /// What the socket has not accepted yet of the responses.
+    /// The rest of the responses, which the socket has not accepted yet.
     unsent: &'static [u8],
 }
 
