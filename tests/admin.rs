@@ -8,6 +8,7 @@ use common::{
     ENGINES, TEST_TIMEOUT,
     client::{Response, TestClient, get},
     distinct_bytes,
+    port::ReservedPort,
     program::{RunningProgram, has_exited, serve, tarpon, unprivileged, wrap_command},
     site, wait_for, workers,
 };
@@ -47,7 +48,9 @@ fn admin_paths_have_the_documented_responses() {
         let temp = tempfile::tempdir().expect("a directory");
         let socket = temp.path().join("admin");
         // The server does not print the port of its admin listener, so the test picks a free one.
-        let admin = if name == "tcp" { free_port() } else { format!("{admin}{}", socket.display()) };
+        let port = ReservedPort::new();
+        let admin =
+            if name == "tcp" { port.address.to_string() } else { format!("{admin}{}", socket.display()) };
         let program = RunningProgram::start_ready(serve(dir.path(), &["--admin", &admin]));
         for &(case, sent, status, content) in cases {
             let mut client = connect(&admin);
@@ -81,7 +84,8 @@ fn foreign_host_is_refused_over_tcp_only() {
     ];
     let dir = site(&[("index.html", "home")]);
     for engine in ["auto", "prefork"] {
-        let (tcp, unix) = (free_port(), AdminSocket::default());
+        let (port, unix) = (ReservedPort::new(), AdminSocket::default());
+        let tcp = port.address.to_string();
         for (admin, is_tcp) in [(&tcp, true), (&unix.address, false)] {
             let options = ["--admin", admin, "--admin-hosts", "metrics.example", "--engine", engine];
             let _program = RunningProgram::start_ready(serve(dir.path(), &options));
@@ -113,7 +117,8 @@ fn reload_changes_hosts_and_mode() {
              [[listener]]\naddress = \"127.0.0.1:0\"\n[[site]]\npath = \"public\"\n"
         )
     };
-    let (tcp, unix) = (free_port(), AdminSocket::default());
+    let (port, unix) = (ReservedPort::new(), AdminSocket::default());
+    let tcp = port.address.to_string();
     for admin in [&tcp, &unix.address] {
         let dir = site(&[("public/index.html", "home")]);
         let file = dir.path().join("tarpon.toml");
@@ -606,10 +611,4 @@ fn connect(admin: &str) -> TestClient {
         Some(path) => TestClient::connect_unix(Path::new(path)),
         None => TestClient::connect(admin.parse().expect("an address")),
     }
-}
-
-/// Returns a local address with a port that was free at the time of the call.
-fn free_port() -> String {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("an address").to_string()
 }

@@ -9,6 +9,7 @@ use common::{
     client::{TestClient, get},
     distinct_bytes,
     load::{LoadGenerator, SetOnDrop},
+    port::ReservedPort,
     program::{RunningProgram, has_exited, tarpon},
     readable_dir, wait_for, write_files,
 };
@@ -242,6 +243,7 @@ struct TestConfig {
     engine: Engine,
     /// The address of the listener, which is the same in each configuration, so that the listener stays.
     address: SocketAddr,
+    _port: ReservedPort,
 }
 
 impl TestConfig {
@@ -253,8 +255,8 @@ impl TestConfig {
                 &[(format!("{site}/index.html"), site), (format!("{site}/same"), "same")],
             );
         }
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        TestConfig { dir, engine, address }
+        let port = ReservedPort::new();
+        TestConfig { dir, engine, address: port.address, _port: port }
     }
 
     fn write(&self, site: &str, workers: usize, rest: &str) {

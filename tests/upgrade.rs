@@ -8,6 +8,7 @@ use common::{
     ENGINES,
     client::TestClient,
     load::LoadGenerator,
+    port::ReservedPort,
     program::{ProgramExit, RunningProgram, UpgradedProgram, has_exited, tarpon},
     readable_dir, wait_for, write_files,
 };
@@ -260,6 +261,7 @@ fn variable_for_the_handover_is_refused_from_users() {
 struct InstalledProgram {
     dir: TempDir,
     /// Lines of the section `[server]`.
+    _port: ReservedPort,
     server: String,
     address: SocketAddr,
 }
@@ -268,8 +270,8 @@ impl InstalledProgram {
     fn new(server: &str) -> InstalledProgram {
         let dir = readable_dir();
         write_files(dir.path(), &[("one/index.html", "one"), ("two/index.html", "two")]);
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let copy = InstalledProgram { dir, server: server.to_owned(), address };
+        let port = ReservedPort::new();
+        let copy = InstalledProgram { dir, server: server.to_owned(), address: port.address, _port: port };
         copy.install(Path::new(env!("CARGO_BIN_EXE_tarpon")));
         copy.configure("one", "");
         copy

@@ -7,6 +7,7 @@
 //! | `kernel` | waits for what the kernel reports about connections and threads |
 //! | `load` | clients that send requests continuously |
 //! | `page` | a page loaded in a browser |
+//! | `port` | the port of a server that a test starts later |
 //! | `program` | the program `tarpon` as a child process |
 //! | `releases` | releases of a site |
 //! | `sample` | a sample site with common file types |
@@ -19,6 +20,7 @@ pub(crate) mod faults;
 pub(crate) mod kernel;
 pub(crate) mod load;
 pub(crate) mod page;
+pub(crate) mod port;
 pub(crate) mod program;
 pub(crate) mod releases;
 pub(crate) mod sample;
