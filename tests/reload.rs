@@ -10,7 +10,7 @@ use common::{
     distinct_bytes,
     load::{LoadGenerator, SetOnDrop},
     port::ReservedPort,
-    program::{RunningProgram, has_exited, tarpon},
+    program::{RunningProgram, has_exited, tarpon, with_long_timeouts},
     readable_dir, wait_for, write_files,
 };
 use rustix::process::Signal;
@@ -279,6 +279,7 @@ impl TestConfig {
     fn start(&self) -> RunningProgram {
         let mut command = tarpon(["serve", "--config"].map(AsRef::as_ref));
         command.arg(self.file().as_ref()).args(["--engine", self.engine.name()]);
+        with_long_timeouts(&mut command);
         RunningProgram::start_ready(command)
     }
 }

@@ -9,7 +9,7 @@ use common::{
     client::TestClient,
     load::LoadGenerator,
     port::ReservedPort,
-    program::{ProgramExit, RunningProgram, UpgradedProgram, has_exited, tarpon},
+    program::{ProgramExit, RunningProgram, UpgradedProgram, has_exited, tarpon, with_long_timeouts},
     readable_dir, wait_for, write_files,
 };
 use rustix::process::{Pid, Signal, kill_process};
@@ -261,9 +261,9 @@ fn variable_for_the_handover_is_refused_from_users() {
 struct InstalledProgram {
     dir: TempDir,
     /// Lines of the section `[server]`.
-    _port: ReservedPort,
     server: String,
     address: SocketAddr,
+    _port: ReservedPort,
 }
 
 impl InstalledProgram {
@@ -311,6 +311,7 @@ impl InstalledProgram {
     fn command(&self) -> Command {
         let mut command = Command::new(self.program());
         command.args(["serve", "--config"]).arg(self.dir.path().join("tarpon.toml"));
+        with_long_timeouts(&mut command);
         command
     }
 
