@@ -8,6 +8,7 @@ use common::{
     ENGINES, TEST_TIMEOUT,
     client::{Response, TestClient, get},
     distinct_bytes,
+    load::SetOnDrop,
     port::ReservedPort,
     program::{RunningProgram, has_exited, serve, tarpon, unprivileged, wrap_command},
     site, wait_for, workers,
@@ -20,7 +21,7 @@ use std::{
     os::unix::{fs::MetadataExt, net::UnixStream},
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::atomic::{AtomicBool, Ordering::SeqCst},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     thread,
     time::{Duration, Instant},
 };
@@ -329,24 +330,28 @@ fn successor_alone_responds_while_its_predecessor_drains() {
         client.send(get("/big"));
         client.read_exact(10_000);
         let predecessor = program.server();
-        let stopping = AtomicBool::new(false);
+        let (stopping, count) = (AtomicBool::new(false), AtomicUsize::new(0));
         thread::scope(|scope| {
+            let _stops = SetOnDrop(&stopping);
             // Throughout the reload, every response reports ready.
             let prober = scope.spawn(|| {
-                let mut count = 0;
                 while !stopping.load(SeqCst) {
                     let ready = admin.get("/ready");
                     assert_eq!((ready.status, &*ready.content), (200, &b"serving\n"[..]), "{engine}");
-                    count += 1;
+                    count.fetch_add(1, SeqCst);
                 }
-                count
             });
+            let wait_for_responses = || {
+                let from = count.load(SeqCst);
+                wait_for("more responses", || {
+                    (count.load(SeqCst) > from + 5 || prober.is_finished()).then_some(())
+                });
+            };
+            wait_for_responses();
             let reloaded =
                 RunningProgram::run(tarpon(["reload", "--admin", &admin.address].map(|word| word.as_ref())));
             assert!(reloaded.status.success(), "{engine}: {reloaded:?}");
-            thread::sleep(Duration::from_millis(100));
-            stopping.store(true, SeqCst);
-            assert!(prober.join().expect("the server is always ready") > 0, "{engine}");
+            wait_for_responses();
         });
         assert!(!has_exited(predecessor), "{engine}: the predecessor drains");
         // The successor counts the client of its predecessor.

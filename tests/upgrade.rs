@@ -39,9 +39,7 @@ fn upgrades_fail_no_request_and_reset_no_connection() {
         wait_for("the first successor exits", || has_exited(first.0).then_some(()));
         load.wait_for_responses(50);
         // All programs write to the same standard output.
-        let output = program.out();
-        let (_, second) = output.rsplit_once("\nupgraded: process ").expect("two of them");
-        let second = UpgradedProgram::from_output(&format!("upgraded: process {}", second.replace(' ', ",")));
+        let second = wait_for("the second successor", || second_successor(&program.out()));
         let failures = load.stop();
         assert!(failures.is_empty(), "{engine}: {failures:?}");
         assert_eq!(program.err(), "", "{engine}");
@@ -335,6 +333,13 @@ impl InstalledProgram {
     fn upgrade(&self) -> ProgramExit {
         self.run("upgrade")
     }
+}
+
+/// Returns the second program that a predecessor has named on standard output.
+fn second_successor(out: &str) -> Option<UpgradedProgram> {
+    let id =
+        |line: &str| line.strip_prefix("upgraded: process ")?.strip_suffix(" serves now\n")?.parse().ok();
+    out.split_inclusive('\n').filter_map(id).nth(1).and_then(Pid::from_raw).map(UpgradedProgram)
 }
 
 /// Returns the paths of the open files of a process, and the kinds of those without a path. proc(5), /proc/pid/fd.
