@@ -8,6 +8,8 @@ use common::{
     ENGINES, TEST_TIMEOUT,
     client::{Response, TestClient, get},
     distinct_bytes,
+    load::SetOnDrop,
+    port::ReservedPort,
     program::{RunningProgram, has_exited, serve, tarpon, unprivileged, wrap_command},
     site, wait_for, workers,
 };
@@ -19,7 +21,7 @@ use std::{
     os::unix::{fs::MetadataExt, net::UnixStream},
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::atomic::{AtomicBool, Ordering::SeqCst},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     thread,
     time::{Duration, Instant},
 };
@@ -47,7 +49,9 @@ fn admin_paths_have_the_documented_responses() {
         let temp = tempfile::tempdir().expect("a directory");
         let socket = temp.path().join("admin");
         // The server does not print the port of its admin listener, so the test picks a free one.
-        let admin = if name == "tcp" { free_port() } else { format!("{admin}{}", socket.display()) };
+        let port = ReservedPort::new();
+        let admin =
+            if name == "tcp" { port.address.to_string() } else { format!("{admin}{}", socket.display()) };
         let program = RunningProgram::start_ready(serve(dir.path(), &["--admin", &admin]));
         for &(case, sent, status, content) in cases {
             let mut client = connect(&admin);
@@ -81,7 +85,8 @@ fn foreign_host_is_refused_over_tcp_only() {
     ];
     let dir = site(&[("index.html", "home")]);
     for engine in ["auto", "prefork"] {
-        let (tcp, unix) = (free_port(), AdminSocket::default());
+        let (port, unix) = (ReservedPort::new(), AdminSocket::default());
+        let tcp = port.address.to_string();
         for (admin, is_tcp) in [(&tcp, true), (&unix.address, false)] {
             let options = ["--admin", admin, "--admin-hosts", "metrics.example", "--engine", engine];
             let _program = RunningProgram::start_ready(serve(dir.path(), &options));
@@ -113,7 +118,8 @@ fn reload_changes_hosts_and_mode() {
              [[listener]]\naddress = \"127.0.0.1:0\"\n[[site]]\npath = \"public\"\n"
         )
     };
-    let (tcp, unix) = (free_port(), AdminSocket::default());
+    let (port, unix) = (ReservedPort::new(), AdminSocket::default());
+    let tcp = port.address.to_string();
     for admin in [&tcp, &unix.address] {
         let dir = site(&[("public/index.html", "home")]);
         let file = dir.path().join("tarpon.toml");
@@ -324,24 +330,28 @@ fn successor_alone_responds_while_its_predecessor_drains() {
         client.send(get("/big"));
         client.read_exact(10_000);
         let predecessor = program.server();
-        let stopping = AtomicBool::new(false);
+        let (stopping, count) = (AtomicBool::new(false), AtomicUsize::new(0));
         thread::scope(|scope| {
+            let _stops = SetOnDrop(&stopping);
             // Throughout the reload, every response reports ready.
             let prober = scope.spawn(|| {
-                let mut count = 0;
                 while !stopping.load(SeqCst) {
                     let ready = admin.get("/ready");
                     assert_eq!((ready.status, &*ready.content), (200, &b"serving\n"[..]), "{engine}");
-                    count += 1;
+                    count.fetch_add(1, SeqCst);
                 }
-                count
             });
+            let wait_for_responses = || {
+                let from = count.load(SeqCst);
+                wait_for("more responses", || {
+                    (count.load(SeqCst) > from + 5 || prober.is_finished()).then_some(())
+                });
+            };
+            wait_for_responses();
             let reloaded =
                 RunningProgram::run(tarpon(["reload", "--admin", &admin.address].map(|word| word.as_ref())));
             assert!(reloaded.status.success(), "{engine}: {reloaded:?}");
-            thread::sleep(Duration::from_millis(100));
-            stopping.store(true, SeqCst);
-            assert!(prober.join().expect("the server is always ready") > 0, "{engine}");
+            wait_for_responses();
         });
         assert!(!has_exited(predecessor), "{engine}: the predecessor drains");
         // The successor counts the client of its predecessor.
@@ -606,10 +616,4 @@ fn connect(admin: &str) -> TestClient {
         Some(path) => TestClient::connect_unix(Path::new(path)),
         None => TestClient::connect(admin.parse().expect("an address")),
     }
-}
-
-/// Returns a local address with a port that was free at the time of the call.
-fn free_port() -> String {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("an address").to_string()
 }

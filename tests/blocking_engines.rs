@@ -26,7 +26,7 @@ fn idle_clients_never_stop_service() {
             let mut client = TestClient::connect(served.address);
             // Every third client sends no request.
             if number % 3 > 0 {
-                // `TEST_TIMEOUT` is shorter than the idle timeout.
+                // The idle timeout is longer than the test.
                 assert_eq!(client.get("/").content, b"home", "{engine}");
             }
             idle.push(client);

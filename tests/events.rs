@@ -28,7 +28,9 @@ fn each_event_is_a_json_object_on_standard_error() {
         [&serving["sites"], &serving["files"], &serving["bytes"]].map(Value::as_u64),
         [Some(1), Some(1), Some(4)]
     );
-    fs::write(dir.path().join("new.html"), "new").expect("a file");
+    // A rename, as the builder may otherwise read the new file before its content.
+    let staged = site(&[("new.html", "new")]);
+    fs::rename(staged.path().join("new.html"), dir.path().join("new.html")).expect("a file");
     let changed = event("site_reloaded");
     assert_eq!((&changed["files"], &changed["bytes"]), (&2.into(), &7.into()));
     program.signal(Signal::HUP);

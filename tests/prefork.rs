@@ -7,6 +7,7 @@ mod common;
 use common::{
     client::{TestClient, get},
     distinct_bytes,
+    port::ReservedPort,
     program::{RunningProgram, children, has_exited, process_name, serve_exactly, tarpon, wrap_command},
     site, wait_for, write_files,
 };
@@ -16,7 +17,7 @@ use rustix::process::{Resource, getrlimit};
 use std::{
     collections::{BTreeSet, HashSet},
     fs, iter,
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     path::Path,
     process::ExitStatus,
     thread,
@@ -64,7 +65,8 @@ fn worker_that_starts_with_a_waiting_client_counts_as_busy() {
     const COUNT: usize = 40;
     let dir = site(&[("index.html", "home")]);
     for _ in 0..3 {
-        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).unwrap();
+        let port = ReservedPort::new();
+        let free = port.address;
         let options = ["--workers", &COUNT.to_string(), "--listen", &free.to_string()];
         // On one core, running workers compete with the process that forks the others.
         let command =

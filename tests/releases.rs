@@ -95,7 +95,8 @@ fn retained_assets_outlive_a_reload_without_changes() {
     wait_for("the second release", || (ask("/") == b"two").then_some(()));
     assert_eq!(ask(FIRST_ASSET), b"first");
     let changes = || program.out().matches("changed").count();
-    let before = changes();
+    // The server may serve the change before the supervisor prints the message of the builder.
+    let before = wait_for("the message", || Some(changes()).filter(|&count| count > 0));
     write_files(dir.path(), &[("2/.hidden", "not served")]);
     wait_for("a reload", || (changes() > before).then_some(()));
     let server = program.server();

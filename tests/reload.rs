@@ -9,7 +9,8 @@ use common::{
     client::{TestClient, get},
     distinct_bytes,
     load::{LoadGenerator, SetOnDrop},
-    program::{RunningProgram, has_exited, tarpon},
+    port::ReservedPort,
+    program::{RunningProgram, has_exited, tarpon, with_long_timeouts},
     readable_dir, wait_for, write_files,
 };
 use rustix::process::Signal;
@@ -242,6 +243,7 @@ struct TestConfig {
     engine: Engine,
     /// The address of the listener, which is the same in each configuration, so that the listener stays.
     address: SocketAddr,
+    _port: ReservedPort,
 }
 
 impl TestConfig {
@@ -253,8 +255,8 @@ impl TestConfig {
                 &[(format!("{site}/index.html"), site), (format!("{site}/same"), "same")],
             );
         }
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        TestConfig { dir, engine, address }
+        let port = ReservedPort::new();
+        TestConfig { dir, engine, address: port.address, _port: port }
     }
 
     fn write(&self, site: &str, workers: usize, rest: &str) {
@@ -277,6 +279,7 @@ impl TestConfig {
     fn start(&self) -> RunningProgram {
         let mut command = tarpon(["serve", "--config"].map(AsRef::as_ref));
         command.arg(self.file().as_ref()).args(["--engine", self.engine.name()]);
+        with_long_timeouts(&mut command);
         RunningProgram::start_ready(command)
     }
 }

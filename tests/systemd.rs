@@ -8,13 +8,14 @@ use common::{
     ENGINES, TEST_TIMEOUT,
     client::TestClient,
     load::LoadGenerator,
+    port::ReservedPort,
     program::{RunningProgram, UpgradedProgram, has_exited, tarpon, wrap_command},
     readable_dir, site, wait_for,
 };
 use rustix::process::Signal;
 use std::{
     fs,
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{TcpListener, TcpStream, UdpSocket},
     os::{
         linux::net::SocketAddrExt,
         unix::net::{SocketAddr as UnixAddr, UnixDatagram, UnixStream},
@@ -96,7 +97,8 @@ fn sockets_of_systemd_are_served_with_and_without_matching_listeners() {
     let temp = readable_dir();
     let path = temp.path().join("socket");
     for is_named in [true, false] {
-        let address = free_address();
+        let port = ReservedPort::new();
+        let address = port.address;
         let mut command = serving(dir.path(), &[]);
         if is_named {
             command.args(["--listen", &address.to_string(), "--listen", &format!("unix:{}", path.display())]);
@@ -127,7 +129,9 @@ fn sockets_of_systemd_are_served_with_and_without_matching_listeners() {
 #[test]
 fn unusable_socket_of_systemd_fails_the_start() {
     let dir = site(&[("index.html", "home")]);
-    let address = free_address();
+    // The client has another port than the socket of systemd, because it has its port first.
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).unwrap();
     let temp = readable_dir();
     let path = temp.path().join("socket");
     let datagrams =
@@ -152,7 +156,7 @@ fn unusable_socket_of_systemd_fails_the_start() {
             // A client starts the program.
             match is_stream {
                 true => drop(UnixStream::connect(&path)),
-                false => drop(std::net::UdpSocket::bind("127.0.0.1:0").unwrap().send_to(b"x", address)),
+                false => drop(client.send_to(b"x", address)),
             }
             has_exited(program.pid()).then_some(())
         });
@@ -195,9 +199,4 @@ fn serving(dir: &Path, options: &[&str]) -> Command {
     let mut command = tarpon(["serve".as_ref(), dir.as_os_str()]);
     command.args(["--admin", "off", "--log-format", "human"]).args(options);
     command
-}
-
-/// Returns an address that was free a moment ago.
-fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }

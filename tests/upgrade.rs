@@ -8,7 +8,8 @@ use common::{
     ENGINES,
     client::TestClient,
     load::LoadGenerator,
-    program::{ProgramExit, RunningProgram, UpgradedProgram, has_exited, tarpon},
+    port::ReservedPort,
+    program::{ProgramExit, RunningProgram, UpgradedProgram, has_exited, tarpon, with_long_timeouts},
     readable_dir, wait_for, write_files,
 };
 use rustix::process::{Pid, Signal, kill_process};
@@ -38,9 +39,7 @@ fn upgrades_fail_no_request_and_reset_no_connection() {
         wait_for("the first successor exits", || has_exited(first.0).then_some(()));
         load.wait_for_responses(50);
         // All programs write to the same standard output.
-        let output = program.out();
-        let (_, second) = output.rsplit_once("\nupgraded: process ").expect("two of them");
-        let second = UpgradedProgram::from_output(&format!("upgraded: process {}", second.replace(' ', ",")));
+        let second = wait_for("the second successor", || second_successor(&program.out()));
         let failures = load.stop();
         assert!(failures.is_empty(), "{engine}: {failures:?}");
         assert_eq!(program.err(), "", "{engine}");
@@ -262,14 +261,15 @@ struct InstalledProgram {
     /// Lines of the section `[server]`.
     server: String,
     address: SocketAddr,
+    _port: ReservedPort,
 }
 
 impl InstalledProgram {
     fn new(server: &str) -> InstalledProgram {
         let dir = readable_dir();
         write_files(dir.path(), &[("one/index.html", "one"), ("two/index.html", "two")]);
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let copy = InstalledProgram { dir, server: server.to_owned(), address };
+        let port = ReservedPort::new();
+        let copy = InstalledProgram { dir, server: server.to_owned(), address: port.address, _port: port };
         copy.install(Path::new(env!("CARGO_BIN_EXE_tarpon")));
         copy.configure("one", "");
         copy
@@ -309,6 +309,7 @@ impl InstalledProgram {
     fn command(&self) -> Command {
         let mut command = Command::new(self.program());
         command.args(["serve", "--config"]).arg(self.dir.path().join("tarpon.toml"));
+        with_long_timeouts(&mut command);
         command
     }
 
@@ -332,6 +333,13 @@ impl InstalledProgram {
     fn upgrade(&self) -> ProgramExit {
         self.run("upgrade")
     }
+}
+
+/// Returns the second program that a predecessor has named on standard output.
+fn second_successor(out: &str) -> Option<UpgradedProgram> {
+    let id =
+        |line: &str| line.strip_prefix("upgraded: process ")?.strip_suffix(" serves now\n")?.parse().ok();
+    out.split_inclusive('\n').filter_map(id).nth(1).and_then(Pid::from_raw).map(UpgradedProgram)
 }
 
 /// Returns the paths of the open files of a process, and the kinds of those without a path. proc(5), /proc/pid/fd.

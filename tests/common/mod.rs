@@ -7,6 +7,7 @@
 //! | `kernel` | waits for what the kernel reports about connections and threads |
 //! | `load` | clients that send requests continuously |
 //! | `page` | a page loaded in a browser |
+//! | `port` | the port of a server that a test starts later |
 //! | `program` | the program `tarpon` as a child process |
 //! | `releases` | releases of a site |
 //! | `sample` | a sample site with common file types |
@@ -19,6 +20,7 @@ pub(crate) mod faults;
 pub(crate) mod kernel;
 pub(crate) mod load;
 pub(crate) mod page;
+pub(crate) mod port;
 pub(crate) mod program;
 pub(crate) mod releases;
 pub(crate) mod sample;
@@ -45,8 +47,11 @@ pub(crate) fn workers(engine: Engine, count: usize) -> usize {
 }
 
 /// Limit for every wait in a test. It only ends a test that hangs: on a machine that is busy with other work, an event may take many
-/// seconds. Shorter than the idle timeout of the server.
+/// seconds. Shorter than [`SERVER_TIMEOUT`].
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Each timeout of a server that a test does not set: on a busy machine, a client of a test may be slower than the default timeouts allow.
+pub(crate) const SERVER_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Polls `look` until it returns a value. The pause leaves the processor to the processes that the test waits for; it decides nothing, as
 /// `look` sees the event itself.

@@ -1,6 +1,7 @@
 //! The program `tarpon` as a child process that is killed when its value is dropped.
 
 use super::{
+    SERVER_TIMEOUT,
     client::{TestClient, get},
     is_disconnect, kernel, wait_for, workers,
 };
@@ -64,8 +65,19 @@ pub(crate) fn serve_exactly(dir: &Path, options: &[&str]) -> Command {
         command.args(["--admin", "off"]);
     }
     command.args(options);
+    with_long_timeouts(&mut command);
     with_human_log(&mut command);
     command
+}
+
+/// Sets each timeout that the command does not name to [`SERVER_TIMEOUT`].
+pub(crate) fn with_long_timeouts(command: &mut Command) {
+    let timeout = format!("{}s", SERVER_TIMEOUT.as_secs());
+    for option in ["--header-timeout", "--body-timeout", "--idle-timeout", "--send-timeout"] {
+        if !command.get_args().any(|argument| argument == option) {
+            command.args([option, &timeout]);
+        }
+    }
 }
 
 /// Selects the log format for humans unless the command names one, because tests parse the banner.

@@ -1,7 +1,7 @@
 //! A server in the process of the test.
 
 use super::{
-    EMBEDDED,
+    EMBEDDED, SERVER_TIMEOUT,
     program::{RunningProgram, serve_exactly},
     workers,
 };
@@ -23,10 +23,17 @@ pub(crate) struct EmbeddedServer {
     server: Option<Server>,
 }
 
-/// Returns settings with this engine and [`workers`]`(engine, worker_count)` workers.
+/// Returns settings with this engine, [`workers`]`(engine, worker_count)` workers and the timeouts [`SERVER_TIMEOUT`].
 pub(crate) fn settings(engine: Engine, worker_count: usize) -> Settings {
-    let worker_count = NonZeroUsize::new(workers(engine, worker_count));
-    Settings { engine, worker_count, ..Settings::default() }
+    Settings {
+        engine,
+        worker_count: NonZeroUsize::new(workers(engine, worker_count)),
+        header_timeout: SERVER_TIMEOUT,
+        body_timeout: SERVER_TIMEOUT,
+        idle_timeout: SERVER_TIMEOUT,
+        send_timeout: SERVER_TIMEOUT,
+        ..Settings::default()
+    }
 }
 
 /// A server on any engine: embedded, or the program if the engine uses processes.
@@ -45,8 +52,7 @@ impl TestServer {
     pub(crate) fn with_workers(engine: Engine, worker_count: usize, dir: &Path) -> TestServer {
         if EMBEDDED.contains(&engine) {
             let worker_count = NonZeroUsize::new(worker_count);
-            return EmbeddedServer::dir(&Settings { engine, worker_count, ..Settings::default() }, dir)
-                .into();
+            return EmbeddedServer::dir(&Settings { worker_count, ..settings(engine, 1) }, dir).into();
         }
         let workers = worker_count.to_string();
         RunningProgram::start_ready(serve_exactly(dir, &["--engine", engine.name(), "--workers", &workers]))

@@ -20,23 +20,30 @@ use std::{
 const SHORT: &str = "0.3";
 const SHORT_MS: u128 = 300;
 
+/// A timeout may begin earlier than a test by this time: a worker reads the clock when it wakes up.
+const CLOCK_MS: u128 = 50;
+
 #[test]
 fn incomplete_head_gets_408() {
     let dir = site(&[("index.html", "home")]);
     let program = RunningProgram::start_ready(serve(dir.path(), &["--header-timeout", SHORT]));
     for after_another in [false, true] {
-        let mut client = TestClient::connect(program.address());
-        if after_another {
-            assert_eq!(client.get("/").status, 200);
-        }
-        let since = Instant::now();
-        client.send("GET / HTTP/1.1\r\nHost: local");
+        let (mut client, since) = wait_for("a client that sends within the timeout", || {
+            let mut since = Instant::now();
+            let mut client = TestClient::connect(program.address());
+            if after_another {
+                client.send(get("/"));
+                client.try_response().ok().filter(|response| response.status == 200)?;
+                since = Instant::now();
+            }
+            client.send("GET / HTTP/1.1\r\nHost: local");
+            (since.elapsed().as_millis() < SHORT_MS).then_some((client, since))
+        });
         let response = client.response();
         assert_eq!(response.status, 408);
         assert!(response.closes(), "{response:?}");
         assert_eq!(client.read_to_end(), b"");
-        // The timeout of a first request starts at the accept, which may be slightly before `since`.
-        assert!(since.elapsed().as_millis() >= SHORT_MS - 50, "{:?}", since.elapsed());
+        assert!(since.elapsed().as_millis() >= SHORT_MS - CLOCK_MS, "{:?}", since.elapsed());
     }
 }
 
@@ -45,13 +52,13 @@ fn silent_client_is_closed_without_a_response() {
     let dir = site(&[("index.html", "home")]);
     for (option, first_request) in [("--header-timeout", false), ("--idle-timeout", true)] {
         let program = RunningProgram::start_ready(serve(dir.path(), &[option, SHORT]));
+        let since = Instant::now();
         let mut client = TestClient::connect(program.address());
         if first_request {
             assert_eq!(client.get("/").status, 200);
         }
-        let since = Instant::now();
         assert_eq!(client.read_to_end(), b"", "{option}");
-        assert!(since.elapsed().as_millis() >= SHORT_MS - 50, "{option}: {:?}", since.elapsed());
+        assert!(since.elapsed().as_millis() >= SHORT_MS - CLOCK_MS, "{option}: {:?}", since.elapsed());
     }
 }
 
@@ -64,7 +71,6 @@ fn client_that_does_not_read_is_reset() {
     let mut client = TestClient::connect(program.address());
     client.send(get("/large"));
     assert_eq!(client.try_head().unwrap().status, 200);
-    assert_eq!(program.connection_count(), 1);
     wait_for("the connection is closed", || (program.connection_count() == 0).then_some(()));
     // A reset makes the kernel discard the send buffer instead of keeping it for the client.
     assert_eq!(
