@@ -74,7 +74,7 @@ impl WorkerContext {
         let earlier_used = self.sites.take_earlier_used();
         self.sites.take_requested().any(|site| {
             let (current, _) = self.sites.current(site);
-            self.site(current).is_damaged() || earlier_used && self.drop_damaged(site)
+            self.served(current).is_image_damaged() || earlier_used && self.drop_damaged(site)
         })
     }
 

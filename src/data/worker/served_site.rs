@@ -17,6 +17,8 @@ pub(crate) struct ServedSite {
     pub(crate) site: Arc<Site>,
     archive: Residency,
     files: Vec<Residency>,
+    /// Where the archive begins in its file.
+    archive_at: u64,
     /// Part of the site lies in files, and the worker must not wait for the disk.
     may_be_on_disk: bool,
     /// The image too lies in a file.
@@ -29,11 +31,12 @@ impl ServedSite {
         let archive = Residency::new(site.archive_end());
         let files: Vec<_> = site.file_lens().map(Residency::new).collect();
         let is_packed = site.is_packed();
+        let archive_at = site.archive_at();
         let may_be_on_disk = site.is_on_disk() && !blocks_on_disk;
         if may_be_on_disk {
             site.files_on_disk().for_each(cached::disable_read_ahead);
         }
-        ServedSite { site, archive, files, may_be_on_disk, is_packed }
+        ServedSite { site, archive, files, archive_at, may_be_on_disk, is_packed }
     }
 
     /// Returns the image for lookups. The image of a packed site exposes only pages known to be in memory.
@@ -65,18 +68,29 @@ impl ServedSite {
             return None;
         }
         let (store, at, len) = match *span {
-            Span::Site { at, len, .. } if self.is_packed => (StoreId::Archive, packed::IMAGE_AT + at, len),
-            Span::Archive { at, len, .. } => (StoreId::Archive, at, len),
+            Span::Site { at, len, .. } if self.is_packed => {
+                (StoreId::Archive, self.archive_at + packed::IMAGE_AT + at, len)
+            }
+            Span::Archive { at, len, .. } => (StoreId::Archive, self.archive_at + at, len),
             Span::File { number, at, len, .. } => (StoreId::File(number), at, len),
             Span::Prefix(_) | Span::Buf(_) | Span::Site { .. } => return None,
         };
-        let (file, begin) = self.site.file_of(store);
-        let region = Region { at: begin + at, len: len.min(len_max) };
-        let resident = match store {
+        let region = Region { at, len: len.min(len_max) };
+        let residency = match store {
             StoreId::Archive => &mut self.archive,
             StoreId::File(number) => &mut self.files[number as usize],
         };
-        resident.missing(file, region, now).map(|region| FileRange { store, region })
+        if residency.is_known(region, now) {
+            return None;
+        }
+        let (file, _) = self.site.file_of(store);
+        residency.missing(file, region, now).map(|region| FileRange { store, region })
+    }
+
+    /// Returns whether the image was read from an archive that was truncated.
+    #[inline]
+    pub(crate) fn is_image_damaged(&self) -> bool {
+        self.is_packed && self.site.archive().map.is_damaged()
     }
 
     /// Records that the loader has read a range.

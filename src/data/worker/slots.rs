@@ -69,6 +69,13 @@ pub(crate) const fn idle_len<S>() -> usize {
     size_of::<Option<Slot<S>>>() + generation + free + size_of::<Timer>() + size_of::<HolderLink>()
 }
 
+/// Identifies a connection, and not a later one in the same slot.
+#[derive(Clone, Copy)]
+pub(crate) struct SlotId {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
 /// The connections of one worker.
 pub(crate) struct Slots<S> {
     pub(super) slots: Vec<Option<Slot<S>>>,
@@ -125,9 +132,16 @@ impl<S> Slots<S> {
         self.slots.get_mut(index as usize)?.as_mut()
     }
 
-    /// Returns the generation of a slot: it changes with each connection.
-    pub(crate) fn generation(&self, index: u32) -> u32 {
-        self.generations[index as usize]
+    /// Returns the connection of this name, if it is open.
+    #[inline]
+    pub(crate) fn find(&mut self, id: SlotId) -> Option<&mut Slot<S>> {
+        if *self.generations.get(id.index as usize)? == id.generation { self.get_mut(id.index) } else { None }
+    }
+
+    /// Returns the name of the connection in a slot.
+    #[inline]
+    pub(crate) fn id(&self, index: u32) -> SlotId {
+        SlotId { index, generation: self.generations[index as usize] }
     }
 
     /// Returns the indices of all slots in use.
