@@ -5,7 +5,7 @@ use crate::sys::{
     clock::{STEADY, WALL},
 };
 use rustix::time::{Timespec, clock_gettime};
-use std::time::Duration;
+use std::{mem, time::Duration};
 use tarpon_conn::Tick;
 
 /// The steady clock since the start of a worker.
@@ -21,17 +21,18 @@ impl SteadyClock {
         SteadyClock { started_at: now, read_at: now }
     }
 
-    /// Reads the clock. Returns the time since the start, or `None` if it is the same as at the last call.
+    /// Reads the clock. Returns whether it has moved.
     #[inline]
-    pub(super) fn advance(&mut self) -> Option<Tick> {
+    pub(super) fn advance(&mut self) -> bool {
         let now = clock_gettime(STEADY);
-        if now == self.read_at {
-            return None;
-        }
-        self.read_at = now;
-        let elapsed_s = now.tv_sec - self.started_at.tv_sec;
-        let elapsed_ms = elapsed_s * 1_000 + (now.tv_nsec - self.started_at.tv_nsec) / 1_000_000;
-        Some(Tick(elapsed_ms.max(0) as u64))
+        now != mem::replace(&mut self.read_at, now)
+    }
+
+    /// Returns the time since the start that was read last.
+    pub(super) fn now(&self) -> Tick {
+        let (now, start) = (self.read_at, self.started_at);
+        let elapsed_ms = (now.tv_sec - start.tv_sec) * 1_000 + (now.tv_nsec - start.tv_nsec) / 1_000_000;
+        Tick(elapsed_ms.max(0) as u64)
     }
 }
 

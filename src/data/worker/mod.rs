@@ -199,7 +199,7 @@ impl<S: Default> Worker<S> {
     }
 
     /// Ends a drive: moves the timer to the connection's deadline if that is earlier, and records whether the connection holds buffers.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn end_drive(&mut self, index: u32) {
         if let Some(slot) = self.slots.get_mut(index) {
             self.timers.move_earlier(index, slot.conn.deadline());
@@ -218,18 +218,22 @@ impl<S: Default> Worker<S> {
 
     /// Reads the clocks, once per batch. The wall clock moves with the steady clock: it is read only when that has moved, and a step of it
     /// is noticed then.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn update_time(&mut self) {
-        if let Some(now) = self.context.clock.advance() {
-            let unix_ms = unix_ms();
-            self.context.prefixes.set_time(unix_ms / 1_000);
-            self.context.records.set_time(unix_ms);
-            self.advance_to(now);
+        if self.context.clock.advance() {
+            self.set_time();
         }
     }
 
+    #[inline(never)]
+    fn set_time(&mut self) {
+        let unix_ms = unix_ms();
+        self.context.prefixes.set_time(unix_ms / 1_000);
+        self.context.records.set_time(unix_ms);
+        self.advance_to(self.context.clock.now());
+    }
+
     /// Sets the steady clock.
-    #[inline]
     pub(crate) fn advance_to(&mut self, now: Tick) {
         self.context.now = now;
         self.accept_backoff = self.accept_backoff.filter(|&until| until > now);
@@ -280,8 +284,8 @@ impl<S: Default> Worker<S> {
     /// drives it.
     #[cold]
     pub(crate) fn load(&mut self, index: u32, MissingRange { image, range }: MissingRange) {
-        let SlotId { generation, .. } = self.slots.id(index);
         let (Some(slot), Some(loader)) = (self.slots.get_mut(index), &self.loader) else { return };
+        let SlotId { generation, .. } = slot.id(index);
         let waiter = Arc::new(());
         let job = LoadJob {
             site: Arc::clone(&self.context.served(image).site),

@@ -67,8 +67,28 @@ impl WorkerContext {
     pub(crate) fn stage<'s, S>(&mut self, slot: &'s Slot<S>, limits: SendLimits) -> Stage<'s, '_> {
         match slot.transport.queued() {
             Some(record) => Stage::Sealed(self.pool.bytes(record)),
+            // The usual case, decided at a glance.
+            None if slot.conn.outbox_len() <= limits.copied_len_max && self.are_known(slot.conn.outbox()) => {
+                Stage::Copied { front: slot.conn.outbox(), has_more: false }
+            }
             None => self.stage_spans(slot.conn.outbox(), limits),
         }
+    }
+
+    /// Returns whether short spans can be sent from memory without asking the kernel whether they are there.
+    #[inline(always)]
+    fn are_known(&self, spans: &[Span]) -> bool {
+        for span in spans {
+            let is_known = match *span {
+                Span::Prefix(_) | Span::Buf(_) => true,
+                Span::Site { image, at, len } => self.served(image).is_known(Region { at, len }, self.now),
+                Span::Archive { .. } | Span::File { .. } => false,
+            };
+            if !is_known {
+                return false;
+            }
+        }
+        true
     }
 
     /// Prepares a send: if the transport seals, seals the front of the outbox, unless a record leaves already. Returns the range that must
@@ -113,7 +133,7 @@ impl WorkerContext {
         let record = len.map(|len| slot.transport.seal(&mut self.pool, &copy[..len]));
         self.copy = copy;
         let record = record.ok_or(SendError)?.map_err(|_| SendError)?;
-        if !front.iter().all(|span| self.is_intact(span)) {
+        if !self.are_intact(front) {
             self.pool.release(record.discard());
             return Err(SendError);
         }
@@ -134,7 +154,7 @@ impl WorkerContext {
     }
 
     /// Decides how the first spans are sent: together if they are sent from memory, or else the first one alone.
-    #[inline]
+    #[inline(never)]
     fn stage_spans<'s>(&mut self, spans: &'s [Span], limits: SendLimits) -> Stage<'s, '_> {
         let may_be_missing = self.any_on_disk && !self.blocks_on_disk;
         let (mut count, mut len) = (0, 0);
@@ -161,7 +181,6 @@ impl WorkerContext {
     }
 
     /// Stages a span that is not sent from memory.
-    #[inline(never)]
     fn stage_file(&self, span: &Span, limits: SendLimits) -> Stage<'static, '_> {
         let ((file, begin), at, len) = match *span {
             Span::File { image, number, at, len } => ((self.site(image).file(number), 0), at, len),
@@ -173,7 +192,6 @@ impl WorkerContext {
     }
 
     /// Returns the range that must be read before a span can be sent, up to the length of one send.
-    #[inline]
     fn missing_for_span(&mut self, span: &Span, limits: SendLimits) -> Option<MissingRange> {
         let (Span::Site { image, .. } | Span::Archive { image, .. } | Span::File { image, .. }) = *span
         else {
@@ -187,7 +205,7 @@ impl WorkerContext {
 
     /// Copies spans in memory to the front of `to`, which has room for them, and returns the copy. Returns `None` if a file behind a span
     /// was truncated: the client must see a cut response.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn copy_spans<'t>(&self, spans: &[Span], to: &'t mut [u8]) -> Option<&'t [u8]> {
         let mut end = 0;
         for span in spans {
@@ -196,7 +214,7 @@ impl WorkerContext {
             end += bytes.len();
         }
         // Checked after the copy, as another process may truncate the file during it.
-        spans.iter().all(|span| self.is_intact(span)).then_some(&to[..end])
+        self.are_intact(spans).then_some(&to[..end])
     }
 
     /// Returns whether a span is sent from memory. Long spans, files beside an image and an archive whose map is damaged are sent from
@@ -211,9 +229,9 @@ impl WorkerContext {
         }
     }
 
-    /// Returns the bytes of a span in memory. Copy them at once, then check [`is_intact`](WorkerContext::is_intact) before the copy
+    /// Returns the bytes of a span in memory. Copy them at once, then check [`are_intact`](WorkerContext::are_intact) before the copy
     /// is sent. Returns `None` if the archive does not have the bytes.
-    #[inline]
+    #[inline(always)]
     fn bytes(&self, span: &Span) -> Option<&[u8]> {
         match *span {
             Span::Prefix(prefix) => Some(self.prefixes.bytes(prefix)),
@@ -236,11 +254,21 @@ impl WorkerContext {
         }
     }
 
+    /// Returns whether the bytes of all spans came from intact files.
+    #[inline(always)]
+    fn are_intact(&self, spans: &[Span]) -> bool {
+        for span in spans {
+            if !self.is_intact(span) {
+                return false;
+            }
+        }
+        true
+    }
+
     /// Returns whether the bytes of a span came from an intact file. A truncated archive reads as zeros.
-    #[inline]
-    pub(crate) fn is_intact(&self, span: &Span) -> bool {
+    #[inline(always)]
+    fn is_intact(&self, span: &Span) -> bool {
         match *span {
-            _ if !self.any_on_disk => true,
             Span::Archive { image, .. } => !self.site(image).archive().map.is_damaged(),
             Span::Site { image, .. } => !self.served(image).is_image_damaged(),
             _ => true,

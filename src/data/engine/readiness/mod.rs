@@ -174,10 +174,9 @@ impl<S: Selector> EventLoop<S> {
 
     fn drive(&mut self, index: u32) {
         let Worker { slots, context, .. } = &mut self.worker;
-        let id = slots.id(index);
         let Some(slot) = slots.get_mut(index) else { return };
         let Ok(next) = drive::drive(context, slot) else { return self.remove(index) };
-        if self.selector.update_slot(id, slot.fd.as_fd(), &slot.state).is_err() {
+        if self.selector.update_slot(slot.id(index), slot.fd.as_fd(), &slot.state).is_err() {
             // Out of memory: no event would tell when to send the rest.
             return self.remove(index);
         }
@@ -185,7 +184,7 @@ impl<S: Selector> EventLoop<S> {
             NextDrive::Wait => {}
             NextDrive::Again => {
                 if !mem::replace(&mut slot.state.queued, true) {
-                    self.again.push_back(id);
+                    self.again.push_back(slot.id(index));
                 }
             }
             NextDrive::Load(missing) => self.worker.load(index, missing),
@@ -216,9 +215,8 @@ impl<S: Selector> EventLoop<S> {
     /// Drives a new connection, and watches it then.
     fn start(&mut self, index: u32) {
         self.drive(index);
-        let id = self.worker.slots.id(index);
         let Some(slot) = self.worker.slots.get_mut(index) else { return };
-        if self.selector.watch_slot(id, slot.fd.as_fd(), &slot.state).is_err() {
+        if self.selector.watch_slot(slot.id(index), slot.fd.as_fd(), &slot.state).is_err() {
             // Out of memory, or of watches for this user: the worker closes this connection and keeps the others.
             self.remove(index);
             self.worker.back_off_accepting();
