@@ -170,6 +170,11 @@ impl Site {
         self.files.iter().map(|file| memory::len(file).unwrap_or(0))
     }
 
+    /// Returns the offset at which the archive begins in its file; 0 without an archive.
+    pub(crate) fn archive_at(&self) -> u64 {
+        self.archive.as_ref().map_or(0, |archive| archive.at)
+    }
+
     /// Returns the offset at which the archive ends in its file; 0 without an archive.
     pub(crate) fn archive_end(&self) -> u64 {
         self.archive.as_ref().map_or(0, |archive| archive.at + archive.map.len())
@@ -186,6 +191,7 @@ impl Site {
     }
 
     /// Returns whether the image is part of the archive: a packed site.
+    #[inline]
     pub(crate) fn is_packed(&self) -> bool {
         self.store.is_none()
     }

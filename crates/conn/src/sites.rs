@@ -195,6 +195,12 @@ impl Sites {
         self.retiring.retain(|id| !is_served(id));
     }
 
+    /// Returns whether images wait to be [retired](Sites::retire).
+    #[inline]
+    pub fn has_retiring(&self) -> bool {
+        !self.retiring.is_empty()
+    }
+
     /// Drops the images that are neither served nor named by a span. Returns their names; each image is dropped when the iterator returns
     /// its name.
     #[inline]

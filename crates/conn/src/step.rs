@@ -41,7 +41,7 @@ pub enum DriveStep {
 impl Connection {
     /// Returns the next step. Its order matters: the transport's own output, an alert too, leaves before the socket closes; after a time-out
     /// the rest of the outbox must not be sent; and while output is pending the connection waits for no page. A full socket delays no close.
-    #[inline]
+    #[inline(always)]
     pub fn next_step(&self, transport: &Transport, slot: DriveState) -> DriveStep {
         let Need { input, close } = self.need();
         let has_output = !self.outbox().is_empty();

@@ -1,8 +1,40 @@
-//! The wall clock, and the longest wait.
+//! The clocks of a worker, and the longest wait.
 
-use crate::sys::{self, clock::WALL};
+use crate::sys::{
+    self,
+    clock::{STEADY, WALL},
+};
 use rustix::time::{Timespec, clock_gettime};
-use std::time::Duration;
+use std::{mem, time::Duration};
+use tarpon_conn::Tick;
+
+/// The steady clock since the start of a worker.
+pub(super) struct SteadyClock {
+    started_at: Timespec,
+    /// The last time that was read.
+    read_at: Timespec,
+}
+
+impl SteadyClock {
+    pub(super) fn start() -> SteadyClock {
+        let now = clock_gettime(STEADY);
+        SteadyClock { started_at: now, read_at: now }
+    }
+
+    /// Reads the clock. Returns whether it has moved.
+    #[inline]
+    pub(super) fn advance(&mut self) -> bool {
+        let now = clock_gettime(STEADY);
+        now != mem::replace(&mut self.read_at, now)
+    }
+
+    /// Returns the time since the start that was read last.
+    pub(super) fn now(&self) -> Tick {
+        let (now, start) = (self.read_at, self.started_at);
+        let elapsed_ms = (now.tv_sec - start.tv_sec) * 1_000 + (now.tv_nsec - start.tv_nsec) / 1_000_000;
+        Tick(elapsed_ms.max(0) as u64)
+    }
+}
 
 /// Returns the wall clock in milliseconds since 1970.
 pub(super) fn unix_ms() -> u64 {

@@ -1,8 +1,7 @@
 //! State that all connections of one worker share.
 
-use super::served_site::ServedSite;
+use super::{clock::SteadyClock, served_site::ServedSite};
 use crate::{data::log_ring::RingProducer, site::Site, sys::shared::SharedRow};
-use rustix::time::Timespec;
 use tarpon_conn::{
     BufId, ConnResources, Counters, ImageId, Pipes, Pool, RECORDS_LEN, Records, ResponsePrefixes, Sites, Tick,
 };
@@ -22,8 +21,7 @@ pub(crate) struct WorkerContext {
     /// Small responses are copied together here.
     pub(crate) copy: Box<[u8]>,
     pub(crate) pipes: Pipes,
-    /// The monotonic clock at the start of the worker.
-    pub(super) started_at: Timespec,
+    pub(super) clock: SteadyClock,
     /// The worker has no loader: it sends without a check of residency, and blocks on disk reads.
     pub(super) blocks_on_disk: bool,
     pub(super) counters: SharedRow<Counters>,

@@ -24,7 +24,7 @@
 //! | `backends` | connects to backends |
 //! | `accept_backoff` | stops accepting while descriptors or memory are short |
 //! | `idle_workers` | which workers are idle, for engines with one connection per worker |
-//! | `clock` | wall clock and waits |
+//! | `clock` | clocks and waits |
 //!
 //! A worker waits only in its engine, and without a loader for the disk. Other threads reach it only through its mailbox.
 
@@ -54,17 +54,14 @@ pub(crate) use clock::timespec;
 pub(crate) use config::WorkerConfig;
 pub(crate) use context::WorkerContext;
 pub(crate) use sending::{COPY_LEN_MAX, MissingRange, SendLimits, Stage};
-pub(crate) use slots::{Slot, Slots, idle_len};
+pub(crate) use slots::{Slot, SlotId, Slots, idle_len};
 
-use crate::sys::{clock as clocks, socket};
+use crate::sys::socket;
 use buffer_holders::BufferHolders;
-use clock::unix_ms;
+use clock::{SteadyClock, unix_ms};
 use loader::{LoadJob, Loader};
 use mailbox::{Mailbox, ShutdownMode, WorkerMessage};
-use rustix::{
-    net::{getpeername, sockopt::set_socket_linger},
-    time::clock_gettime,
-};
+use rustix::net::{getpeername, sockopt::set_socket_linger};
 use served_site::ServedSite;
 use std::{
     mem,
@@ -115,7 +112,7 @@ impl<S: Default> Worker<S> {
     pub(crate) fn new(config: WorkerConfig) -> Worker<S> {
         let WorkerConfig { listeners, mailbox, sites, hosts, health_path, loader, .. } = config;
         let WorkerConfig { connection_count_max, counters, log, backends, .. } = config;
-        let (records, producer) = match log {
+        let (mut records, producer) = match log {
             Some((recording, producer)) => (Records::new(recording), Some(producer)),
             None => (Records::off(), None),
         };
@@ -126,17 +123,19 @@ impl<S: Default> Worker<S> {
         let current = sites.iter().map(|(versions, _)| versions.current.clone());
         let served: Vec<_> = current.map(|site| ServedSite::new(site, blocks_on_disk)).collect();
         let images = served.iter().zip(&*sites).map(|(served, (_, limits))| (served.image(), *limits));
+        let unix_ms = unix_ms();
+        records.set_time(unix_ms);
         let mut context = WorkerContext {
             sites: Sites::by_route(images, Arc::new(backends.route_table(hosts))),
             pool,
-            prefixes: ResponsePrefixes::new(unix_ms() / 1_000),
+            prefixes: ResponsePrefixes::new(unix_ms / 1_000),
             now: Tick(0),
             served_sites: served.into_iter().map(Some).collect(),
             any_on_disk: false,
             scratch,
             copy: vec![0; COPY_LEN_MAX].into(),
             pipes: Pipes::default(),
-            started_at: clock_gettime(clocks::STEADY),
+            clock: SteadyClock::start(),
             blocks_on_disk,
             counters,
             records,
@@ -200,7 +199,7 @@ impl<S: Default> Worker<S> {
     }
 
     /// Ends a drive: moves the timer to the connection's deadline if that is earlier, and records whether the connection holds buffers.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn end_drive(&mut self, index: u32) {
         if let Some(slot) = self.slots.get_mut(index) {
             self.timers.move_earlier(index, slot.conn.deadline());
@@ -217,27 +216,37 @@ impl<S: Default> Worker<S> {
         self.context.flush_records();
     }
 
-    /// Reads the clocks, once per batch.
-    #[inline]
+    /// Reads the clocks, once per batch. The wall clock moves with the steady clock: it is read only when that has moved, and a step of it
+    /// is noticed then.
+    #[inline(always)]
     pub(crate) fn update_time(&mut self) {
-        let now = clock_gettime(clocks::STEADY);
-        let elapsed_s = now.tv_sec - self.context.started_at.tv_sec;
-        let elapsed_ms = elapsed_s * 1_000 + (now.tv_nsec - self.context.started_at.tv_nsec) / 1_000_000;
+        if self.context.clock.advance() {
+            self.set_time();
+        }
+    }
+
+    #[inline(never)]
+    fn set_time(&mut self) {
         let unix_ms = unix_ms();
         self.context.prefixes.set_time(unix_ms / 1_000);
         self.context.records.set_time(unix_ms);
-        self.advance_to(Tick(elapsed_ms.max(0) as u64));
+        self.advance_to(self.context.clock.now());
     }
 
     /// Sets the steady clock.
-    #[inline]
     pub(crate) fn advance_to(&mut self, now: Tick) {
         self.context.now = now;
         self.accept_backoff = self.accept_backoff.filter(|&until| until > now);
     }
 
     /// Calls `expired` on the next connection whose deadline has passed, and returns it for the engine to drive.
+    #[inline]
     pub(crate) fn next_expired(&mut self) -> Option<u32> {
+        if self.timers.is_due(self.context.now) { self.expire_next() } else { None }
+    }
+
+    #[cold]
+    fn expire_next(&mut self) -> Option<u32> {
         while self.timers.is_due(self.context.now) {
             let index = self.timers.take(self.context.now)?;
             let slot = self.slots.get_mut(index).expect("only slots in use have a timer");
@@ -258,9 +267,11 @@ impl<S: Default> Worker<S> {
     /// part of a head and then stall, or do not receive their responses, can take buffers only from each other.
     #[inline]
     pub(crate) fn next_evicted(&mut self) -> Option<u32> {
-        if self.context.pool.has_reserve(BUF_RESERVE) {
-            return None;
-        }
+        if self.context.pool.has_reserve(BUF_RESERVE) { None } else { self.evict_next() }
+    }
+
+    #[cold]
+    fn evict_next(&mut self) -> Option<u32> {
         let index = self.holders.longest()?;
         self.holders.set(index, false);
         let slot = self.slots.get_mut(index)?;
@@ -273,8 +284,8 @@ impl<S: Default> Worker<S> {
     /// drives it.
     #[cold]
     pub(crate) fn load(&mut self, index: u32, MissingRange { image, range }: MissingRange) {
-        let generation = self.slots.generation(index);
         let (Some(slot), Some(loader)) = (self.slots.get_mut(index), &self.loader) else { return };
+        let SlotId { generation, .. } = slot.id(index);
         let waiter = Arc::new(());
         let job = LoadJob {
             site: Arc::clone(&self.context.served(image).site),
@@ -300,13 +311,9 @@ impl<S: Default> Worker<S> {
         if self.context.pipes.has_work() {
             return Some(0);
         }
-        let ms_until = |at: Tick| at.0.saturating_sub(self.context.now.0);
-        let times = [
-            self.timers.wait_ms(self.context.now),
-            self.shutdown_deadline.map(ms_until),
-            self.accept_backoff.map(ms_until),
-        ];
-        times.into_iter().flatten().min()
+        let times = [self.shutdown_deadline, self.accept_backoff].map(|at| at.unwrap_or(Tick::NEVER));
+        let next = times.into_iter().fold(self.timers.earliest(), Tick::min);
+        (next != Tick::NEVER).then(|| next.0.saturating_sub(self.context.now.0))
     }
 
     /// Handles all messages in the mailbox. Returns the shutdown mode if it has just changed.
@@ -323,9 +330,7 @@ impl<S: Default> Worker<S> {
                 }
                 WorkerMessage::Loaded { site, range, index, generation } => {
                     self.context.mark_read(&site, range);
-                    if self.slots.generation(index) == generation
-                        && let Some(slot) = self.slots.get_mut(index)
-                    {
+                    if let Some(slot) = self.slots.find(SlotId { index, generation }) {
                         slot.loading = None;
                         slot.conn.loaded();
                         self.loaded.push(index);

@@ -8,7 +8,7 @@ pub(crate) struct SendError;
 
 impl WorkerContext {
     /// Offers `run` to the connection and keeps the unused rest. `run` is the inbox, or lies in the scratch buffer.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn offer<S>(&mut self, slot: &mut Slot<S>, run: BufRange) -> Result<(), SendError> {
         let mut used = self.receive(slot, run)?;
         while let Some(missing) = slot.conn.missing_page()
@@ -33,7 +33,7 @@ impl WorkerContext {
     }
 
     /// Offers the inbox to the connection. Without one, offers the plain bytes that wait in the transport.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn offer_inbox<S>(&mut self, slot: &mut Slot<S>) -> Result<(), SendError> {
         match slot.inbox {
             Some(inbox) => self.offer(slot, inbox),
@@ -66,16 +66,19 @@ impl WorkerContext {
     }
 
     /// Returns whether a file behind the last responses was truncated.
-    #[inline]
+    #[inline(always)]
     pub(super) fn is_any_source_damaged(&mut self) -> bool {
         if !self.any_on_disk {
             return false;
         }
         let earlier_used = self.sites.take_earlier_used();
-        self.sites.take_requested().any(|site| {
+        for site in self.sites.take_requested() {
             let (current, _) = self.sites.current(site);
-            self.site(current).is_damaged() || earlier_used && self.drop_damaged(site)
-        })
+            if self.served(current).is_image_damaged() || earlier_used && self.drop_damaged(site) {
+                return true;
+            }
+        }
+        false
     }
 
     /// Stops serving earlier versions whose files were truncated. Returns whether there were any.

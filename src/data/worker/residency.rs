@@ -21,8 +21,8 @@ pub(crate) struct Residency {
     dropped_once: ResidentPages,
     /// File length in bytes.
     len: u64,
-    /// Time of the oldest answer.
-    checked_at: Tick,
+    /// The answers are valid until this time.
+    valid_until: Tick,
 }
 
 /// Missing pages are read in blocks of this size: small enough for any disk to return at once, and neighbours are often wanted next.
@@ -35,7 +35,7 @@ impl Residency {
     /// Creates the state of a file of `len` bytes: no page is known to be in memory.
     pub(crate) fn new(len: u64) -> Residency {
         let (resident, dropped_once) = (Arc::new(ResidentPages::new(len)), ResidentPages::new(len));
-        Residency { resident, dropped_once, len, checked_at: Tick(0) }
+        Residency { resident, dropped_once, len, valid_until: Tick(VALID_MS) }
     }
 
     /// Returns the pages known to be in memory; the set is shared and stays current.
@@ -43,14 +43,20 @@ impl Residency {
         Arc::clone(&self.resident)
     }
 
+    /// Returns whether all pages of a region are known to be in memory.
+    #[inline]
+    pub(crate) fn is_known(&self, region: Region, now: Tick) -> bool {
+        now <= self.valid_until && ResidentPages::pages_of(region).all(|page| self.resident.contains(page))
+    }
+
     /// Returns the blocks that must be read before a region can be sent without waiting for a disk. `None`: all pages are in memory.
     /// Asks the kernel for unknown pages, and only for pages of the region: a hot region may lie next to a cold one.
-    #[inline]
+    #[cold]
     pub(crate) fn missing(&mut self, file: &File, region: Region, now: Tick) -> Option<Region> {
-        if now > self.checked_at.after(VALID_MS) {
+        if now > self.valid_until {
             self.resident.clear();
             self.dropped_once.clear();
-            self.checked_at = now;
+            self.valid_until = now.after(VALID_MS);
         }
         let mut pages = ResidentPages::pages_of(region);
         let first = pages.clone().find(|&page| !self.resident.contains(page))?;
@@ -75,7 +81,6 @@ impl Residency {
     }
 
     /// Returns these pages from the first missing one on. `None`: all are in memory.
-    #[cold]
     fn first_missing(&self, file: &File, mut pages: Range<u64>) -> Option<Range<u64>> {
         // First a call that reads nothing: a probing read of a missing page would start disk I/O and could wait for file system
         // metadata. The probing read follows for pages that the kernel may still be reading.

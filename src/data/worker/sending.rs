@@ -30,6 +30,8 @@ pub(crate) struct SendLimits {
 
 /// How the front of an outbox, or the record that holds it, is sent. `has_more`: another send follows at once.
 pub(crate) enum Stage<'s, 'c> {
+    /// This range must be read first.
+    Missing(MissingRange),
     /// The rest of a sealed record, which stays in its buffer until it was sent.
     Sealed(&'c [u8]),
     /// These spans, copied into one buffer.
@@ -41,31 +43,6 @@ pub(crate) enum Stage<'s, 'c> {
 }
 
 impl WorkerContext {
-    /// Returns the first range that must be read before the front of an outbox can be sent: of the spans in memory, or of the first
-    /// span, up to the length of one send.
-    #[inline]
-    pub(crate) fn first_not_resident(&mut self, spans: &[Span], limits: SendLimits) -> Option<MissingRange> {
-        if !self.any_on_disk || self.blocks_on_disk {
-            return None;
-        }
-        for (number, span) in spans.iter().enumerate() {
-            if number > 0 && !self.is_in_memory(span, limits) {
-                break;
-            }
-            let (Span::Site { image, .. } | Span::Archive { image, .. } | Span::File { image, .. }) = *span
-            else {
-                continue;
-            };
-            let served = self.served_sites[image.index()]
-                .as_mut()
-                .expect("a site outlives the spans that name its image");
-            if let Some(range) = served.missing_for_span(span, limits.send_file_len_max, self.now) {
-                return Some(MissingRange { image, range });
-            }
-        }
-        None
-    }
-
     /// Returns whether the bytes that a connection waits for are in memory. Asks the kernel.
     #[cold]
     pub(super) fn is_resident(&mut self, missing: MissingPage) -> bool {
@@ -87,18 +64,43 @@ impl WorkerContext {
 
     /// Decides how the front of an outbox is sent. A transport that seals has put it into a record.
     #[inline]
-    pub(crate) fn stage<'s, S>(&self, slot: &'s Slot<S>, limits: SendLimits) -> Stage<'s, '_> {
+    pub(crate) fn stage<'s, S>(&mut self, slot: &'s Slot<S>, limits: SendLimits) -> Stage<'s, '_> {
         match slot.transport.queued() {
             Some(record) => Stage::Sealed(self.pool.bytes(record)),
+            // The usual case, decided at a glance.
+            None if slot.conn.outbox_len() <= limits.copied_len_max && self.are_known(slot.conn.outbox()) => {
+                Stage::Copied { front: slot.conn.outbox(), has_more: false }
+            }
             None => self.stage_spans(slot.conn.outbox(), limits),
         }
     }
 
-    /// Prepares a send: if the transport seals, seals the front of the outbox, unless a record leaves already.
+    /// Returns whether short spans can be sent from memory without asking the kernel whether they are there.
+    #[inline(always)]
+    fn are_known(&self, spans: &[Span]) -> bool {
+        for span in spans {
+            let is_known = match *span {
+                Span::Prefix(_) | Span::Buf(_) => true,
+                Span::Site { image, at, len } => self.served(image).is_known(Region { at, len }, self.now),
+                Span::Archive { .. } | Span::File { .. } => false,
+            };
+            if !is_known {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Prepares a send: if the transport seals, seals the front of the outbox, unless a record leaves already. Returns the range that must
+    /// be read first.
     #[inline]
-    pub(crate) fn seal<S>(&mut self, slot: &mut Slot<S>, limits: SendLimits) -> Result<(), SendError> {
+    pub(crate) fn seal<S>(
+        &mut self,
+        slot: &mut Slot<S>,
+        limits: SendLimits,
+    ) -> Result<Option<MissingRange>, SendError> {
         match slot.transport.record_len(&slot.conn, &mut self.pool) {
-            Ok(None) => Ok(()),
+            Ok(None) => Ok(None),
             Ok(Some(len)) => self.seal_front(slot, limits, len),
             Err(_) => Err(SendError),
         }
@@ -107,10 +109,19 @@ impl WorkerContext {
     /// Seals at most `len` bytes of the outbox. The sources are checked after the bytes are sealed: a record of a truncated file is thrown
     /// away.
     #[cold]
-    fn seal_front<S>(&mut self, slot: &mut Slot<S>, limits: SendLimits, len: usize) -> Result<(), SendError> {
+    fn seal_front<S>(
+        &mut self,
+        slot: &mut Slot<S>,
+        limits: SendLimits,
+        len: usize,
+    ) -> Result<Option<MissingRange>, SendError> {
         let mut copy = mem::take(&mut self.copy);
         let stage = self.stage_spans(slot.conn.outbox(), limits);
         let (len, front) = match stage {
+            Stage::Missing(missing) => {
+                self.copy = copy;
+                return Ok(Some(missing));
+            }
             Stage::Copied { front, .. } | Stage::Gathered { front, .. } => {
                 (self.copy_front(front, &mut copy[..len]), front)
             }
@@ -122,22 +133,19 @@ impl WorkerContext {
         let record = len.map(|len| slot.transport.seal(&mut self.pool, &copy[..len]));
         self.copy = copy;
         let record = record.ok_or(SendError)?.map_err(|_| SendError)?;
-        if !front.iter().all(|span| self.is_intact(span)) {
+        if !self.are_intact(front) {
             self.pool.release(record.discard());
             return Err(SendError);
         }
         slot.transport.queue(record);
-        Ok(())
+        Ok(None)
     }
 
     /// Copies the first bytes of spans in memory, as far as they fit. Returns `None` if an archive was truncated.
     fn copy_front(&self, spans: &[Span], to: &mut [u8]) -> Option<usize> {
         let mut end = 0;
         for span in spans {
-            let bytes = self.bytes(span);
-            if bytes.len() as u64 != span.len() {
-                return None;
-            }
+            let bytes = self.bytes(span)?;
             let len = bytes.len().min(to.len() - end);
             to[end..][..len].copy_from_slice(&bytes[..len]);
             end += len;
@@ -145,49 +153,68 @@ impl WorkerContext {
         Some(end)
     }
 
-    #[inline]
-    fn stage_spans<'s>(&self, spans: &'s [Span], limits: SendLimits) -> Stage<'s, '_> {
-        let part = |(file, begin): (_, u64), at: u64, len: u64| Stage::File {
-            file,
-            at: begin + at,
-            len: len.min(limits.send_file_len_max) as usize,
-        };
-        match spans[0] {
-            Span::File { image, number, at, len } => part((self.site(image).file(number), 0), at, len),
-            Span::Archive { image, at, len } if !self.is_in_memory(&spans[0], limits) => {
-                part(self.site(image).file_of(StoreId::Archive), at, len)
+    /// Decides how the first spans are sent: together if they are sent from memory, or else the first one alone.
+    #[inline(never)]
+    fn stage_spans<'s>(&mut self, spans: &'s [Span], limits: SendLimits) -> Stage<'s, '_> {
+        let may_be_missing = self.any_on_disk && !self.blocks_on_disk;
+        let (mut count, mut len) = (0, 0);
+        for span in spans {
+            let is_in_memory = self.is_in_memory(span, limits);
+            if !is_in_memory && count > 0 {
+                break;
             }
-            Span::Site { image, at, len } if len >= limits.file_len_min => {
-                part(self.site(image).store(), at, len)
+            if may_be_missing && let Some(missing) = self.missing_for_span(span, limits) {
+                return Stage::Missing(missing);
             }
-            _ => {
-                let count = spans.iter().take_while(|span| self.is_in_memory(span, limits)).count();
-                let (front, behind) = spans.split_at(count);
-                let has_more = !behind.is_empty();
-                match front.iter().map(Span::len).sum::<u64>() <= limits.copied_len_max {
-                    true => Stage::Copied { front, has_more },
-                    false => Stage::Gathered { front, has_more },
-                }
+            if !is_in_memory {
+                return self.stage_file(span, limits);
             }
+            len += span.len();
+            count += 1;
         }
+        let (front, behind) = spans.split_at(count);
+        let has_more = !behind.is_empty();
+        match len <= limits.copied_len_max {
+            true => Stage::Copied { front, has_more },
+            false => Stage::Gathered { front, has_more },
+        }
+    }
+
+    /// Stages a span that is not sent from memory.
+    fn stage_file(&self, span: &Span, limits: SendLimits) -> Stage<'static, '_> {
+        let ((file, begin), at, len) = match *span {
+            Span::File { image, number, at, len } => ((self.site(image).file(number), 0), at, len),
+            Span::Archive { image, at, len } => (self.site(image).file_of(StoreId::Archive), at, len),
+            Span::Site { image, at, len } => (self.site(image).store(), at, len),
+            Span::Prefix(_) | Span::Buf(_) => unreachable!("is sent from memory"),
+        };
+        Stage::File { file, at: begin + at, len: len.min(limits.send_file_len_max) as usize }
+    }
+
+    /// Returns the range that must be read before a span can be sent, up to the length of one send.
+    fn missing_for_span(&mut self, span: &Span, limits: SendLimits) -> Option<MissingRange> {
+        let (Span::Site { image, .. } | Span::Archive { image, .. } | Span::File { image, .. }) = *span
+        else {
+            return None;
+        };
+        let served =
+            self.served_sites[image.index()].as_mut().expect("a site outlives the spans that name its image");
+        let range = served.missing_for_span(span, limits.send_file_len_max, self.now)?;
+        Some(MissingRange { image, range })
     }
 
     /// Copies spans in memory to the front of `to`, which has room for them, and returns the copy. Returns `None` if a file behind a span
     /// was truncated: the client must see a cut response.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn copy_spans<'t>(&self, spans: &[Span], to: &'t mut [u8]) -> Option<&'t [u8]> {
         let mut end = 0;
         for span in spans {
-            let bytes = self.bytes(span);
-            // A truncated archive has fewer bytes than the span.
-            if bytes.len() as u64 != span.len() {
-                return None;
-            }
-            to[end..][..bytes.len()].copy_from_slice(bytes);
+            let bytes = self.bytes(span)?;
+            to[end..end + bytes.len()].copy_from_slice(bytes);
             end += bytes.len();
         }
         // Checked after the copy, as another process may truncate the file during it.
-        spans.iter().all(|span| self.is_intact(span)).then_some(&to[..end])
+        self.are_intact(spans).then_some(&to[..end])
     }
 
     /// Returns whether a span is sent from memory. Long spans, files beside an image and an archive whose map is damaged are sent from
@@ -202,17 +229,15 @@ impl WorkerContext {
         }
     }
 
-    /// Returns the bytes of a span in memory. Copy them at once, then check [`is_intact`](WorkerContext::is_intact) before the copy
-    /// is sent.
-    #[inline]
-    pub(crate) fn bytes(&self, span: &Span) -> &[u8] {
+    /// Returns the bytes of a span in memory. Copy them at once, then check [`are_intact`](WorkerContext::are_intact) before the copy
+    /// is sent. Returns `None` if the archive does not have the bytes.
+    #[inline(always)]
+    fn bytes(&self, span: &Span) -> Option<&[u8]> {
         match *span {
-            Span::Prefix(prefix) => self.prefixes.bytes(prefix),
-            Span::Site { image, at, len } => self.sites.image(image).bytes(Region { at, len }),
-            Span::Buf(run) => self.pool.bytes(run),
-            Span::Archive { image, at, len } => {
-                self.site(image).archive().map.bytes(Region { at, len }).unwrap_or_default()
-            }
+            Span::Prefix(prefix) => Some(self.prefixes.bytes(prefix)),
+            Span::Site { image, at, len } => Some(self.sites.image(image).bytes(Region { at, len })),
+            Span::Buf(run) => Some(self.pool.bytes(run)),
+            Span::Archive { image, at, len } => self.site(image).archive().map.bytes(Region { at, len }),
             Span::File { .. } => unreachable!("leaves from its descriptor"),
         }
     }
@@ -225,17 +250,27 @@ impl WorkerContext {
                 self.site(image).archive().map.bytes_for_kernel(Region { at, len }).unwrap_or_default()
             }
             Span::Site { image, at, len } => self.site(image).bytes_for_kernel(Region { at, len }),
-            _ => self.bytes(span),
+            _ => self.bytes(span).unwrap_or_default(),
         }
     }
 
+    /// Returns whether the bytes of all spans came from intact files.
+    #[inline(always)]
+    fn are_intact(&self, spans: &[Span]) -> bool {
+        for span in spans {
+            if !self.is_intact(span) {
+                return false;
+            }
+        }
+        true
+    }
+
     /// Returns whether the bytes of a span came from an intact file. A truncated archive reads as zeros.
-    #[inline]
-    pub(crate) fn is_intact(&self, span: &Span) -> bool {
+    #[inline(always)]
+    fn is_intact(&self, span: &Span) -> bool {
         match *span {
-            _ if !self.any_on_disk => true,
             Span::Archive { image, .. } => !self.site(image).archive().map.is_damaged(),
-            Span::Site { image, .. } => !self.site(image).is_damaged(),
+            Span::Site { image, .. } => !self.served(image).is_image_damaged(),
             _ => true,
         }
     }

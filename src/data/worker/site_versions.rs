@@ -41,6 +41,13 @@ impl WorkerContext {
     /// Drops retired versions that no response in flight needs.
     #[inline]
     pub(super) fn drop_retired_sites(&mut self) {
+        if self.sites.has_retiring() {
+            self.drop_unused_sites();
+        }
+    }
+
+    #[cold]
+    fn drop_unused_sites(&mut self) {
         for image in self.sites.retire() {
             self.served_sites[image.index()] = None;
         }

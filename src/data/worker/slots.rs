@@ -16,6 +16,8 @@ pub(crate) struct Slot<S> {
     pub(crate) inbox_changed: bool,
     /// The sending direction is shut down.
     pub(crate) write_closed: bool,
+    /// The number of connections that the slot has held before.
+    generation: u32,
     /// Held while the loader reads missing pages; the slot sends nothing meanwhile. Dropping it cancels the job.
     pub(crate) loading: Option<Arc<()>>,
     /// The engine's state of this socket.
@@ -31,6 +33,7 @@ impl<S: Default> Slot<S> {
             inbox: None,
             inbox_changed: false,
             write_closed: false,
+            generation: 0,
             loading: None,
             state: S::default(),
         }
@@ -38,6 +41,12 @@ impl<S: Default> Slot<S> {
 }
 
 impl<S> Slot<S> {
+    /// Returns the name of the connection, whose slot has this index.
+    #[inline]
+    pub(crate) fn id(&self, index: u32) -> SlotId {
+        SlotId { index, generation: self.generation }
+    }
+
     /// Returns the next step of a drive. `can_send`: the socket is not known to be full, and no send is in flight.
     #[inline]
     pub(crate) fn next_step(&self, can_send: bool) -> DriveStep {
@@ -69,10 +78,17 @@ pub(crate) const fn idle_len<S>() -> usize {
     size_of::<Option<Slot<S>>>() + generation + free + size_of::<Timer>() + size_of::<HolderLink>()
 }
 
+/// Identifies a connection, and not a later one in the same slot.
+#[derive(Clone, Copy)]
+pub(crate) struct SlotId {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
 /// The connections of one worker.
 pub(crate) struct Slots<S> {
     pub(super) slots: Vec<Option<Slot<S>>>,
-    /// Number of connections that each slot has held: an event with an older generation is for a closed connection.
+    /// Number of connections that each slot has held, without an open one: an event with an older generation is for a closed connection.
     generations: Vec<u32>,
     free: Vec<u32>,
     count: usize,
@@ -98,10 +114,11 @@ impl<S> Slots<S> {
         self.free.last().copied().unwrap_or(self.slots.len() as u32)
     }
 
-    pub(super) fn insert(&mut self, slot: Slot<S>) -> u32 {
+    pub(super) fn insert(&mut self, mut slot: Slot<S>) -> u32 {
         self.count += 1;
         self.client_count += usize::from(slot.conn.is_client());
         if let Some(index) = self.free.pop() {
+            slot.generation = self.generations[index as usize];
             self.slots[index as usize] = Some(slot);
             return index;
         }
@@ -125,9 +142,10 @@ impl<S> Slots<S> {
         self.slots.get_mut(index as usize)?.as_mut()
     }
 
-    /// Returns the generation of a slot: it changes with each connection.
-    pub(crate) fn generation(&self, index: u32) -> u32 {
-        self.generations[index as usize]
+    /// Returns the connection of this name, if it is open.
+    #[inline]
+    pub(crate) fn find(&mut self, id: SlotId) -> Option<&mut Slot<S>> {
+        self.get_mut(id.index).filter(|slot| slot.generation == id.generation)
     }
 
     /// Returns the indices of all slots in use.

@@ -18,8 +18,8 @@ pub(crate) struct TimerWheel {
     timers: Vec<Timer>,
     /// Bucket time up to which all fired timers were taken.
     taken_until: u64,
-    /// Lower bound of the bucket times of all armed timers. `u64::MAX`: no timer is armed.
-    earliest: u64,
+    /// Lower bound of the times of all armed timers. [`Tick::NEVER`]: no timer is armed.
+    earliest: Tick,
 }
 
 #[derive(Clone, Copy)]
@@ -41,7 +41,12 @@ const UNARMED: u64 = u64::MAX;
 
 impl TimerWheel {
     pub(crate) fn new() -> TimerWheel {
-        TimerWheel { buckets: [NONE; BUCKET_COUNT], timers: Vec::new(), taken_until: 0, earliest: UNARMED }
+        TimerWheel {
+            buckets: [NONE; BUCKET_COUNT],
+            timers: Vec::new(),
+            taken_until: 0,
+            earliest: Tick::NEVER,
+        }
     }
 
     /// Arms an unarmed timer of a slot to fire at or before a deadline.
@@ -58,17 +63,22 @@ impl TimerWheel {
         }
         debug_assert_eq!(self.timers[slot as usize].at, UNARMED);
         self.timers[slot as usize] = Timer { at, previous: NONE, next: first };
-        self.earliest = self.earliest.min(at);
+        self.earliest = self.earliest.min(time(at));
     }
 
     /// Moves the timer of a slot if the deadline is now earlier than the timer.
     #[inline]
     pub(crate) fn move_earlier(&mut self, slot: u32, deadline: Tick) {
         let at = self.timers[slot as usize].at;
-        if deadline.0 < (at - 1) << BUCKET_SHIFT {
-            self.disarm(slot);
-            self.arm(slot, deadline);
+        if deadline < time(at - 1) {
+            self.rearm(slot, deadline);
         }
+    }
+
+    #[cold]
+    fn rearm(&mut self, slot: u32, deadline: Tick) {
+        self.disarm(slot);
+        self.arm(slot, deadline);
     }
 
     /// Disarms the timer of a slot.
@@ -90,7 +100,7 @@ impl TimerWheel {
     /// Returns whether a timer may have fired.
     #[inline]
     pub(crate) fn is_due(&self, now: Tick) -> bool {
-        self.earliest <= now.0 >> BUCKET_SHIFT
+        self.earliest <= now
     }
 
     /// Takes a fired timer, which is then disarmed. Returns its slot.
@@ -107,15 +117,21 @@ impl TimerWheel {
             self.taken_until = at;
         }
         let armed = (now + 1..now + BUCKET_COUNT as u64).find(|&at| self.buckets[bucket(at)] != NONE);
-        self.earliest = armed.unwrap_or(UNARMED);
+        self.earliest = armed.map_or(Tick::NEVER, time);
         None
     }
 
-    /// Returns the milliseconds until a timer may fire. `None`: no timer is armed.
+    /// Returns the time at which a timer may fire, at the earliest. [`Tick::NEVER`]: no timer is armed.
     #[inline]
-    pub(crate) fn wait_ms(&self, now: Tick) -> Option<u64> {
-        (self.earliest != UNARMED).then(|| (self.earliest << BUCKET_SHIFT).saturating_sub(now.0))
+    pub(crate) fn earliest(&self) -> Tick {
+        self.earliest
     }
+}
+
+/// Returns the time at which the timers of a bucket fire.
+#[inline]
+fn time(at: u64) -> Tick {
+    Tick(at << BUCKET_SHIFT)
 }
 
 fn bucket(at: u64) -> usize {
@@ -146,7 +162,7 @@ mod tests {
         for &(now, want) in cases {
             assert_eq!(fired(&mut wheel, now), want, "at {now} ms");
         }
-        assert_eq!(wheel.wait_ms(Tick(90_000)), None);
+        assert_eq!(wheel.earliest(), Tick::NEVER);
     }
 
     #[test]
@@ -182,13 +198,13 @@ mod tests {
     #[test]
     fn wait_ends_when_the_first_timer_may_fire() {
         let mut wheel = TimerWheel::new();
-        assert_eq!(wheel.wait_ms(Tick(0)), None);
+        assert_eq!(wheel.earliest(), Tick::NEVER);
         wheel.arm(0, Tick(6_400));
         wheel.arm(1, Tick(640));
-        assert_eq!(wheel.wait_ms(Tick(40)), Some(600));
+        assert_eq!(wheel.earliest(), Tick(640));
         assert!(!wheel.is_due(Tick(639)) && wheel.is_due(Tick(640)));
         assert_eq!(fired(&mut wheel, 640), [1]);
-        assert_eq!(wheel.wait_ms(Tick(640)), Some(5_760));
+        assert_eq!(wheel.earliest(), Tick(6_400));
     }
 
     #[test]

@@ -88,11 +88,9 @@ pub(crate) fn drive(context: &mut WorkerContext, slot: &mut Slot<Readiness>) -> 
         match slot.next_step(slot.state.writable) {
             DriveStep::Close => return Err(Closed),
             DriveStep::Send => {
-                if let Some(missing) = context.first_not_resident(slot.conn.outbox(), LIMITS) {
+                if let Some(missing) = send_front(context, slot)? {
                     return Ok(NextDrive::Load(missing));
                 }
-                context.seal(slot, LIMITS).map_err(|_| Closed)?;
-                send_front(context, slot)?;
             }
             DriveStep::Load => match context.missing_for_lookup(&slot.conn) {
                 Some(missing) => return Ok(NextDrive::Load(missing)),
@@ -168,10 +166,17 @@ fn receive(slot: &mut Slot<Readiness>, room: &mut [u8]) -> Result<Received, Clos
     }
 }
 
-/// Sends the front of the outbox with one system call.
+/// Sends the front of the outbox with one system call. Returns the range that must be read first.
 #[inline]
-fn send_front(context: &mut WorkerContext, slot: &mut Slot<Readiness>) -> Result<(), Closed> {
+fn send_front(
+    context: &mut WorkerContext,
+    slot: &mut Slot<Readiness>,
+) -> Result<Option<MissingRange>, Closed> {
+    if let Some(missing) = context.seal(slot, LIMITS).map_err(|_| Closed)? {
+        return Ok(Some(missing));
+    }
     let sent = match context.stage(slot, LIMITS) {
+        Stage::Missing(missing) => return Ok(Some(missing)),
         Stage::Sealed(bytes) => io::send(&slot.fd, bytes, NO_SIGNAL),
         Stage::Copied { front, has_more } => {
             let mut copy = mem::take(&mut context.copy);
@@ -194,18 +199,13 @@ fn send_front(context: &mut WorkerContext, slot: &mut Slot<Readiness>) -> Result
     };
     match sent {
         // The file or archive was truncated, so the rest of the content is missing. The close tells the client that the response is cut.
-        Ok(0) => Err(Closed),
-        Ok(len) => {
-            slot.sent(&mut context.conn_resources(), len as u64);
-            Ok(())
-        }
-        Err(Errno::AGAIN) => {
-            slot.state.writable = false;
-            Ok(())
-        }
-        Err(Errno::INTR) => Ok(()),
-        Err(_) => Err(Closed),
+        Ok(0) => return Err(Closed),
+        Ok(len) => slot.sent(&mut context.conn_resources(), len as u64),
+        Err(Errno::AGAIN) => slot.state.writable = false,
+        Err(Errno::INTR) => {}
+        Err(_) => return Err(Closed),
     }
+    Ok(None)
 }
 
 /// Returns the flags of a send. With MORE the kernel puts its bytes and the start of the following `sendfile` into one segment.

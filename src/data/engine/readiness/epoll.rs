@@ -79,7 +79,8 @@ impl Selector for Epoll {
         readiness: &Readiness,
     ) -> Result<(), Errno> {
         match self.watched.get_mut(id.index as usize) {
-            Some(watched @ Watched::ForReading) if !readiness.writable => {
+            _ if readiness.writable => Ok(()),
+            Some(watched @ Watched::ForReading) => {
                 *watched = Watched::ForBoth;
                 epoll::modify(&self.epoll, socket, data(Token::Slot(id)), READING | EventFlags::OUT)
             }

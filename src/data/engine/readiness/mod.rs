@@ -19,7 +19,7 @@ mod token;
 
 use super::{WorkerReady, accept};
 use crate::{
-    data::worker::{Worker, WorkerConfig, mailbox::ShutdownMode},
+    data::worker::{SlotId, Worker, WorkerConfig, mailbox::ShutdownMode},
     sys::BACKLOG,
 };
 use drive::{NextDrive, Readiness};
@@ -57,13 +57,6 @@ pub(super) trait Selector: Sized {
 
     /// Returns an event of the last wait.
     fn event(&self, number: usize) -> ReadyEvent;
-}
-
-/// Identifies a connection, and not a later one in the same slot.
-#[derive(Clone, Copy)]
-pub(super) struct SlotId {
-    pub(super) index: u32,
-    pub(super) generation: u32,
 }
 
 /// An event of the kernel.
@@ -163,57 +156,38 @@ impl<S: Selector> EventLoop<S> {
     /// Handles readiness of a connection, or of an earlier one in the same slot.
     #[inline]
     fn ready(&mut self, id: SlotId, readable: bool, writable: bool, hung_up: bool, failed: bool) {
-        let SlotId { index, generation } = id;
-        if self.worker.slots.generation(index) != generation {
-            return;
-        }
-        let Some(slot) = self.worker.slots.get_mut(index) else { return };
+        let Some(slot) = self.worker.slots.find(id) else { return };
         slot.state.add(readable, writable, hung_up, failed);
         // A queued slot waits for the next iteration, however much its client sends.
         if !slot.state.queued {
-            self.drive(index);
+            self.drive(id.index);
         }
     }
 
     /// Drives a queued slot.
-    fn requeue(&mut self, SlotId { index, generation }: SlotId) {
-        if self.worker.slots.generation(index) == generation
-            && let Some(slot) = self.worker.slots.get_mut(index)
-        {
+    fn requeue(&mut self, id: SlotId) {
+        if let Some(slot) = self.worker.slots.find(id) {
             slot.state.queued = false;
-            self.drive(index);
+            self.drive(id.index);
         }
     }
 
-    #[inline]
     fn drive(&mut self, index: u32) {
         let Worker { slots, context, .. } = &mut self.worker;
         let Some(slot) = slots.get_mut(index) else { return };
-        match drive::drive(context, slot) {
-            Ok(after) => {
-                match after {
-                    NextDrive::Wait => {}
-                    NextDrive::Again => {
-                        if !mem::replace(&mut slot.state.queued, true) {
-                            self.again.push_back(SlotId { index, generation: slots.generation(index) });
-                        }
-                    }
-                    NextDrive::Load(missing) => self.worker.load(index, missing),
-                }
-                self.after_drive(index);
-            }
-            Err(drive::Closed) => self.remove(index),
-        }
-    }
-
-    #[inline]
-    fn after_drive(&mut self, index: u32) {
-        let id = SlotId { index, generation: self.worker.slots.generation(index) };
-        if let Some(slot) = self.worker.slots.get_mut(index)
-            && self.selector.update_slot(id, slot.fd.as_fd(), &slot.state).is_err()
-        {
+        let Ok(next) = drive::drive(context, slot) else { return self.remove(index) };
+        if self.selector.update_slot(slot.id(index), slot.fd.as_fd(), &slot.state).is_err() {
             // Out of memory: no event would tell when to send the rest.
             return self.remove(index);
+        }
+        match next {
+            NextDrive::Wait => {}
+            NextDrive::Again => {
+                if !mem::replace(&mut slot.state.queued, true) {
+                    self.again.push_back(slot.id(index));
+                }
+            }
+            NextDrive::Load(missing) => self.worker.load(index, missing),
         }
         self.worker.end_drive(index);
     }
@@ -241,10 +215,8 @@ impl<S: Selector> EventLoop<S> {
     /// Drives a new connection, and watches it then.
     fn start(&mut self, index: u32) {
         self.drive(index);
-        let generation = self.worker.slots.generation(index);
         let Some(slot) = self.worker.slots.get_mut(index) else { return };
-        let id = SlotId { index, generation };
-        if self.selector.watch_slot(id, slot.fd.as_fd(), &slot.state).is_err() {
+        if self.selector.watch_slot(slot.id(index), slot.fd.as_fd(), &slot.state).is_err() {
             // Out of memory, or of watches for this user: the worker closes this connection and keeps the others.
             self.remove(index);
             self.worker.back_off_accepting();

@@ -24,7 +24,8 @@ use crate::{
     data::{
         engine::WorkerReady,
         worker::{
-            SendLimits, Slot, Stage, Worker, WorkerConfig, WorkerContext, idle_len, mailbox::ShutdownMode,
+            MissingRange, SendLimits, Slot, Stage, Worker, WorkerConfig, WorkerContext, idle_len,
+            mailbox::ShutdownMode,
         },
     },
     sys::{
@@ -299,13 +300,11 @@ impl UringEngine {
         }
         match slot.next_step(slot.state.send.is_none()) {
             DriveStep::Close => return Err(UringClosed),
-            DriveStep::Send => match context.first_not_resident(slot.conn.outbox(), LIMITS) {
-                Some(missing) => self.worker.load(index, missing),
-                None => {
-                    context.seal(slot, LIMITS).map_err(|_| UringClosed)?;
-                    send_front(context, slot, ring, index)?;
+            DriveStep::Send => {
+                if let Some(missing) = send_front(context, slot, ring, index)? {
+                    self.worker.load(index, missing);
                 }
-            },
+            }
             DriveStep::Load => match context.missing_for_lookup(&slot.conn) {
                 Some(missing) => self.worker.load(index, missing),
                 None => slot.conn.loaded(),
@@ -563,15 +562,19 @@ fn release_backlog(context: &mut WorkerContext, slot: &mut Slot<InFlight>) {
     }
 }
 
-/// Sends the front of the outbox once: submits a send, or calls `sendfile`.
+/// Sends the front of the outbox once: submits a send, or calls `sendfile`. Returns the range that must be read first.
 #[inline]
 fn send_front(
     context: &mut WorkerContext,
     slot: &mut Slot<InFlight>,
     ring: &mut Ring,
     index: u32,
-) -> Result<(), UringClosed> {
+) -> Result<Option<MissingRange>, UringClosed> {
+    if let Some(missing) = context.seal(slot, LIMITS).map_err(|_| UringClosed)? {
+        return Ok(Some(missing));
+    }
     let (mut buffer, has_more) = match context.stage(slot, LIMITS) {
+        Stage::Missing(missing) => return Ok(Some(missing)),
         Stage::Sealed(bytes) => {
             let mut buffer = ring.take_send_buffer();
             // SAFETY: the record lies in a pool buffer that the transport holds until `Transport::sent` or `Transport::closed`, which the
@@ -591,7 +594,7 @@ fn send_front(
             let mut buffer = ring.take_send_buffer();
             let parts = front.iter().map(|span| match span {
                 // Rendered once per second, perhaps while the kernel reads.
-                Span::Prefix(_) => BufferPart::Copied(context.bytes(span)),
+                Span::Prefix(prefix) => BufferPart::Copied(context.prefixes.bytes(*prefix)),
                 _ => BufferPart::Borrowed(context.bytes_for_kernel(span)),
             });
             // SAFETY: the parts lie in images and pool buffers that the outbox holds. It releases them in `Connection::sent` and
@@ -612,7 +615,7 @@ fn send_front(
                 Err(Errno::INTR) => {}
                 Err(_) => return Err(UringClosed),
             }
-            return Ok(());
+            return Ok(None);
         }
     };
     if let Some(len) = inject::short_len(Call::RingSend, || buffer.send_len()) {
@@ -620,7 +623,7 @@ fn send_front(
     }
     slot.state.send = Some(Send::Buffer);
     ring.send(index, &slot.fd, buffer, has_more);
-    Ok(())
+    Ok(None)
 }
 
 fn send_file(socket: &OwnedFd, file: impl AsFd, at: u64, len: usize) -> Result<usize, Errno> {
