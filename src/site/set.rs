@@ -25,7 +25,8 @@ use tarpon_conn::Limits;
 /// The sites, by number.
 pub(crate) struct SiteSet {
     sites: Arc<[(SiteVersions, Limits)]>,
-    histories: Vec<SiteHistory>,
+    /// A worker process copies them once it replaces a site.
+    histories: Arc<Vec<SiteHistory>>,
     /// Descriptors that all sites may have open, including those of their replacements during a swap.
     descriptor_count: usize,
 }
@@ -47,12 +48,12 @@ impl SiteSet {
             versions.push((history.next(site), limits.resolve(settings)));
             histories.push(history);
         }
-        SiteSet { sites: versions.into(), histories, descriptor_count }
+        SiteSet { sites: versions.into(), histories: Arc::new(histories), descriptor_count }
     }
 
     /// Replaces the current version of the site with this number.
     pub(crate) fn swap(&mut self, number: usize, site: Site) {
-        if let Some(history) = self.histories.get_mut(number) {
+        if let Some(history) = Arc::make_mut(&mut self.histories).get_mut(number) {
             let versions = history.next(site);
             let replace = |(index, (before, limits)): (usize, &(SiteVersions, Limits))| match index == number
             {
@@ -63,30 +64,31 @@ impl SiteSet {
         }
     }
 
-    /// Drops earlier versions whose archive was truncated, so that a new worker does not start with them.
-    pub(crate) fn drop_damaged(&mut self) {
+    /// Drops earlier versions whose archive was truncated, so that a new worker does not start with them. Returns whether there were any.
+    pub(crate) fn drop_damaged(&mut self) -> bool {
         let is_sound = |site: &&Arc<Site>| !site.is_damaged();
         if self.sites.iter().all(|(versions, _)| versions.earlier.iter().all(|site| is_sound(&site))) {
-            return;
+            return false;
         }
         let sound = |(SiteVersions { current, earlier }, limits): &(SiteVersions, Limits)| {
             let earlier = earlier.iter().filter(is_sound).cloned().collect();
             (SiteVersions { current: Arc::clone(current), earlier }, *limits)
         };
         self.sites = self.sites.iter().map(sound).collect();
+        true
     }
 
     pub(crate) fn sites(&self) -> Arc<[(SiteVersions, Limits)]> {
         Arc::clone(&self.sites)
     }
 
-    pub(crate) fn histories(&self) -> &[SiteHistory] {
-        &self.histories
+    pub(crate) fn histories(&self) -> Arc<Vec<SiteHistory>> {
+        Arc::clone(&self.histories)
     }
 
     /// Returns the histories alone; the workers hold the sites.
     pub(crate) fn into_histories(self) -> Vec<SiteHistory> {
-        self.histories
+        Arc::unwrap_or_clone(self.histories)
     }
 
     /// Returns the numbers of all open descriptors of all versions.

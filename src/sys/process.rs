@@ -38,6 +38,8 @@ impl SingleThreaded {
     /// The process limit is reached, or the process is out of memory.
     pub(crate) fn spawn(&self, keep: &[RawFd], main: impl FnOnce() -> i32) -> io::Result<Pid> {
         let (parent, faults) = (getpid(), inject::child_stream());
+        // Here, as the child copies each page that it writes.
+        let closed = gaps(keep);
         // SAFETY: this process has no other thread, so no lock or allocator state is inconsistent: the child may do all that the
         // parent may. The child never returns from here, so none of the parent's code runs twice.
         match unsafe { libc::fork() } {
@@ -45,7 +47,7 @@ impl SingleThreaded {
             0 => {
                 faults.enter();
                 let status =
-                    catch_unwind(AssertUnwindSafe(|| run_child(parent, keep, main))).unwrap_or(PANICKED);
+                    catch_unwind(AssertUnwindSafe(|| run_child(parent, &closed, main))).unwrap_or(PANICKED);
                 exit_now(status)
             }
             // SAFETY: fork returns the number of the child, which is above 0.
@@ -63,9 +65,12 @@ pub(crate) fn exit_now(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
-/// Prepares a child, and runs its `main`. Returns the exit status.
-fn run_child(parent: Pid, keep: &[RawFd], main: impl FnOnce() -> i32) -> i32 {
-    let prepared = die_with_parent().and_then(|()| close_all_but(keep));
+/// Prepares a child, closes these ranges of descriptors, and runs its `main`. Returns the exit status.
+fn run_child(parent: Pid, closed: &[(u32, u32)], main: impl FnOnce() -> i32) -> i32 {
+    let prepared = die_with_parent().and_then(|()| {
+        // SAFETY: the owners of these descriptors are in stack frames of the parent, to which this process does not return.
+        closed.iter().try_for_each(|&(first, last)| unsafe { close_between(first, last) })
+    });
     // A parent that has exited already reported why, and nothing waits for this process.
     if getppid() != Some(parent) {
         return 1;
@@ -79,22 +84,45 @@ fn run_child(parent: Pid, keep: &[RawFd], main: impl FnOnce() -> i32) -> i32 {
     }
 }
 
-/// Closes all descriptors except `keep` and the standard ones.
-fn close_all_but(keep: &[RawFd]) -> io::Result<()> {
-    let mut kept: Vec<_> = keep.iter().map(|&number| number as u32).collect();
-    kept.sort_unstable();
+/// Returns the ranges of descriptors between those in `keep` and the standard ones.
+fn gaps(keep: &[RawFd]) -> Vec<(u32, u32)> {
     // The first after standard error.
     let mut next = 3;
-    for last in kept.into_iter().map(Some).chain([None]) {
-        let end = last.map_or(u32::MAX, |kept| kept.wrapping_sub(1));
-        if next <= end {
-            // SAFETY: the owners of these descriptors are in stack frames of the parent, to which this process does not return.
-            unsafe { close_between(next, end)? };
+    let mut kept: Vec<_> =
+        keep.iter().map(|&number| number as u32).filter(|&number| number >= next).collect();
+    kept.sort_unstable();
+    let mut gaps = Vec::with_capacity(kept.len() + 1);
+    for number in kept {
+        if next < number {
+            gaps.push((next, number - 1));
         }
-        next = last.map_or(next, |kept| next.max(kept + 1));
+        next = number + 1;
     }
-    Ok(())
+    gaps.push((next, u32::MAX));
+    gaps
 }
 
 /// Exit status of a Rust program that panicked.
 const PANICKED: i32 = 101;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kept descriptors, and the ranges of the others.
+    type GapsCase<'a> = (&'a [RawFd], &'a [(u32, u32)]);
+
+    #[test]
+    fn gaps_are_all_descriptors_but_the_kept_and_the_standard_ones() {
+        #[rustfmt::skip]
+        let cases: &[GapsCase<'_>] = &[
+            (&[],           &[(3, u32::MAX)]),
+            (&[3],          &[(4, u32::MAX)]),
+            (&[0, 9, 5, 5], &[(3, 4), (6, 8), (10, u32::MAX)]),
+            (&[4, 3],       &[(5, u32::MAX)]),
+        ];
+        for (keep, want) in cases {
+            assert_eq!(gaps(keep), *want, "{keep:?}");
+        }
+    }
+}

@@ -192,6 +192,13 @@ impl Records {
         self.recording.is_some()
     }
 
+    /// Sets the seed of the random numbers.
+    pub fn set_seed(&mut self, seed: u64) {
+        if let Some(recording) = &mut self.recording {
+            recording.seed = seed;
+        }
+    }
+
     /// Sets the wall-clock time, in milliseconds since 1970.
     #[inline]
     pub fn set_time(&mut self, unix_ms: u64) {

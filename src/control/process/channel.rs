@@ -112,6 +112,13 @@ impl Channel {
         Ok((ours, Channel::new(theirs)))
     }
 
+    /// Returns both ends of a new channel for a child that polls its own.
+    pub(crate) fn nonblocking_pair() -> io::Result<(Channel, Channel)> {
+        let (ours, mut theirs) = Channel::pair()?;
+        theirs.set_nonblocking()?;
+        Ok((ours, theirs))
+    }
+
     /// Wraps the blocking end of a channel.
     pub(crate) fn new(socket: OwnedFd) -> Channel {
         let socket = Arc::new(socket);

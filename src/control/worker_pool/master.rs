@@ -27,7 +27,7 @@ use crate::{
         server_process::ServerStart,
         supervisor::Notice,
     },
-    data::{log_ring::LogRings, worker::idle_workers::IdleWorkers},
+    data::{engine::blocking::PreparedWorker, log_ring::LogRings, worker::idle_workers::IdleWorkers},
     site::{set::SiteSet, transfer::SiteTransfer, virtual_hosts},
     sys::{
         io::timespec,
@@ -94,8 +94,15 @@ pub(super) struct Master<'a> {
     pub(super) sites: Option<SiteSet>,
     /// By the number of the site: the transfer and the loads of the served version, for the statistics of the aux process.
     pub(super) transfers: Vec<Option<(SiteTransfer, u64)>>,
-    /// With `fork`: the channel for the next worker. It comes before the client: without descriptors, the client waits in the backlog.
-    pub(super) spare_channel: Option<(Channel, Channel)>,
+    /// With `fork`: the next worker. It comes before the client: without descriptors, the client waits in the backlog.
+    pub(super) next_worker: Option<NextWorker>,
+}
+
+/// The worker of the next client.
+pub(super) struct NextWorker {
+    pub(super) worker: Box<PreparedWorker>,
+    /// The channel to its mailbox. `None`: the last worker has it.
+    pub(super) channel: Option<Channel>,
 }
 
 /// Memory that all processes of the pool share.
@@ -195,11 +202,7 @@ impl<'a> Master<'a> {
             last_number: 0,
             sites: None,
             transfers: sites.iter().map(|_| None).collect(),
-            // Before the first client, so that a fork costs the same for each.
-            spare_channel: (settings.engine == Engine::Fork)
-                .then(Channel::pair)
-                .transpose()
-                .map_err(in_words)?,
+            next_worker: None,
         })
     }
 

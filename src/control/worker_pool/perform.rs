@@ -13,7 +13,6 @@ use crate::{
     control::{
         process::{
             ProcessId,
-            channel::Channel,
             message::{FromServer, ToServer},
         },
         server_process::PendingSite,
@@ -67,13 +66,10 @@ impl Master<'_> {
         None
     }
 
-    /// Accepts a client. The channel for its worker comes first.
+    /// Accepts a client. Its worker is prepared before.
     fn accept(&mut self, for_worker: bool) -> PoolEvent {
-        if for_worker && self.spare_channel.is_none() {
-            match Channel::pair() {
-                Ok(channel) => self.spare_channel = Some(channel),
-                Err(error) => return PoolEvent::AcceptFailed { error: reason(&error) },
-            }
+        if for_worker && let Err(error) = self.prepare_worker() {
+            return PoolEvent::AcceptFailed { error: reason(&error) };
         }
         match self.listeners.accept() {
             Accepted::Client(connection) => {
@@ -125,12 +121,14 @@ impl Master<'_> {
             hosts.push(pending.host(&self.site_configs[number], self.log_config.logging));
         }
         self.sites = Some(SiteSet::new(&self.settings, hosts));
+        self.next_worker = None;
     }
 
     fn replace(&mut self, number: usize, version: ArrivalId) {
         let Some(Arrival::Version(version)) = self.arrivals.get_mut(&version) else { return };
         if let (Some(site), Some(sites)) = (version.site.take(), &mut self.sites) {
             sites.swap(number, site);
+            self.next_worker = None;
             self.transfers[number] = Some((version.transfer.clone(), version.loads));
         }
     }

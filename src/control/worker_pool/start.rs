@@ -2,11 +2,12 @@
 
 use super::{
     aux_process::{self, AuxStart},
-    master::{Master, SharedMemory},
+    master::{Master, NextWorker, SharedMemory},
     vocabulary::ClientId,
     worker_process,
 };
 use crate::{
+    base::settings::Settings,
     control::{
         listeners::Listener,
         process::{ProcessId, channel::Channel, fork::fork},
@@ -15,11 +16,12 @@ use crate::{
     data::{
         engine::{
             WorkerReady,
-            blocking::{self, IdleWait},
+            blocking::{self, IdleWait, PreparedWorker},
         },
-        worker::{Backends, WorkerConfig},
+        worker::{Backends, WorkerConfig, WorkerRows, mailbox::Mailbox},
     },
-    sys::process::SingleThreaded,
+    site::set::SiteSet,
+    sys::process::{SingleThreaded, set_name},
 };
 use rustix::process::WaitOptions;
 use std::{
@@ -27,7 +29,7 @@ use std::{
     os::fd::{AsFd, AsRawFd, RawFd},
     sync::Arc,
 };
-use tarpon_conn::Recording;
+use tarpon_conn::{Hosts, Recording};
 
 impl Master<'_> {
     /// Starts the aux process.
@@ -61,84 +63,157 @@ impl Master<'_> {
         slot: usize,
         client: Option<ClientId>,
     ) -> io::Result<()> {
-        let channel = self.spare_channel.take().map_or_else(Channel::pair, Ok)?;
-        let Master {
-            single_threaded,
-            settings,
-            worker_seccomp,
-            hosts,
-            shared,
-            listeners,
-            clients,
-            sites: all,
-            ..
-        } = self;
-        let sites = all.as_mut().ok_or_else(|| io::Error::other("there are no sites"))?;
-        sites.drop_damaged();
-        let mut connection = client.and_then(|client| clients.remove(&client));
-        let accepts = client.is_none();
+        if self.sites.as_mut().is_some_and(SiteSet::drop_damaged) {
+            self.next_worker = None;
+        }
+        match client {
+            Some(client) => self.start_for_client(process, slot, client),
+            None => self.start_accepting(process, slot),
+        }
+    }
+
+    /// Makes what the next worker for a client needs, unless it is there already.
+    pub(super) fn prepare_worker(&mut self) -> io::Result<()> {
+        if matches!(self.next_worker, Some(NextWorker { channel: Some(_), .. })) {
+            return Ok(());
+        }
+        let sites = self.sites.as_ref().ok_or_else(no_sites)?;
+        let (ours, theirs) = Channel::nonblocking_pair()?;
+        let mailbox = Arc::new(worker_process::mailbox(theirs, sites.histories()));
+        match &mut self.next_worker {
+            Some(next) => {
+                next.worker.set_mailbox(mailbox);
+                next.channel = Some(ours);
+            }
+            None => {
+                let config = worker_config(&self.settings, &self.hosts, &self.shared, sites, 0, mailbox);
+                let worker = Box::new(PreparedWorker::new(config)?);
+                self.next_worker = Some(NextWorker { worker, channel: Some(ours) });
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts a worker for a client. All that it needs is made before the fork: see [`PreparedWorker`].
+    fn start_for_client(&mut self, process: ProcessId, slot: usize, client: ClientId) -> io::Result<()> {
+        self.prepare_worker()?;
+        let Master { single_threaded, worker_seccomp, shared, clients, sites, next_worker, .. } = self;
+        let (Some(NextWorker { worker, channel }), Some(all)) = (next_worker, &*sites) else {
+            return Err(no_sites());
+        };
+        let Some(connection) = clients.remove(&client) else {
+            return Err(io::Error::other("the client has gone"));
+        };
+        worker.assign(WorkerRows {
+            counters: shared.counters.row(slot),
+            log: (shared.rings.as_ref()).map(|(recording, rings)| {
+                // Each process samples with a seed of its own.
+                (recording.seed.wrapping_add(client.0), rings.producer(slot))
+            }),
+        });
         let wakeup = shared.rings.iter().map(|(_, rings)| rings.as_fd().as_raw_fd());
-        let accepted = listeners.sockets().iter().filter(|_| accepts);
-        let sockets = accepted.chain(connection.as_ref()).map(AsRawFd::as_raw_fd);
+        let own = [worker.mailbox().as_fd().as_raw_fd(), connection.as_raw_fd()];
+        let keep: Vec<RawFd> = all.descriptors().chain(wakeup).chain(own).collect();
+        let mut connection = Some(connection);
+        let started = single_threaded.spawn(&keep, || {
+            set_name(c"tarpon-worker");
+            let connection = connection.take().expect("the master had the client when it forked");
+            // A site must live only as long as the worker serves it.
+            let stays_open = || drop(sites.take());
+            report(worker_seccomp.confine().and_then(|()| worker.serve(connection, stays_open)))
+        });
+        let pid = match started {
+            Ok(pid) => pid,
+            Err(error) => {
+                clients.extend(connection.map(|connection| (client, connection)));
+                return Err(error);
+            }
+        };
+        // The worker has it.
+        drop(connection);
+        if let Some(channel) = channel.take() {
+            self.children.add_silent(process, pid, channel);
+        }
+        // Before the next client waits for it. If it fails, the next accept tries again.
+        if self.prepare_worker().is_err() {
+            self.next_worker = None;
+        }
+        Ok(())
+    }
+
+    /// Starts a worker that accepts its clients.
+    fn start_accepting(&mut self, process: ProcessId, slot: usize) -> io::Result<()> {
+        let Master {
+            single_threaded, settings, worker_seccomp, hosts, shared, listeners, sites: all, ..
+        } = self;
+        let sites = all.as_ref().ok_or_else(no_sites)?;
+        let wakeup = shared.rings.iter().map(|(_, rings)| rings.as_fd().as_raw_fd());
+        let sockets = listeners.sockets().iter().map(AsRawFd::as_raw_fd);
         let keep: Vec<RawFd> = sites.descriptors().chain(wakeup).chain(sockets).collect();
-        let started = fork(single_threaded, c"tarpon-worker", channel, keep, |channel| {
+        let channel = Channel::nonblocking_pair()?;
+        let (pid, channel) = fork(single_threaded, c"tarpon-worker", channel, keep, |channel| {
             let work = || {
                 // The filter forbids creating it.
-                let idle_wait = if accepts { IdleWait::create()? } else { None };
+                let idle_wait = IdleWait::create()?;
                 worker_seccomp.confine()?;
                 // The worker owns the set: a site must live only as long as the worker serves it.
                 let sites = all.take().expect("the master had the sites when it forked");
-                let config = WorkerConfig {
-                    backends: Backends::default(),
-                    number: slot,
-                    worker_count: settings.workers().get(),
-                    idle_workers: shared.idle_workers.clone(),
-                    listeners: Vec::new(),
-                    mailbox: Arc::new(worker_process::mailbox(channel, sites.histories().to_vec())?),
-                    sites: sites.sites(),
-                    hosts: Arc::clone(hosts),
-                    loader: None,
-                    connection_count_max: 1,
-                    health_path: settings.health_path.as_ref().map(|path| path.as_bytes().into()),
-                    counters: shared.counters.row(slot),
-                    log: shared.rings.as_ref().map(|(recording, rings)| {
-                        // Each process samples with a seed of its own.
-                        let seed = recording.seed.wrapping_add(std::process::id().into());
-                        (Recording { seed, ..recording.clone() }, rings.producer(slot))
-                    }),
-                };
+                let mailbox = Arc::new(worker_process::mailbox(channel, sites.histories()));
+                let config = worker_config(settings, hosts, shared, &sites, slot, mailbox);
                 drop(sites);
-                match connection.take() {
-                    Some(connection) => blocking::serve(config, connection),
-                    None => blocking::run(
-                        WorkerConfig { listeners: listeners.take(), ..config },
-                        idle_wait,
-                        WorkerReady::unobserved(),
-                    ),
-                }
+                let config = WorkerConfig { listeners: listeners.take(), ..config };
+                blocking::run(config, idle_wait, WorkerReady::unobserved())
             };
-            match work() {
-                Ok(()) => 0,
-                Err(error) => {
-                    tracing::warn!("a worker process failed: {error}");
-                    1
-                }
-            }
-        });
-        match started {
-            Ok((pid, channel)) => {
-                self.children.add_silent(process, pid, channel);
-                if client.is_some() {
-                    self.spare_channel = Channel::pair().ok();
-                }
-                Ok(())
-            }
-            Err(error) => {
-                clients.extend(client.zip(connection));
-                Err(error)
-            }
+            report(work())
+        })?;
+        self.children.add_silent(process, pid, channel);
+        Ok(())
+    }
+}
+
+/// Returns the configuration of a worker without listeners.
+fn worker_config(
+    settings: &Settings,
+    hosts: &Arc<Hosts>,
+    shared: &SharedMemory,
+    sites: &SiteSet,
+    slot: usize,
+    mailbox: Arc<Mailbox>,
+) -> WorkerConfig {
+    WorkerConfig {
+        backends: Backends::default(),
+        number: slot,
+        worker_count: settings.workers().get(),
+        idle_workers: shared.idle_workers.clone(),
+        listeners: Vec::new(),
+        mailbox,
+        sites: sites.sites(),
+        hosts: Arc::clone(hosts),
+        loader: None,
+        connection_count_max: 1,
+        health_path: settings.health_path.as_ref().map(|path| path.as_bytes().into()),
+        counters: shared.counters.row(slot),
+        log: shared.rings.as_ref().map(|(recording, rings)| {
+            // Each process samples with a seed of its own.
+            let seed = recording.seed.wrapping_add(std::process::id().into());
+            (Recording { seed, ..recording.clone() }, rings.producer(slot))
+        }),
+    }
+}
+
+/// Reports how a worker has ended. Returns its exit status.
+fn report(ended: io::Result<()>) -> i32 {
+    match ended {
+        Ok(()) => 0,
+        Err(error) => {
+            tracing::warn!("a worker process failed: {error}");
+            1
         }
     }
+}
+
+fn no_sites() -> io::Error {
+    io::Error::other("there are no sites")
 }
 
 /// Tries in a child whether a worker can be confined, so that a failure shows before a client waits for a worker.

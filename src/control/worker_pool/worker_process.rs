@@ -9,15 +9,15 @@ use crate::{
     site::versions::SiteHistory,
     sys::process::exit_now,
 };
-use std::{io, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 use tarpon_conn::SiteId;
 
 /// How long the connections of a worker without room for a site may take: longer than any response.
 const DRAIN_TIME: Duration = Duration::from_secs(24 * 3_600);
 
-/// Returns the mailbox of a worker, which the master fills through `channel`. `histories` are the sites as of the fork.
-pub(super) fn mailbox(mut channel: Channel, mut histories: Vec<SiteHistory>) -> io::Result<Mailbox> {
-    channel.set_nonblocking()?;
+/// Returns the mailbox of a worker, which the master fills through the other end of the non-blocking `channel`. `histories` are the sites as
+/// of the fork.
+pub(super) fn mailbox(channel: Channel, mut histories: Arc<Vec<SiteHistory>>) -> Mailbox {
     let socket = channel.socket();
     let mut receiver = channel.receiver;
     let receive = move || {
@@ -31,7 +31,7 @@ pub(super) fn mailbox(mut channel: Channel, mut histories: Vec<SiteHistory>) -> 
             };
             match message {
                 ToServer::Site { site, transfer, is_earlier: false, .. } => {
-                    let Some(history) = histories.get_mut(site) else { continue };
+                    let Some(history) = Arc::make_mut(&mut histories).get_mut(site) else { continue };
                     messages.push(match receive_site(&transfer, descriptors) {
                         Ok(built) => WorkerMessage::UpdateSite(SiteId::new(site), history.next(built)),
                         // The master has checked the site, so this process is short of descriptors or memory. It exits when its
@@ -44,5 +44,5 @@ pub(super) fn mailbox(mut channel: Channel, mut histories: Vec<SiteHistory>) -> 
             }
         }
     };
-    Ok(Mailbox::for_process(socket, receive))
+    Mailbox::for_process(socket, receive)
 }

@@ -30,7 +30,11 @@ use super::{
     },
 };
 use crate::{
-    data::worker::{Slot, Worker, WorkerConfig, idle_workers::IdleWorkers, mailbox::ShutdownMode},
+    data::worker::{
+        Slot, Worker, WorkerConfig, WorkerRows,
+        idle_workers::IdleWorkers,
+        mailbox::{Mailbox, ShutdownMode},
+    },
     sys::{
         BACKLOG,
         poll::{PollEntry, PollEvents, poll},
@@ -47,6 +51,7 @@ use std::{
     collections::VecDeque,
     io, mem,
     os::fd::{AsFd, OwnedFd},
+    sync::Arc,
 };
 use tarpon_conn::Tick;
 
@@ -65,26 +70,60 @@ pub(crate) fn run(config: WorkerConfig, idle_wait: Option<IdleWait>, ready: Work
     }
 }
 
-/// Serves an accepted connection and returns when it is closed, in a process that exits then. The config has no listeners.
-pub(crate) fn serve(config: WorkerConfig, connection: OwnedFd) -> io::Result<()> {
-    let mut blocking = Blocking::new(config)?;
-    // The first drive comes before the first wait, and may create log records.
-    blocking.worker.update_time();
-    // The parent may have asked for shutdown already.
-    let shutdown_mode = blocking.worker.read_messages();
-    blocking.start(connection);
-    if shutdown_mode == Some(ShutdownMode::Stop) {
-        blocking.stop();
+/// A worker without listeners for the process that a master forks next, which serves one connection and exits.
+///
+/// A process copies each page that it writes and shares with its parent. So the master makes all tables of a worker once, and most of
+/// their pages stay shared.
+pub(crate) struct PreparedWorker(Blocking);
+
+impl PreparedWorker {
+    pub(crate) fn new(config: WorkerConfig) -> io::Result<PreparedWorker> {
+        let mut blocking = Blocking::new(config)?;
+        // One for the client, and one for a backend.
+        blocking.worker.reserve(2);
+        // The master sets the flag of the free slots.
+        blocking.idle_mark.is_idle = false;
+        Ok(PreparedWorker(blocking))
     }
-    blocking.yield_if_needed();
-    while blocking.is_serving() && !blocking.worker.is_finished() {
-        blocking.run_once()?;
+
+    /// Sets the mailbox of the next process.
+    pub(crate) fn set_mailbox(&mut self, mailbox: Arc<Mailbox>) {
+        let Blocking { worker, entries, .. } = &mut self.0;
+        worker.mailbox = mailbox;
+        entries[MAILBOX] = PollEntry::new(worker.mailbox.as_fd(), POLLIN);
+    }
+
+    /// Returns the mailbox of the next process.
+    pub(crate) fn mailbox(&self) -> &Mailbox {
+        &self.0.worker.mailbox
+    }
+
+    /// Prepares the worker for a process that is forked now.
+    pub(crate) fn assign(&mut self, rows: WorkerRows) {
+        self.0.worker.assign(rows);
+    }
+
+    /// Serves an accepted connection and returns when it is closed, in a process that exits then. Calls `stays_open` if the connection is
+    /// open after its first response.
+    pub(crate) fn serve(&mut self, connection: OwnedFd, stays_open: impl FnOnce()) -> io::Result<()> {
+        let blocking = &mut self.0;
+        // The parent may have asked for shutdown already.
+        let shutdown_mode = if blocking.has_message() { blocking.worker.read_messages() } else { None };
+        blocking.start(connection);
+        if shutdown_mode == Some(ShutdownMode::Stop) {
+            blocking.stop();
+        }
         blocking.yield_if_needed();
+        if blocking.is_serving() {
+            stays_open();
+        }
+        while blocking.is_serving() && !blocking.worker.is_finished() {
+            blocking.run_once()?;
+            blocking.yield_if_needed();
+        }
+        blocking.worker.end();
+        Ok(())
     }
-    let Blocking { worker, idle_mark, .. } = blocking;
-    worker.end_with_process();
-    drop(idle_mark);
-    Ok(())
 }
 
 struct Blocking {
@@ -198,6 +237,11 @@ impl Blocking {
             worker_count,
             half_closed: VecDeque::with_capacity(HALF_CLOSED_COUNT_MAX + 1),
         })
+    }
+
+    /// Returns whether the mailbox has a message.
+    fn has_message(&mut self) -> bool {
+        poll(&mut self.entries[MAILBOX..LISTENERS], Some(0)) == Ok(1)
     }
 
     fn is_serving(&self) -> bool {
@@ -332,7 +376,7 @@ impl Blocking {
             Some(IdleEvent::Client(number)) => {
                 self.first_listener = number;
                 // At a stop, an idle worker accepts all waiting clients: it must read the message before it becomes busy.
-                (poll(&mut self.entries[MAILBOX..LISTENERS], Some(0)) == Ok(1), true)
+                (self.has_message(), true)
             }
         };
         Ok(WaitResult { mailbox, client, ..WaitResult::default() })

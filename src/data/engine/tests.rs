@@ -1,10 +1,10 @@
 //! Exchanges with a backend, on every engine: over real sockets, with a backend that sends back what it receives.
 
-use super::{WorkerReady, blocking};
+use super::{WorkerReady, blocking::PreparedWorker};
 use crate::{
     base::engine::Engine,
     data::worker::{
-        BackendConnector, Backends, WorkerConfig,
+        BackendConnector, Backends, WorkerConfig, WorkerRows,
         mailbox::{Mailbox, ShutdownMode, WorkerMessage},
     },
 };
@@ -86,7 +86,10 @@ impl RunningWorker {
                 started.send(()).unwrap();
                 let (client, _) = listener.accept().unwrap();
                 client.set_nonblocking(true).unwrap();
-                blocking::serve(config, client.into()).unwrap();
+                let rows = WorkerRows { counters: config.counters.clone(), log: None };
+                let mut worker = PreparedWorker::new(config).unwrap();
+                worker.assign(rows);
+                worker.serve(client.into(), || ()).unwrap();
             }
         });
         is_started.recv().unwrap();

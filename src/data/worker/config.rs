@@ -33,6 +33,13 @@ pub(crate) struct WorkerConfig {
     pub(crate) log: Option<(Recording, RingProducer)>,
 }
 
+/// The part of a [`WorkerConfig`] that differs between the processes of a prepared worker.
+pub(crate) struct WorkerRows {
+    pub(crate) counters: SharedRow<Counters>,
+    /// The seed of [`Recording`], and the ring for the records.
+    pub(crate) log: Option<(u64, RingProducer)>,
+}
+
 #[cfg(test)]
 impl WorkerConfig {
     /// Returns the configuration of one worker of `worker_count`, with a site of one file.

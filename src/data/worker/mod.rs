@@ -51,7 +51,7 @@ pub(crate) use backends::Backends;
 #[cfg(target_os = "linux")]
 pub(crate) use clock::WAIT_MS_MAX;
 pub(crate) use clock::timespec;
-pub(crate) use config::WorkerConfig;
+pub(crate) use config::{WorkerConfig, WorkerRows};
 pub(crate) use context::WorkerContext;
 pub(crate) use sending::{COPY_LEN_MAX, MissingRange, SendLimits, Stage};
 pub(crate) use slots::{Slot, SlotId, Slots, idle_len};
@@ -64,7 +64,6 @@ use mailbox::{Mailbox, ShutdownMode, WorkerMessage};
 use rustix::net::{getpeername, sockopt::set_socket_linger};
 use served_site::ServedSite;
 use std::{
-    mem,
     net::{IpAddr, SocketAddr},
     os::fd::{AsFd, OwnedFd},
     sync::Arc,
@@ -216,6 +215,24 @@ impl<S: Default> Worker<S> {
         self.context.flush_records();
     }
 
+    /// Allocates the memory for this many connections.
+    pub(crate) fn reserve(&mut self, count: usize) {
+        self.slots.reserve(count);
+        self.timers.reserve(count);
+    }
+
+    /// Gives a worker that has no connections to another process: its mailbox stays, and its clock starts anew.
+    pub(crate) fn assign(&mut self, WorkerRows { counters, log }: WorkerRows) {
+        let Worker { context, .. } = self;
+        context.counters = counters;
+        if let Some((seed, producer)) = log {
+            context.records.set_seed(seed);
+            context.producer = Some(producer);
+        }
+        context.clock = SteadyClock::start();
+        self.set_time();
+    }
+
     /// Reads the clocks, once per batch. The wall clock moves with the steady clock: it is read only when that has moved, and a step of it
     /// is noticed then.
     #[inline(always)]
@@ -362,24 +379,16 @@ impl<S: Default> Worker<S> {
 
 impl<S> Drop for Worker<S> {
     fn drop(&mut self) {
-        self.end();
+        self.mailbox.close();
+        if !thread::panicking() {
+            self.end();
+        }
     }
 }
 
 impl<S> Worker<S> {
-    /// Ends the worker of a process that is about to exit, as a drop does, but frees no memory: a write to a page that the process still
-    /// shares with its parent would copy the page.
-    pub(crate) fn end_with_process(mut self) {
-        self.end();
-        mem::forget(self);
-    }
-
-    /// Closes the mailbox and records the end of open exchanges.
-    fn end(&mut self) {
-        self.mailbox.close();
-        if thread::panicking() {
-            return;
-        }
+    /// Records the end of open exchanges.
+    pub(crate) fn end(&mut self) {
         for slot in self.slots.slots.iter_mut().flatten() {
             slot.transport.closed(&mut slot.conn, &mut self.context.conn_resources());
             self.context.flush_records_if_half_full();

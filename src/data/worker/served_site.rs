@@ -55,9 +55,7 @@ impl ServedSite {
     /// Returns the range that must be read before a region of the image's file can be looked at. `None`: it is in memory.
     #[cold]
     pub(crate) fn missing_for_lookup(&mut self, region: Region, now: Tick) -> Option<FileRange> {
-        if self.image_map.is_none() {
-            return None;
-        }
+        self.image_map.as_ref()?;
         let (file, _) = self.site.file_of(StoreId::Archive);
         let region = self.archive.missing(file, region, now)?;
         Some(FileRange { store: StoreId::Archive, region })

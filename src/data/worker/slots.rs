@@ -109,6 +109,13 @@ impl<S> Slots<S> {
         }
     }
 
+    /// Allocates the memory for this many connections.
+    pub(super) fn reserve(&mut self, count: usize) {
+        self.slots.reserve(count);
+        self.generations.reserve(count);
+        self.free.reserve(count);
+    }
+
     /// Returns the index that the next connection gets.
     pub(super) fn next_index(&self) -> u32 {
         self.free.last().copied().unwrap_or(self.slots.len() as u32)

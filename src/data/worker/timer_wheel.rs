@@ -49,6 +49,11 @@ impl TimerWheel {
         }
     }
 
+    /// Allocates the memory for the timers of this many slots.
+    pub(super) fn reserve(&mut self, count: usize) {
+        self.timers.reserve(count);
+    }
+
     /// Arms an unarmed timer of a slot to fire at or before a deadline.
     pub(crate) fn arm(&mut self, slot: u32, deadline: Tick) {
         if self.timers.len() <= slot as usize {
