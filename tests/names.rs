@@ -149,7 +149,7 @@ fn an_error_is_shown_in_one_line() {
             with("--listen", &socket),
             with("--access-log", missing.join("log").as_os_str()),
             with("--user", name),
-            with("--idle-timeout", name),
+            words(&[text("serve"), page.as_os_str(), text("--idle-timeout"), name]),
             with("--engine", name),
             words(&[text("serve"), text("--config"), missing.as_os_str()]),
             unprivileged(&serve(&unreadable, without_user_change())),

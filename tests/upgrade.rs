@@ -120,11 +120,9 @@ fn program_that_fails_to_start_changes_nothing() {
         wait_for("a warning", || program.err().contains("warning: not upgraded: ").then_some(()));
         assert_eq!(client.get("/").content, b"one", "{name}");
         assert!(!client.get("/").closes(), "{name}");
-        assert_eq!(
-            (program.server(), program.child_pids().len()),
-            (server, 2),
-            "{name}: no other process is left"
-        );
+        assert_eq!(program.server(), server, "{name}");
+        // A program that was killed may exit after the response.
+        wait_for("no other process is left", || (program.child_pids().len() == 2).then_some(()));
     }
     // A working program still starts.
     copy.configure("two", "");
