@@ -42,7 +42,7 @@ impl Connection {
     /// Returns the next step. Its order matters: the transport's own output, an alert too, leaves before the socket closes; after a time-out
     /// the rest of the outbox must not be sent; and while output is pending the connection waits for no page. A full socket delays no close.
     #[inline(always)]
-    pub fn next_step(&self, transport: &Transport, slot: DriveState) -> DriveStep {
+    pub fn next_step(&self, transport: &Transport, slot: &DriveState) -> DriveStep {
         let Need { input, close } = self.need();
         let has_output = !self.outbox().is_empty();
         let has_own_output = transport.has_own_output(close, has_output);

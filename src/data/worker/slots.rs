@@ -56,7 +56,7 @@ impl<S> Slot<S> {
             has_new_input: self.inbox_changed && (self.inbox.is_some() || self.transport.has_input()),
             is_write_shut_down: self.write_closed,
         };
-        self.conn.next_step(&self.transport, state)
+        self.conn.next_step(&self.transport, &state)
     }
 
     /// Handles the end of the input. The caller has released the inbox.

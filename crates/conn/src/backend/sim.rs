@@ -201,7 +201,7 @@ impl BackendSim {
         let send_max = if party.echo.is_some() && cuts.send == 0 { usize::MAX } else { cuts.send };
         let step = party.conn.next_step(
             &party.transport,
-            DriveState {
+            &DriveState {
                 can_send: send_max > 0,
                 is_loading: false,
                 has_new_input: party.inbox_changed && (party.inbox.is_some() || party.transport.has_input()),
