@@ -31,7 +31,7 @@ use tarpon_http::{
     target::{self, Scheme},
 };
 use tarpon_site::{
-    Coding, Content, Entry, Fallback, FieldBlock, Image, NotResident, ReadyResponse, Record, Redirect,
+    Coding, Content, Entry, Fallback, FieldBlock, Image, NotResident, RawRecord, ReadyResponse, Redirect,
     Region, Variant, Variants,
 };
 
@@ -177,7 +177,7 @@ fn plan_path(
 
 /// Plans the usual response: a whole file as it was packed. `None`: any other response, or one that needs a check first.
 #[inline(always)]
-fn plan_ready(request: &Request<'_>, record: Record<'_>, image: &Image) -> Option<Plan> {
+fn plan_ready(request: &Request<'_>, record: RawRecord<'_>, image: &Image) -> Option<Plan> {
     let fields = request.fields;
     if !matches!(request.method, Method::Get | Method::Head) || fields.has_any(SELECTING) {
         return None;
@@ -207,7 +207,7 @@ const SELECTING: [FieldName; 6] = [
 fn plan_entry(
     wanted: RuledPath<'_>,
     path: &[u8],
-    record: Option<Record<'_>>,
+    record: Option<RawRecord<'_>>,
     image: &Image,
     options: PlanOptions,
 ) -> Result<Plan, NotResident> {

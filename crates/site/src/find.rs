@@ -10,7 +10,7 @@
 use crate::entry::{Entry, Variant, VariantOffer, Variants};
 use crate::format::{Coding, EntryRecord, IndexSlot, RECORD_LEN, SLOT_COUNT_MIN, SLOT_LEN, hash, tag};
 use crate::image::Image;
-use crate::record::Record;
+use crate::record::RawRecord;
 use crate::resident_pages::NotResident;
 use std::iter;
 
@@ -29,7 +29,7 @@ impl Image {
     /// # Errors
     /// A page that the lookup needs is not in memory.
     #[inline(always)]
-    pub fn find_record(&self, path: &[u8]) -> Result<Option<Record<'_>>, NotResident> {
+    pub fn find_record(&self, path: &[u8]) -> Result<Option<RawRecord<'_>>, NotResident> {
         let hash = hash(path);
         let slots = self.slots();
         let mask = slots.len() - 1;
@@ -87,14 +87,14 @@ impl Image {
 
     /// Decodes a record. `None`: it is damaged.
     #[inline]
-    pub fn entry(&self, record: Record<'_>) -> Option<Entry> {
+    pub fn entry(&self, record: RawRecord<'_>) -> Option<Entry> {
         let at = self.region_of(record.head()).at;
         Entry::new(&EntryRecord::decode(record.head())?, at, record.number(), self.bounds())
     }
 
     /// Returns the record at `at`, which index slot number `slot` refers to. `None`: it is out of bounds.
     #[inline(always)]
-    fn record(&self, at: u64, slot: usize) -> Result<Option<Record<'_>>, NotResident> {
+    fn record(&self, at: u64, slot: usize) -> Result<Option<RawRecord<'_>>, NotResident> {
         let record = self.as_bytes().get(at as usize..).unwrap_or_default();
         let Some(head) = record.first_chunk() else { return Ok(None) };
         self.check_resident(self.region_of(head))?;
@@ -102,7 +102,7 @@ impl Image {
         // Includes the coded variants, which precede the path.
         let Some(whole) = record.get(..path.end) else { return Ok(None) };
         self.check_resident(self.region_of(whole))?;
-        Ok(Some(Record::new(head, &whole[RECORD_LEN..], slot)))
+        Ok(Some(RawRecord::new(head, &whole[RECORD_LEN..], slot)))
     }
 }
 

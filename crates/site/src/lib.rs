@@ -84,6 +84,6 @@ pub use format::{Coding, STATUS_PAGE_CODES};
 pub use image::Image;
 pub use listing::JSON_SUFFIX;
 pub use printable::Printable;
-pub use record::{ReadyResponse, Record};
+pub use record::{RawRecord, ReadyResponse};
 pub use region::Region;
 pub use resident_pages::{NotResident, PAGE_LEN, ResidentPages};

@@ -12,9 +12,9 @@ use crate::field_block::FieldBlock;
 use crate::format::{EntryRecord, RECORD_LEN, ReadyRow, VARIANT_COUNT_MAX, VARIANT_LEN};
 use crate::image::Image;
 
-/// The record of a path. Its bytes are in memory.
+/// The record of a path, undecoded. Its bytes are in memory.
 #[derive(Clone, Copy)]
-pub struct Record<'i> {
+pub struct RawRecord<'i> {
     head: &'i [u8; RECORD_LEN],
     /// The coded variants and the path.
     rest: &'i [u8],
@@ -31,11 +31,11 @@ pub struct ReadyResponse {
     pub content: Content,
 }
 
-impl<'i> Record<'i> {
+impl<'i> RawRecord<'i> {
     /// Creates the record with this head; `rest` is the part of the record after it.
     #[inline(always)]
-    pub(crate) fn new(head: &'i [u8; RECORD_LEN], rest: &'i [u8], slot: usize) -> Record<'i> {
-        Record { head, rest, slot }
+    pub(crate) fn new(head: &'i [u8; RECORD_LEN], rest: &'i [u8], slot: usize) -> RawRecord<'i> {
+        RawRecord { head, rest, slot }
     }
 
     /// Returns the head, with the first variant.
@@ -94,7 +94,11 @@ impl Image {
     /// # Panics
     /// May panic if another image returned the record, or another record the offer.
     #[inline(always)]
-    pub fn ready_response(&self, record: Record<'_>, offer: Option<VariantOffer>) -> Option<ReadyResponse> {
+    pub fn ready_response(
+        &self,
+        record: RawRecord<'_>,
+        offer: Option<VariantOffer>,
+    ) -> Option<ReadyResponse> {
         if !EntryRecord::is_plain_file(record.head) {
             return None;
         }
