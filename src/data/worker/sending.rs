@@ -22,10 +22,20 @@ const _: () = assert!(COPY_LEN_MAX >= RECORD_PLAIN_LEN_MAX);
 pub(crate) struct SendLimits {
     /// Spans in memory are copied together up to this length.
     pub(crate) copied_len_max: u64,
+    /// For each span after the second one, this length more is copied: the kernel gathers few spans at a lower cost than many.
+    pub(crate) copied_len_per_span: u64,
     /// Spans of an image of at least this length are sent by sendfile(2).
     pub(crate) file_len_min: u64,
     /// The maximum length of one sendfile(2).
     pub(crate) send_file_len_max: u64,
+}
+
+impl SendLimits {
+    /// Returns up to which length this many spans are copied together.
+    fn copied_len_of(&self, span_count: usize) -> u64 {
+        let more = self.copied_len_per_span * span_count.saturating_sub(2) as u64;
+        (self.copied_len_max + more).min(COPY_LEN_MAX as u64)
+    }
 }
 
 /// How the front of an outbox, or the record that holds it, is sent. `has_more`: another send follows at once.
@@ -174,7 +184,7 @@ impl WorkerContext {
         }
         let (front, behind) = spans.split_at(count);
         let has_more = !behind.is_empty();
-        match len <= limits.copied_len_max {
+        match len <= limits.copied_len_of(count) {
             true => Stage::Copied { front, has_more },
             false => Stage::Gathered { front, has_more },
         }

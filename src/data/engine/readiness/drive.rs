@@ -3,7 +3,8 @@
 //! Size and place of the bytes decide which system call sends them; the lab measured the limits:
 //!
 //! ```text
-//!  spans in memory, together up to 5 KiB   copied, one send         the copy costs less than a second iovec
+//!  spans in memory, together up to 5 KiB   copied, one send         the copy costs less than a second iovec; 1 KiB more for
+//!                                                                   each span after the second one
 //!  spans in memory, together more          gathered, one sendmsg
 //!  a span of 18 KiB or more, or in a file  sendfile                 the response prefix before it goes out with MSG_MORE
 //! ```
@@ -73,8 +74,12 @@ const STEP_COUNT_MAX: usize = 16;
 
 /// A copy of 5 KiB costs less than gathering. A `sendfile` of 1 MiB is so large that the call itself costs little, and so small that other
 /// connections wait only briefly.
-const LIMITS: SendLimits =
-    SendLimits { copied_len_max: 5 * 1024, file_len_min: 18 * 1024, send_file_len_max: 1024 * 1024 };
+const LIMITS: SendLimits = SendLimits {
+    copied_len_max: 5 * 1024,
+    copied_len_per_span: 1024,
+    file_len_min: 18 * 1024,
+    send_file_len_max: 1024 * 1024,
+};
 const _: () = assert!(LIMITS.copied_len_max as usize <= COPY_LEN_MAX);
 
 /// Limit of the memory of an idle connection, in bytes: the state of a transport that is not plain is boxed.

@@ -140,8 +140,12 @@ struct UringEngine {
 const STEP_COUNT_MAX: usize = 16;
 
 /// Less is copied than in the readiness engines, as each send in flight needs memory of its own.
-const LIMITS: SendLimits =
-    SendLimits { copied_len_max: 3 * 1024, file_len_min: 18 * 1024, send_file_len_max: 1024 * 1024 };
+const LIMITS: SendLimits = SendLimits {
+    copied_len_max: 3 * 1024,
+    copied_len_per_span: 0,
+    file_len_min: 18 * 1024,
+    send_file_len_max: 1024 * 1024,
+};
 const _: () = assert!(LIMITS.copied_len_max as usize <= SendBuffer::LEN);
 
 /// Limit of the memory of an idle connection, in bytes: its operations in flight need more than a known readiness, and so does the kernel.
