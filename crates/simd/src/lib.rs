@@ -1,4 +1,4 @@
-//! Classifies 16 bytes at a time. A parser skips to the first byte that it must look at.
+//! Classifies 16 or 32 bytes at a time. A parser skips to the first byte that it must look at.
 //!
 //! ```text
 //! bytes   G E T   / a   H T …          class: TARGET
