@@ -178,18 +178,23 @@ fn plan_path(
 /// Plans the usual response: a whole file as it was packed. `None`: any other response, or one that needs a check first.
 #[inline(always)]
 fn plan_ready(request: &Request<'_>, record: RawRecord<'_>, image: &Image) -> Option<Plan> {
-    let fields = request.fields;
-    if !matches!(request.method, Method::Get | Method::Head) || fields.has_any(SELECTING) {
+    if !matches!(request.method, Method::Get | Method::Head) || request.fields.has_any(SELECTING) {
         return None;
     }
+    let ReadyResponse { fields, content } = ready(request.fields, record, image)?;
+    Some(Plan::new(Status::Ok, fields, request.with_content().then_some(content)))
+}
+
+/// Returns the whole file of a record, in the coding that the client prefers, if it can be sent as it was packed without a check.
+#[inline(always)]
+pub(crate) fn ready(fields: &Fields<'_>, record: RawRecord<'_>, image: &Image) -> Option<ReadyResponse> {
     let mut offer = None;
     if fields.has(FieldName::AcceptEncoding) && !record.is_single() {
         let identity = (ContentCoding::Identity, record.identity_len(), None);
         let offers = record.offers().map(|offer| (coding_of(offer.coding), offer.len, Some(offer)));
         offer = AcceptEncoding::parse(fields).choose(iter::once(identity).chain(offers)).flatten();
     }
-    let ReadyResponse { fields, content } = image.ready_response(record, offer)?;
-    Some(Plan::new(Status::Ok, fields, request.with_content().then_some(content)))
+    image.ready_response(record, offer)
 }
 
 /// Fields that select another response than the whole file, or another variant.

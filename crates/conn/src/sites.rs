@@ -223,6 +223,12 @@ impl Sites {
         }
     }
 
+    /// Returns the site of every request. `None`: the site depends on the request.
+    #[inline]
+    pub(crate) fn only_site(&self) -> Option<SiteId> {
+        self.routes.is_none().then_some(SiteId::FIRST)
+    }
+
     #[inline(never)]
     fn route_by_table(&mut self, request: &Request<'_>) -> Route {
         let routes = self.routes.as_ref().expect("several routes");

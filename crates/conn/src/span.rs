@@ -64,6 +64,15 @@ impl Span {
         }
     }
 
+    /// Returns the image that the span holds.
+    #[inline(always)]
+    fn image(&self) -> Option<ImageId> {
+        match *self {
+            Span::Site { image, .. } | Span::File { image, .. } | Span::Archive { image, .. } => Some(image),
+            Span::Prefix(_) | Span::Buf(_) => None,
+        }
+    }
+
     /// Returns whether the span has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -145,13 +154,10 @@ impl Outbox {
             return;
         }
         self.len += len;
-        match span {
-            Span::Prefix(_) => {}
-            Span::Site { image, .. } | Span::File { image, .. } | Span::Archive { image, .. } => {
-                sites.hold(image)
-            }
-            Span::Buf(_) => self.buf_count += 1,
+        if let Some(image) = span.image() {
+            sites.hold(image);
         }
+        self.buf_count += u8::from(matches!(span, Span::Buf(_)));
         self.spans[self.count as usize] = span;
         self.count += 1;
     }
@@ -195,7 +201,7 @@ impl Outbox {
             }
             len -= span.len();
             self.buf_count -= u8::from(matches!(span, Span::Buf(_)));
-            release(span, sites, pool);
+            release(&span, sites, pool);
             sent_count += 1;
         }
         self.spans.copy_within(sent_count..self.count as usize, 0);
@@ -207,7 +213,7 @@ impl Outbox {
     #[inline]
     pub(crate) fn clear(&mut self, sites: &mut Sites, pool: &mut Pool) {
         for span in self.spans() {
-            release(*span, sites, pool);
+            release(span, sites, pool);
         }
         (self.count, self.buf_count, self.len) = (0, 0, 0);
     }
@@ -241,12 +247,10 @@ impl Outbox {
 
 /// Releases the image or the buffer of a span.
 #[inline]
-fn release(span: Span, sites: &mut Sites, pool: &mut Pool) {
-    match span {
-        Span::Prefix(_) => {}
-        Span::Site { image, .. } | Span::File { image, .. } | Span::Archive { image, .. } => {
-            sites.release(image);
-        }
-        Span::Buf(range) => pool.release(range.buf),
+fn release(span: &Span, sites: &mut Sites, pool: &mut Pool) {
+    if let Some(image) = span.image() {
+        sites.release(image);
+    } else if let Span::Buf(range) = span {
+        pool.release(range.buf);
     }
 }

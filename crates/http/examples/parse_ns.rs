@@ -58,7 +58,7 @@ fn everything(wire: &[u8]) -> Option<(usize, bool)> {
     let ready = head.has_plain_path()
         && framing::framing(&head) == Ok(framing::Framing::None)
         && precondition::evaluate(&head.fields, b"\"1\"", 0, 0) == precondition::Outcome::Proceed;
-    Some((len + host.len(), ready && persist::persists(&head)))
+    Some((len + host.len(), ready && persist::persists(head.version, &head.fields)))
 }
 
 fn fastest_ns(mut work: impl FnMut()) -> f64 {

@@ -50,7 +50,7 @@ enum FieldList<'a> {
 
 impl<'a> Fields<'a> {
     /// No fields.
-    pub(crate) const EMPTY: Fields<'static> =
+    pub const EMPTY: Fields<'static> =
         Fields { bytes: &[], list: FieldList::Places(&[]), index: FieldIndex::EMPTY };
 
     /// Returns the fields of a decoded field section of HTTP/2 or HTTP/3, without its pseudo-header fields: RFC 9113, section 8.3.
@@ -148,6 +148,16 @@ impl<'a> Fields<'a> {
             set.insert(name);
         }
         self.index.present.0 & set.0 != 0
+    }
+
+    /// Returns whether all fields of a [`FieldName`] are named by one of these, and each at most once.
+    #[inline(always)]
+    pub fn has_at_most<const N: usize>(&self, names: [FieldName; N]) -> bool {
+        let mut set = FieldSet(0);
+        for name in names {
+            set.insert(name);
+        }
+        (self.index.present.0 & !set.0) | self.index.repeated.0 == 0
     }
 
     /// Returns whether more than one field is named `name`.

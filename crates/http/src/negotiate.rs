@@ -115,13 +115,14 @@ impl AcceptEncoding {
     #[inline]
     pub fn choose<T>(&self, offered: impl IntoIterator<Item = (ContentCoding, u64, T)>) -> Option<T> {
         let mut best = (0, 0, None);
-        for (coding, len, what) in offered {
+        offered.into_iter().for_each(|(coding, len, what)| {
             let rank = self.ranks[coding as usize];
             let (best_rank, best_len, _) = best;
-            if rank > best_rank || rank == best_rank && rank > 0 && len < best_len {
+            // No length is below that of the first best, which has the rank of what is not acceptable.
+            if rank > best_rank || rank == best_rank && len < best_len {
                 best = (rank, len, Some(what));
             }
-        }
+        });
         best.2
     }
 }

@@ -2,32 +2,33 @@
 
 use crate::field::has_token;
 use crate::field_name::FieldName;
-use crate::head::{Head, Version};
+use crate::fields::Fields;
+use crate::head::Version;
 
 /// Returns whether the client allows another request on this connection.
 ///
 /// An HTTP/1.1 connection persists unless the Connection field contains `close`; an HTTP/1.0 connection persists only if the
 /// field contains `keep-alive`. `close` takes precedence.
 #[inline]
-pub fn persists(head: &Head<'_>) -> bool {
-    if head.fields.has(FieldName::Connection) {
-        options_persist(head)
+pub fn persists(version: Version, fields: &Fields<'_>) -> bool {
+    if fields.has(FieldName::Connection) {
+        options_persist(version, fields)
     } else {
-        head.version == Version::Http11
+        version == Version::Http11
     }
 }
 
-#[inline(never)]
-fn options_persist(head: &Head<'_>) -> bool {
+#[inline]
+fn options_persist(version: Version, fields: &Fields<'_>) -> bool {
     // What browsers send.
-    let keeps_alive = head.fields.first(FieldName::Connection).is_some_and(|value| value == b"keep-alive");
-    keeps_alive && !head.fields.is_repeated(FieldName::Connection) || listed_options_persist(head)
+    let keeps_alive = fields.first(FieldName::Connection).is_some_and(|value| value == b"keep-alive");
+    keeps_alive && !fields.is_repeated(FieldName::Connection) || listed_options_persist(version, fields)
 }
 
 #[inline(never)]
-fn listed_options_persist(head: &Head<'_>) -> bool {
-    let has_option = |token| has_token(head.fields.all(FieldName::Connection), token);
-    !has_option(b"close") && (head.version == Version::Http11 || has_option(b"keep-alive"))
+fn listed_options_persist(version: Version, fields: &Fields<'_>) -> bool {
+    let has_option = |token| has_token(fields.all(FieldName::Connection), token);
+    !has_option(b"close") && (version == Version::Http11 || has_option(b"keep-alive"))
 }
 
 #[cfg(test)]
@@ -58,7 +59,7 @@ mod tests {
         for (name, version, fields, want) in cases {
             let wire = format!("GET / HTTP/{version}\r\n{fields}\r\n");
             let (head, _) = parse(wire.as_bytes()).unwrap().unwrap();
-            assert_eq!(persists(&head), *want, "{name}");
+            assert_eq!(persists(head.version, &head.fields), *want, "{name}");
         }
     }
 }

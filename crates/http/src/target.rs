@@ -198,6 +198,12 @@ impl TargetPath {
         Some((TargetPath { len: len as u16, is_plain }, behind))
     }
 
+    /// Returns the path of this target.
+    #[inline(always)]
+    pub(crate) fn of_target(self, target: &[u8]) -> &[u8] {
+        &target[..self.len.into()]
+    }
+
     /// Splits a target that begins with `/`, and whose path this is.
     #[inline(always)]
     pub(crate) fn split(self, target: &[u8]) -> Target<'_> {

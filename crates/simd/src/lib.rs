@@ -8,12 +8,17 @@
 //! A package of its own, because the instructions of a processor are unsafe to call, and the parsers forbid unsafe code. On x86-64 a
 //! mask takes about ten instructions of SSE2, which every such processor has. Elsewhere it takes about fifty, on two words of eight
 //! bytes; that code runs in the tests of every system.
-
-#![no_std]
+//!
+//! [`Work`] on many bytes uses AVX2 where the processor has it: 32 bytes at a time.
 
 #[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
 mod sse2;
+mod widest;
 mod words;
+
+pub use widest::{Simd, Work, with_widest};
 
 /// Bytes that are classified at once.
 pub type Block = [u8; BLOCK_LEN];
@@ -112,9 +117,6 @@ fn pad(bytes: &[u8]) -> Block {
 
 #[cfg(test)]
 mod tests {
-    extern crate std;
-    use std::vec::Vec;
-
     use proptest::prelude::*;
 
     use super::*;
@@ -167,9 +169,21 @@ mod tests {
         let window =
             core::array::from_fn(|at| if at < BLOCK_LEN { block[at] } else { !block[at - BLOCK_LEN] });
         let (of_first, of_second) = (outside(class, block), outside(class, &block.map(|byte| !byte)));
-        assert_eq!(outside_window(class, &window), of_first & 0xffff | of_second << BLOCK_LEN, "{window:?}");
+        let want = of_first & 0xffff | of_second << BLOCK_LEN;
+        assert_eq!(outside_window(class, &window), want, "{window:?}");
+        assert_eq!(with_widest(OutsideWindow(class, &window)), want, "{window:?}");
         let equals = slow(&|other| other == byte);
         assert_eq!((equal(byte, block), words::equal(byte, block)), (equals, equals), "{byte} {block:?}");
+    }
+
+    struct OutsideWindow<'a>(ByteClass, &'a Window);
+
+    impl Work for OutsideWindow<'_> {
+        type Output = u32;
+
+        fn run(self, simd: impl Simd) -> u32 {
+            simd.outside_window(self.0, self.1)
+        }
     }
 
     fn is_in(class: ByteClass, byte: u8) -> bool {

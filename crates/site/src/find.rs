@@ -31,23 +31,43 @@ impl Image {
     #[inline(always)]
     pub fn find_record(&self, path: &[u8]) -> Result<Option<RawRecord<'_>>, NotResident> {
         let hash = hash(path);
-        let slots = self.slots();
-        let mask = slots.len() - 1;
+        match self.probe(hash, 0, path)? {
+            Probe::Found(record) => Ok(Some(record)),
+            Probe::Empty => Ok(None),
+            Probe::Other => self.find_further(hash, path),
+        }
+    }
+
+    /// Finds the record of a path that is not in the first slot of its hash.
+    #[inline(never)]
+    fn find_further(&self, hash: u64, path: &[u8]) -> Result<Option<RawRecord<'_>>, NotResident> {
         // The search ends after one round even if the index has no empty slot. No packer writes such an index, but a forged image
         // may have one.
-        for probe in 0..slots.len() {
-            let number = (hash as usize).wrapping_add(probe) & mask;
-            let slot = &slots[number];
-            self.check_resident(self.region_of(slot))?;
-            let Some(slot) = IndexSlot::decode(slot) else { break };
-            if slot.tag == tag(hash)
-                && let Some(record) = self.record(slot.at(), number)?
-                && is_same(record.path(), path)
-            {
-                return Ok(Some(record));
+        for step in 1..self.slots().len() {
+            match self.probe(hash, step, path)? {
+                Probe::Found(record) => return Ok(Some(record)),
+                Probe::Empty => break,
+                Probe::Other => {}
             }
         }
         Ok(None)
+    }
+
+    /// Looks for a path in the slot at this step of the search.
+    #[inline(always)]
+    fn probe(&self, hash: u64, step: usize, path: &[u8]) -> Result<Probe<'_>, NotResident> {
+        let slots = self.slots();
+        let number = (hash as usize).wrapping_add(step) & (slots.len() - 1);
+        let slot = &slots[number];
+        self.check_resident(self.region_of(slot))?;
+        let Some(slot) = IndexSlot::decode(slot) else { return Ok(Probe::Empty) };
+        if slot.tag == tag(hash)
+            && let Some(record) = self.record(slot.at(), number)?
+            && is_same(record.path(), path)
+        {
+            return Ok(Probe::Found(record));
+        }
+        Ok(Probe::Other)
     }
 
     /// Returns every path with its entry, in the order of the index. Servers do not need it; tests and tools do. Skips records that are
@@ -102,8 +122,18 @@ impl Image {
         // Includes the coded variants, which precede the path.
         let Some(whole) = record.get(..path.end) else { return Ok(None) };
         self.check_resident(self.region_of(whole))?;
-        Ok(Some(RawRecord::new(head, &whole[RECORD_LEN..], slot)))
+        let (coded, path) = whole[RECORD_LEN..].split_at(path.start - RECORD_LEN);
+        Ok(Some(RawRecord::new(head, coded, path, slot)))
     }
+}
+
+/// The content of an index slot.
+enum Probe<'i> {
+    Found(RawRecord<'i>),
+    /// Nothing: no slot has the path.
+    Empty,
+    /// Another path.
+    Other,
 }
 
 /// Returns whether two paths are the same. Paths are short: a call of `memcmp` would cost more than their words.

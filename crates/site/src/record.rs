@@ -16,8 +16,9 @@ use crate::image::Image;
 #[derive(Clone, Copy)]
 pub struct RawRecord<'i> {
     head: &'i [u8; RECORD_LEN],
-    /// The coded variants and the path.
-    rest: &'i [u8],
+    /// The coded variants.
+    coded: &'i [u8],
+    path: &'i [u8],
     /// The number of the index slot that refers to the record.
     slot: usize,
 }
@@ -32,10 +33,15 @@ pub struct ReadyResponse {
 }
 
 impl<'i> RawRecord<'i> {
-    /// Creates the record with this head; `rest` is the part of the record after it.
+    /// Creates the record of these parts. `slot` is the number of the index slot.
     #[inline(always)]
-    pub(crate) fn new(head: &'i [u8; RECORD_LEN], rest: &'i [u8], slot: usize) -> RawRecord<'i> {
-        RawRecord { head, rest, slot }
+    pub(crate) fn new(
+        head: &'i [u8; RECORD_LEN],
+        coded: &'i [u8],
+        path: &'i [u8],
+        slot: usize,
+    ) -> RawRecord<'i> {
+        RawRecord { head, coded, path, slot }
     }
 
     /// Returns the head, with the first variant.
@@ -47,8 +53,7 @@ impl<'i> RawRecord<'i> {
     /// Returns the path.
     #[inline(always)]
     pub(crate) fn path(self) -> &'i [u8] {
-        let range = EntryRecord::path_range(self.head);
-        &self.rest[range.start - RECORD_LEN..]
+        self.path
     }
 
     /// Returns the number of the first response.
@@ -70,7 +75,7 @@ impl<'i> RawRecord<'i> {
     }
 
     /// Returns coding and length of the coded variants, for content negotiation. Includes damaged ones.
-    #[inline]
+    #[inline(always)]
     pub fn offers(self) -> impl Iterator<Item = VariantOffer> {
         VariantOffer::of_rows(self.coded_rows())
     }
@@ -80,10 +85,9 @@ impl<'i> RawRecord<'i> {
         self.head.last_chunk().expect("a record ends with its first variant")
     }
 
-    #[inline]
+    #[inline(always)]
     fn coded_rows(self) -> &'i [[u8; VARIANT_LEN]] {
-        let range = EntryRecord::path_range(self.head);
-        self.rest[..range.start - RECORD_LEN].as_chunks().0
+        self.coded.as_chunks().0
     }
 }
 

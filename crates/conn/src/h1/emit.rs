@@ -214,7 +214,7 @@ fn push_apart(
 }
 
 #[inline]
-fn site_span(image: ImageId, region: Region) -> Span {
+pub(super) fn site_span(image: ImageId, region: Region) -> Span {
     Span::Site { image, at: region.at, len: region.len }
 }
 

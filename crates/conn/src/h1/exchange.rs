@@ -182,7 +182,7 @@ impl Http1 {
         self.request_count += 1;
         let is_last =
             self.ending != Ending::No || self.request_count >= sites.limits(site).keepalive_requests.get();
-        let client_persists = persist::persists(head);
+        let client_persists = persist::persists(head.version, &head.fields);
         // A client that waits for 100 (Continue) and gets a final status may send its content or not, so the start of the next request is
         // uncertain: RFC 9110, section 10.1.1. So it is after CONNECT: what follows may be meant for the tunnel (RFC 9931).
         let is_uncertain =

@@ -12,6 +12,7 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `ready` | the usual exchange |
 //! | `exchange` | begins an exchange: parse, route, plan, admit, emit |
 //! | `request` | makes a request of a head |
 //! | `emit` | queues a response |
@@ -22,6 +23,7 @@
 mod emit;
 mod exchange;
 mod piped;
+mod ready;
 mod recorded_responses;
 mod request;
 mod request_content;
@@ -148,12 +150,29 @@ impl Http1 {
         }
     }
 
+    #[inline]
     pub(crate) fn received(
         &mut self,
         cx: &mut ConnResources<'_>,
         out: &mut Outbox,
         input: BufRange,
     ) -> usize {
+        match self.answer_ready(cx, out, input) {
+            None => self.received_other(cx, out, input),
+            Some(used) if used == input.len as usize => used,
+            Some(used) => used + self.received_next(cx, out, input.skip(used)),
+        }
+    }
+
+    /// Handles input after a request. There are few such calls in one another, as each adds to the outbox.
+    #[inline(never)]
+    fn received_next(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox, input: BufRange) -> usize {
+        self.received(cx, out, input)
+    }
+
+    /// Handles input of which [`answer_ready`](Http1::answer_ready) has answered nothing.
+    #[inline(never)]
+    fn received_other(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox, input: BufRange) -> usize {
         let had_output = !out.is_empty();
         let was_idle = !had_output && self.is_idle();
         let mut used = 0;
@@ -416,14 +435,20 @@ impl Http1 {
     /// Counts the last response in the outbox.
     #[inline]
     fn responded(&mut self, cx: &mut ConnResources<'_>, out: &Outbox, plan: &Plan, version: Option<Version>) {
-        cx.counters.responded(plan.status, version);
+        self.queued(cx, plan.status, version);
+        if cx.records.is_pending() {
+            self.record_response(cx, out, plan);
+        }
+    }
+
+    /// Counts a queued response.
+    #[inline]
+    fn queued(&mut self, cx: &ConnResources<'_>, status: Status, version: Option<Version>) {
+        cx.counters.responded(status, version);
         if self.queued_count == 0 {
             self.queued_since = cx.now;
         }
         self.queued_count += 1;
-        if cx.records.is_pending() {
-            self.record_response(cx, out, plan);
-        }
     }
 
     /// Counts the responses that have been sent: the outbox is empty.

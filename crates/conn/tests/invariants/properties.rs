@@ -1,6 +1,7 @@
 //! Properties for any bytes, cuts and times.
 
 use super::{
+    records::recorded,
     sites::{LARGE_LEN, sim_of, sim_on_disk, site},
     twice_the_cases,
 };
@@ -29,6 +30,18 @@ proptest! {
         let (resident, _) = answer(sim_of(several), &bytes, &[Cuts::NONE]);
         let (loaded, _) = answer(sim_on_disk(several).through(&through), &bytes, &cuts);
         prop_assert!(resident == loaded, "{} and {}", resident.escape_ascii(), loaded.escape_ascii());
+    }
+
+    /// Without records, usual exchanges are answered at once; with them, in steps.
+    #[test]
+    fn the_bytes_sent_do_not_depend_on_records(bytes in requests(), cuts in vec(cuts(), 1..60), several: bool) {
+        let [without, with] = [false, true].map(|is_recorded| {
+            let mut sim = if is_recorded { recorded(sim_of(several), false) } else { sim_of(several) };
+            let answered = answer_all(&mut sim, &bytes, &cuts);
+            let counts: Vec<_> = sim.counters.each().map(|(name, counter)| (name.to_string(), counter.get())).collect();
+            (answered, sim.deadline_ms(), counts)
+        });
+        prop_assert_eq!(without, with);
     }
 
     #[test]
@@ -231,6 +244,10 @@ pub(crate) fn through() -> impl Strategy<Value = Through> {
 
 /// Returns the bytes that a client receives for `bytes`, and what the connection closes.
 fn answer(mut sim: Sim, bytes: &[u8], cuts: &[Cuts]) -> (Vec<u8>, Close) {
+    answer_all(&mut sim, bytes, cuts)
+}
+
+fn answer_all(sim: &mut Sim, bytes: &[u8], cuts: &[Cuts]) -> (Vec<u8>, Close) {
     sim.client_sends(bytes);
     for &cuts in cuts {
         sim.step(cuts);

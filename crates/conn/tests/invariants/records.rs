@@ -162,7 +162,7 @@ fn an_aborted_response_counts_the_content_that_was_sent() {
 }
 
 /// Records all exchanges of both sites.
-fn recorded(mut sim: Sim, heads: bool) -> Sim {
+pub(crate) fn recorded(mut sim: Sim, heads: bool) -> Sim {
     sim.records = Records::new(Recording { one_in: [Some(NonZeroU32::MIN); 2].into(), heads, seed: 42 });
     sim
 }

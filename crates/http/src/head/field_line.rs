@@ -1,6 +1,6 @@
 //! Parses a field line. RFC 9112, section 5.
 
-use tarpon_simd::{BLOCK_LEN, ByteClass, WINDOW_LEN, Window, outside, outside_window};
+use tarpon_simd::{BLOCK_LEN, ByteClass, Simd, WINDOW_LEN, Window, outside, outside_window, padded};
 
 use super::{HeadError, ParseError};
 use crate::token::{TCHAR, VALUE, prefix_len};
@@ -17,6 +17,12 @@ impl FieldLine {
     /// Returns the offset and the bytes of the value in `line`, without OWS around it.
     #[inline(always)]
     pub(super) fn value<'a>(&self, line: &'a [u8]) -> (usize, &'a [u8]) {
+        // What clients send: one SP before the value.
+        if let [b' ', value @ ..] = &line[self.name + 1..self.end]
+            && let ([b'!'..=u8::MAX, ..], [.., b'!'..=u8::MAX]) = (value, value)
+        {
+            return (self.end - value.len(), value);
+        }
         let mut value = &line[self.name + 1..self.end];
         // SP and HTAB are the only bytes of a value up to SP.
         while let [..=b' ', behind @ ..] = value {
@@ -36,23 +42,48 @@ impl FieldLine {
     }
 }
 
+/// Parses the line `Host`, with a host name and perhaps a port, at the start of `lines`: RFC 9110, section 7.2, asks clients to send it first.
+/// Returns the value, and the bytes after the line. Returns `None` for other lines, among them valid ones.
+#[inline(always)]
+pub(super) fn first_host_line(lines: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (front, value) = lines.split_first_chunk::<HOST_VALUE_AT>()?;
+    let (name, separator) = front.split_first_chunk()?;
+    if u32::from_le_bytes(*name) | 0x2020_2020 != u32::from_le_bytes(*b"host") || separator != b": " {
+        return None;
+    }
+    let mut rest = value;
+    while let len @ 1.. = outside(ByteClass::Host, &padded(rest)).trailing_zeros() as usize {
+        rest = &rest[len..];
+        if len < BLOCK_LEN {
+            break;
+        }
+    }
+    let name_len = value.len() - rest.len();
+    if let [b':', port @ ..] = rest {
+        rest = &port[port.iter().take_while(|byte| byte.is_ascii_digit()).count()..];
+    }
+    match rest {
+        [b'\r', b'\n', behind @ ..] if name_len > 0 => Some((&value[..value.len() - rest.len()], behind)),
+        _ => None,
+    }
+}
+
+/// The offset of the value in the line of [`first_host_line`].
+pub(super) const HOST_VALUE_AT: usize = 6;
+
 /// Parses the field line at the start of `lines` if its name consists of letters and `-`, and its value of visible ASCII and SP. Returns the
 /// length of the name, and the bytes after the line. Returns `None` for other lines, for a name that is not complete in the first
 /// [`WINDOW_LEN`] bytes, and if `lines` is shorter than [`FRONT_LEN`].
 #[inline(always)]
-pub(super) fn usual_field_line(lines: &[u8]) -> Option<(usize, &[u8])> {
+pub(super) fn usual_field_line(simd: impl Simd, lines: &[u8]) -> Option<(usize, &[u8])> {
     let front = lines.first_chunk::<FRONT_LEN>()?;
     let window: &Window = front.first_chunk()?;
-    let [block, second] = window.as_chunks().0 else { return None };
-    let mut name = outside(ByteClass::Name, block).trailing_zeros() as usize;
-    if name == BLOCK_LEN {
-        name += outside(ByteClass::Name, second).trailing_zeros() as usize;
-    }
+    let name = simd.outside_window(ByteClass::Name, window).trailing_zeros() as usize;
     if name == 0 || *front.get(name)? != b':' {
         return None;
     }
-    let end = match outside_window(ByteClass::Text, window) {
-        0 => skip_text(&lines[WINDOW_LEN..], lines)?,
+    let end = match simd.outside_window(ByteClass::Text, window) {
+        0 => skip_text(simd, &lines[WINDOW_LEN..], lines)?,
         stops => &lines[stops.trailing_zeros() as usize..],
     };
     Some((name, end.strip_prefix(b"\r\n")?))
@@ -63,9 +94,9 @@ pub(super) const FRONT_LEN: usize = WINDOW_LEN + 1;
 
 /// Returns `rest` from the first byte that is not [`ByteClass::Text`]. It follows at least a window of such bytes at the end of `lines`.
 #[inline(always)]
-fn skip_text<'a>(mut rest: &'a [u8], lines: &'a [u8]) -> Option<&'a [u8]> {
+fn skip_text<'a>(simd: impl Simd, mut rest: &'a [u8], lines: &'a [u8]) -> Option<&'a [u8]> {
     while let Some((window, behind)) = rest.split_first_chunk() {
-        let stops = outside_window(ByteClass::Text, window);
+        let stops = simd.outside_window(ByteClass::Text, window);
         if stops != 0 {
             return Some(&rest[stops.trailing_zeros() as usize..]);
         }
@@ -73,7 +104,7 @@ fn skip_text<'a>(mut rest: &'a [u8], lines: &'a [u8]) -> Option<&'a [u8]> {
     }
     // Fewer bytes are left than a window has, so it begins before them.
     let last = lines.last_chunk::<WINDOW_LEN>()?;
-    let stops = outside_window(ByteClass::Text, last);
+    let stops = simd.outside_window(ByteClass::Text, last);
     last.get(stops.trailing_zeros() as usize..)
 }
 

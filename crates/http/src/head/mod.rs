@@ -37,9 +37,9 @@ use crate::fields::{FieldIndex, Fields, Place};
 use crate::host;
 use crate::target::{self, Target, TargetError, TargetPath};
 use crate::token::{TCHAR, in_class};
-use field_line::{FRONT_LEN, FieldLine, last_field_line, usual_field_line};
+use field_line::{FRONT_LEN, FieldLine, HOST_VALUE_AT, first_host_line, last_field_line, usual_field_line};
 use request_line::{RequestLine, empty_lines, request_line, usual_request_line};
-use tarpon_simd::ByteClass;
+use tarpon_simd::{ByteClass, Simd, Work, with_widest};
 
 /// The maximum length of a head in bytes, including empty lines before it. Twice the 8,000 bytes that RFC 9110, section 4.1,
 /// recommends for a target alone, and small enough for the 16-bit offsets in [`Head`].
@@ -109,7 +109,7 @@ pub fn parse_into<'a>(head: &mut Head<'a>, input: &'a [u8]) -> Result<Option<usi
             Err(stop) => return classify_error(seen, stop),
         },
     };
-    let rest = match index_field_lines(seen, lines, head.fields.new_index()) {
+    let rest = match index_field_lines(seen, lines, FIELD_COUNT_MAX, head.fields.new_index()) {
         Ok(rest) => rest,
         Err(stop) => return classify_error(seen, stop),
     };
@@ -118,6 +118,37 @@ pub fn parse_into<'a>(head: &mut Head<'a>, input: &'a [u8]) -> Result<Option<usi
     RequestLine { method: head.method, target: head.target, path: head.path, version: head.version } =
         request_line;
     Ok(Some(len))
+}
+
+/// A complete head that asks for a path as most clients do, with the fields in [`parse_usual`].
+#[derive(Clone, Copy, Debug)]
+pub struct UsualHead<'a> {
+    /// GET or HEAD.
+    pub method: Method,
+    /// The path of the target: it is in origin form, and the path [is plain](target::is_plain).
+    pub path: &'a [u8],
+    /// The length of the head in bytes.
+    pub len: usize,
+}
+
+/// Parses the head at the start of `input` if it is complete and usual: GET or HEAD of a plain path, HTTP/1.1, and the first field is a valid
+/// Host. There may be another Host field. Writes the fields to `fields`, as they are long to move. Returns `None` for any other input, which
+/// [`parse_into`] may accept.
+#[inline(always)]
+pub fn parse_usual<'a>(fields: &mut Fields<'a>, input: &'a [u8]) -> Option<UsualHead<'a>> {
+    let seen = &input[..input.len().min(HEAD_LEN_MAX)];
+    let (RequestLine { method, target, path, .. }, lines) = usual_request_line(seen)?;
+    let (host, behind) = first_host_line(lines)?;
+    let index = fields.new_index();
+    let host_at = seen.len() - lines.len() + HOST_VALUE_AT;
+    index.add(FieldName::Host, || Place { at: host_at as u16, len: host.len() as u16 });
+    let rest = match behind {
+        [b'\r', b'\n', ..] => behind,
+        _ => index_field_lines(seen, behind, FIELD_COUNT_MAX - 1, index).ok()?,
+    };
+    let len = seen.len() - rest.len() + 2;
+    fields.set_lines(&lines[..lines.len() - rest.len()], &seen[..len]);
+    path.is_plain.then(|| UsualHead { method, path: path.of_target(target), len })
 }
 
 impl<'a> Head<'a> {
@@ -173,17 +204,19 @@ pub(crate) struct ParseError {
     pub(crate) error: HeadError,
 }
 
-/// Parses `lines`, with which `seen` ends, and adds them to an index. Returns the bytes from the empty line that ends the section.
+/// Parses `lines`, with which `seen` ends, and adds them to an index: at most `max` lines. Returns the bytes from the empty line that ends the
+/// section.
 #[inline(always)]
 fn index_field_lines<'a>(
     seen: &'a [u8],
     lines: &'a [u8],
+    max: usize,
     index: &mut FieldIndex,
 ) -> Result<&'a [u8], ParseError> {
-    let (mut rest, mut room) = (lines, FIELD_COUNT_MAX + 1);
+    let (mut rest, mut room) = (lines, max + 1);
     loop {
         if rest.len() >= FRONT_LEN {
-            (rest, room) = usual_field_lines(rest, seen.len(), room, index);
+            (rest, room) = with_widest(UsualFieldLines { lines: rest, end: seen.len(), room, index });
         }
         if rest.len() < FRONT_LEN && !rest.starts_with(b"\r\n") {
             (rest, room) = last_field_lines(rest, seen, room, index);
@@ -203,27 +236,33 @@ fn index_field_lines<'a>(
     }
 }
 
-/// Parses the usual lines at the start of `lines`, up to `room` of them, and adds them to an index. `lines` ends at `end`. Returns the rest of
-/// the lines, and the room that is left. A function of its own that calls no other: the compiler keeps its constants in registers.
-#[inline(never)]
-fn usual_field_lines<'a>(
+/// Parses the usual lines at the start of `lines`, up to `room` of them, and adds them to an index. `lines` ends at `end`. The result is the
+/// rest of the lines, and the room that is left. A function of its own that calls no other: the compiler keeps its constants in registers.
+struct UsualFieldLines<'a, 'i> {
     lines: &'a [u8],
     end: usize,
     room: usize,
-    index: &mut FieldIndex,
-) -> (&'a [u8], usize) {
-    let (mut rest, mut room) = (lines, room);
-    while room > 0
-        && let Some((name, behind)) = usual_field_line(rest)
-    {
-        add_to(index, end - rest.len(), rest, &FieldLine { name, end: rest.len() - behind.len() - 2 });
-        rest = behind;
-        room -= 1;
-    }
-    (rest, room)
+    index: &'i mut FieldIndex,
 }
 
-/// Parses the usual lines at the start of `lines`, which are the last bytes of `seen`; see [`usual_field_lines`].
+impl<'a> Work for UsualFieldLines<'a, '_> {
+    type Output = (&'a [u8], usize);
+
+    #[inline(always)]
+    fn run(self, simd: impl Simd) -> (&'a [u8], usize) {
+        let UsualFieldLines { lines: mut rest, end, mut room, index } = self;
+        while room > 0
+            && let Some((name, behind)) = usual_field_line(simd, rest)
+        {
+            add_to(index, end - rest.len(), rest, &FieldLine { name, end: rest.len() - behind.len() - 2 });
+            rest = behind;
+            room -= 1;
+        }
+        (rest, room)
+    }
+}
+
+/// Parses the usual lines at the start of `lines`, which are the last bytes of `seen`; see [`UsualFieldLines`].
 #[inline(never)]
 fn last_field_lines<'a>(
     lines: &'a [u8],

@@ -252,9 +252,15 @@ proptest! {
         for from in 0..wire.len() {
             let line = &wire[from..];
             let slow = field_line(line).ok();
-            if let Some((name, behind)) = usual_field_line(line) {
+            if let Some((name, behind)) = with_widest(UsualFieldLine(line)) {
                 let slow = slow.as_ref().unwrap();
                 prop_assert_eq!((name, line.len() - behind.len()), (slow.name, slow.len()));
+            }
+            if let Some((host, behind)) = first_host_line(line) {
+                let slow = slow.as_ref().unwrap();
+                prop_assert_eq!((HOST_VALUE_AT, host), slow.value(line));
+                prop_assert_eq!(line.len() - behind.len(), slow.len());
+                prop_assert!(slow_name(&line[..slow.name]) == Some(FieldName::Host) && host::is_valid(host));
             }
             if let Some(last) = last_field_line(&wire, line) {
                 let slow = slow.as_ref().unwrap();
@@ -264,6 +270,51 @@ proptest! {
                 prop_assert_eq!(FieldName::at_start_of(line, slow.name), slow_name(&line[..slow.name]));
             }
         }
+    }
+}
+
+struct UsualFieldLine<'a>(&'a [u8]);
+
+impl<'a> Work for UsualFieldLine<'a> {
+    type Output = Option<(usize, &'a [u8])>;
+
+    fn run(self, simd: impl Simd) -> Self::Output {
+        usual_field_line(simd, self.0)
+    }
+}
+
+proptest! {
+    #[test]
+    fn usual_heads_are_parsed_as_any_others(wire in prop_oneof![wire(), wire_of_client()]) {
+        let mut fields = Fields::EMPTY;
+        if let Some(UsualHead { method, path, len }) = parse_usual(&mut fields, &wire) {
+            let (head, head_len) = parse(&wire).unwrap().unwrap();
+            prop_assert_eq!((method, len, head.version), (head.method, head_len, Version::Http11));
+            prop_assert!(head.has_plain_path() && head.target.starts_with(path));
+            prop_assert!(fields.is_repeated(FieldName::Host) || head.host().is_ok_and(|host| host.is_some()));
+            prop_assert!(fields.iter().eq(head.fields.iter()));
+            for name in FieldName::ALL {
+                prop_assert!(fields.all(name).eq(head.fields.all(name)), "{:?}", name);
+            }
+        }
+    }
+}
+
+/// Generates requests with Host first.
+fn wire_of_client() -> impl Strategy<Value = Vec<u8>> {
+    let host = "[Hh]ost: ([a-z0-9.-]{1,40}(:[0-9]{0,5})?|[a-z:_]{0,9} ?)";
+    let lines = "((Host|Connection|Accept-Encoding|If-Match|x-y|a-name-of-more-than-32-bytes-of-a-field): ?[ -~]{0,50}\t?\r\n){0,8}";
+    (host, lines, 0..120_usize).prop_map(|(host, lines, more)| {
+        format!("GET /a?b HTTP/1.1\r\n{host}\r\n{lines}{}\r\n", "a: b\r\n".repeat(more)).into_bytes()
+    })
+}
+
+#[test]
+fn usual_heads_have_bounded_field_counts() {
+    for (more, is_usual) in [(FIELD_COUNT_MAX - 1, true), (FIELD_COUNT_MAX, false)] {
+        let wire = format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "a: b\r\n".repeat(more));
+        assert_eq!(parse(wire.as_bytes()).is_ok(), is_usual);
+        assert_eq!(parse_usual(&mut Fields::EMPTY.clone(), wire.as_bytes()).is_some(), is_usual);
     }
 }
 

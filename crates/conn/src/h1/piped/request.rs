@@ -42,7 +42,7 @@ impl PipedRequest {
         let method = bytes.trim_ascii_start().split(|&byte| byte == b' ').next().unwrap_or_default();
         Ok(PipedRequest {
             version: head.version,
-            client_persists: persist::persists(&head),
+            client_persists: persist::persists(head.version, &head.fields),
             with_content: request.with_content(),
             awaits_continue: content.is_some() && expects_continue(&head),
             content,
