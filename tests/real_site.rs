@@ -63,6 +63,8 @@ fn for_each_source_and_engine(dir: &Path, check: impl Fn(&RunningProgram)) {
     assert!(tar.expect("tar").success());
     for source in [dir, &archive] {
         for engine in ENGINES {
+            // The test harness shows it if the test fails.
+            println!("{} on {}", source.display(), engine.name());
             check(&RunningProgram::start_ready(serve(source, &["--engine", engine.name()])));
         }
     }

@@ -25,7 +25,7 @@ impl BrowserPage {
         let output = output.expect("python3 is missing: run tests/setup");
         let (report, errors) =
             (String::from_utf8(output.stdout).expect("UTF-8"), String::from_utf8_lossy(&output.stderr));
-        assert!(output.status.success(), "{}: {report}{errors}", output.status);
+        assert!(output.status.success(), "{}: {report}{errors}{}", output.status, connections_to(url));
         let between = |before: &str, behind: &str| {
             let (_, text) = report.split_once(before).unwrap_or_else(|| panic!("no {before} in {report}"));
             text.split_once(behind).unwrap_or_else(|| panic!("no {behind} in {report}")).0.to_owned()
@@ -41,4 +41,15 @@ impl BrowserPage {
     pub(crate) fn count(&self, part: &str) -> usize {
         self.resources.iter().filter(|resource| resource.contains(part)).count()
     }
+}
+
+/// Returns the listeners and connections of the port in a URL, as ss(8) prints them: whether a client waits in an accept queue, or bytes in a
+/// socket.
+fn connections_to(url: &str) -> String {
+    let authority = url.split('/').nth(2).unwrap_or_default();
+    let Some((_, port)) = authority.rsplit_once(':') else { return String::new() };
+    let output =
+        Command::new("ss").args(["-tanpei", &format!("( sport = :{port} or dport = :{port} )")]).output();
+    output
+        .map_or_else(|error| error.to_string(), |output| String::from_utf8_lossy(&output.stdout).into_owned())
 }
