@@ -64,7 +64,7 @@ fn for_each_source_and_engine(dir: &Path, check: impl Fn(&RunningProgram)) {
     for source in [dir, &archive] {
         for engine in ENGINES {
             // The test harness shows it if the test fails.
-            println!("{} on {}", source.display(), engine.name());
+            println!("{source:?} on {}", engine.name());
             check(&RunningProgram::start_ready(serve(source, &["--engine", engine.name()])));
         }
     }

@@ -3,17 +3,19 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tarpon_http::head::{self, HEAD_LEN_MAX, Head, HeadError, Method, Version};
+use tarpon_http::fields::Fields;
+use tarpon_http::head::{self, HEAD_LEN_MAX, Head, HeadError, Method, UsualHead, Version};
 use tarpon_http::{FieldName, framing, persist, target};
 
 fuzz_target!(|input: &[u8]| {
     let result = head::parse(input);
     splits_change_nothing(input, &result);
+    usual_heads_agree(input, &result);
     if let Ok(Some((head, len))) = &result {
         assert!(*len <= input.len().min(HEAD_LEN_MAX));
         fields_agree(head);
         httparse_agrees(head, &input[..*len]);
-        let _ = (head.host(), framing::framing(head), persist::persists(head));
+        let _ = (head.host(), framing::framing(head), persist::persists(head.version, &head.fields));
         assert_eq!(head.split_target(), target::parse(head.method, head.target));
         let path = head.target.split(|&byte| byte == b'?').next();
         assert_eq!(head.has_plain_path(), path.is_some_and(target::is_plain));
@@ -39,6 +41,20 @@ fn splits_change_nothing(input: &[u8], result: &ParseResult<'_>) {
             return;
         }
         before = len;
+    }
+}
+
+/// Checks that a head which is parsed as a usual one has the same parts when it is parsed as any other.
+fn usual_heads_agree(input: &[u8], result: &ParseResult<'_>) {
+    let mut fields = Fields::EMPTY;
+    let Some(UsualHead { method, path, len }) = head::parse_usual(&mut fields, input) else { return };
+    let Ok(Some((head, head_len))) = result else { panic!("usual, but {result:?}") };
+    assert_eq!((method, len, head.version), (head.method, *head_len, Version::Http11));
+    assert!(head.has_plain_path() && head.target.starts_with(path));
+    assert!(fields.is_repeated(FieldName::Host) || matches!(head.host(), Ok(Some(_))));
+    assert!(fields.iter().eq(head.fields.iter()));
+    for name in FieldName::ALL {
+        assert!(fields.all(name).eq(head.fields.all(name)), "{name:?}");
     }
 }
 

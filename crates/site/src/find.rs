@@ -11,6 +11,7 @@ use crate::entry::{Entry, Variant, VariantOffer, Variants};
 use crate::format::{Coding, EntryRecord, IndexSlot, RECORD_LEN, SLOT_COUNT_MIN, SLOT_LEN, hash, tag};
 use crate::image::Image;
 use crate::record::RawRecord;
+use crate::region::Region;
 use crate::resident_pages::NotResident;
 use std::iter;
 
@@ -121,7 +122,7 @@ impl Image {
         let path = EntryRecord::path_range(head);
         // Includes the coded variants, which precede the path.
         let Some(whole) = record.get(..path.end) else { return Ok(None) };
-        self.check_resident(self.region_of(whole))?;
+        self.check_resident_behind(Region { at, len: RECORD_LEN as u64 }, path.end as u64)?;
         let (coded, path) = whole[RECORD_LEN..].split_at(path.start - RECORD_LEN);
         Ok(Some(RawRecord::new(head, coded, path, slot)))
     }

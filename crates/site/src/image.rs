@@ -109,6 +109,20 @@ impl Image {
         }
     }
 
+    /// Checks that the first `len` bytes from the start of a region are in memory. The region is, and is mostly on the same page.
+    ///
+    /// # Errors
+    /// Returns the first page that is not.
+    #[inline(always)]
+    pub(crate) fn check_resident_behind(&self, region: Region, len: u64) -> Result<(), NotResident> {
+        match &self.residency {
+            Some(residency) if !residency.is_one_page(Region { len, ..region }) => {
+                residency.check(Region { len, ..region })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Returns the rules of the site. `None`: it has none.
     ///
     /// # Errors

@@ -94,6 +94,12 @@ impl ImageResidency {
         self.check_each(pages)
     }
 
+    /// Returns whether a region is on one page.
+    #[inline(always)]
+    pub(crate) fn is_one_page(&self, region: Region) -> bool {
+        (self.at + region.at) % PAGE_LEN + region.len <= PAGE_LEN
+    }
+
     #[cold]
     fn check_each(&self, mut pages: Range<u64>) -> Result<(), NotResident> {
         match pages.find(|&page| !self.file.contains(page)) {

@@ -1,11 +1,8 @@
 //! The clocks of a worker, and the longest wait.
 
-use crate::sys::{
-    self,
-    clock::{STEADY, WALL},
-};
+use crate::sys::clock::{STEADY, WALL};
 use rustix::time::{Timespec, clock_gettime};
-use std::{mem, time::Duration};
+use std::mem;
 use tarpon_conn::Tick;
 
 /// The steady clock since the start of a worker.
@@ -47,5 +44,6 @@ pub(crate) const WAIT_MS_MAX: u64 = i32::MAX as u64;
 
 /// Converts a wait in milliseconds, shortened to the longest single wait.
 pub(crate) fn timespec(ms: u64) -> Timespec {
-    sys::io::timespec(Duration::from_millis(ms.min(WAIT_MS_MAX)))
+    let ms = ms.min(WAIT_MS_MAX) as i64;
+    Timespec { tv_sec: ms / 1_000, tv_nsec: ms % 1_000 * 1_000_000 }
 }

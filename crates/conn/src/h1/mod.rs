@@ -33,7 +33,7 @@ pub(crate) use request::request;
 pub use request_content::CONTENT_LEN_MAX;
 
 use crate::{
-    BufRange, Close, ConnResources, Input, Limits, Need, Tick,
+    BufRange, Close, ConnResources, DriveState, DriveStep, Input, Limits, Need, Tick,
     plan::Plan,
     pool::BUF_LEN,
     record::{AcceptedClient, ExchangeStart},
@@ -347,6 +347,19 @@ impl Http1 {
             }
             Http1Phase::Head => Need { input: Input::Pause, close: Close::No },
             _ => self.need_after_head(out),
+        }
+    }
+
+    /// Returns the next step of a connection that receives one head after the other. `None`: see [`need`](Http1::need).
+    #[inline(always)]
+    pub(crate) fn usual_step(&self, out: &Outbox, slot: &DriveState) -> Option<DriveStep> {
+        let is_usual =
+            matches!(self.phase, Http1Phase::Head) && self.blocked == Blocked::No && !slot.is_loading;
+        match (is_usual, out.is_empty()) {
+            (true, true) if slot.has_new_input => Some(DriveStep::Offer),
+            (true, true) => Some(DriveStep::Read { max: BUF_LEN as u32 }),
+            (true, false) if slot.can_send => Some(DriveStep::Send),
+            _ => None,
         }
     }
 

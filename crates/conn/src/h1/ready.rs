@@ -54,7 +54,6 @@ impl Http1 {
         let (id, image) = cx.sites.current(site);
         let record = image.find_record(path).ok()??;
         let ReadyResponse { fields, content } = plan::ready(&fields, record, image)?;
-        image.check_resident(fields.text).ok()?;
         let Content::Image(content) = content else { return None };
         let mut rest = fields.text;
         if content.at != rest.at + rest.len {
