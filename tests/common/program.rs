@@ -3,6 +3,7 @@
 use super::{
     SERVER_TIMEOUT,
     client::{TestClient, get},
+    faults::FAULTS_VARIABLE,
     is_disconnect, kernel, wait_for, workers,
 };
 use rustix::{
@@ -10,6 +11,7 @@ use rustix::{
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
 };
 use std::{
+    env,
     ffi::OsStr,
     fs::{self, File},
     io::{self, Read},
@@ -206,9 +208,15 @@ impl RunningProgram {
         wait_for(want, || (self.err() == want).then_some(()));
     }
 
-    /// Returns the standard error so far.
+    /// Returns the standard error so far. With injected faults a start may fail, is reported and tried again: then without these lines.
     pub(crate) fn err(&self) -> String {
-        self.err.text()
+        let text = self.err.text();
+        match env::var_os(FAULTS_VARIABLE) {
+            None => text,
+            Some(_) => {
+                text.split_inclusive('\n').filter(|line| !line.contains("; next attempt in ")).collect()
+            }
+        }
     }
 
     /// Returns a client that the server has accepted, after another server process was killed.

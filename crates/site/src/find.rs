@@ -122,7 +122,7 @@ impl Image {
         let path = EntryRecord::path_range(head);
         // Includes the coded variants, which precede the path.
         let Some(whole) = record.get(..path.end) else { return Ok(None) };
-        self.check_resident_behind(Region { at, len: RECORD_LEN as u64 }, path.end as u64)?;
+        self.check_rest_resident(Region { at: self.region_of(head).at, len: path.end as u64 })?;
         let (coded, path) = whole[RECORD_LEN..].split_at(path.start - RECORD_LEN);
         Ok(Some(RawRecord::new(head, coded, path, slot)))
     }

@@ -109,16 +109,14 @@ impl Image {
         }
     }
 
-    /// Checks that the first `len` bytes from the start of a region are in memory. The region is, and is mostly on the same page.
+    /// Checks that a region is in memory whose first page is, which is mostly the only one.
     ///
     /// # Errors
-    /// Returns the first page that is not.
+    /// Returns the first page of the region that is not.
     #[inline(always)]
-    pub(crate) fn check_resident_behind(&self, region: Region, len: u64) -> Result<(), NotResident> {
+    pub(crate) fn check_rest_resident(&self, region: Region) -> Result<(), NotResident> {
         match &self.residency {
-            Some(residency) if !residency.is_one_page(Region { len, ..region }) => {
-                residency.check(Region { len, ..region })
-            }
+            Some(residency) if !residency.is_one_page(region) => residency.check(region),
             _ => Ok(()),
         }
     }

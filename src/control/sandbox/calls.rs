@@ -287,12 +287,7 @@ fn forking() -> Vec<Conditional> {
     let flags = libc::CLONE_CHILD_SETTID | libc::CLONE_CHILD_CLEARTID;
     let only = |flags: libc::c_int| (libc::SYS_clone, vec![equal(0, (flags | libc::SIGCHLD) as u64)]);
     // The flags of glibc, and of musl.
-    vec![only(flags), only(0), set_parent_death_signal()]
-}
-
-/// Returns the call that sets the parent death signal.
-fn set_parent_death_signal() -> Conditional {
-    (libc::SYS_prctl, vec![equal(0, libc::PR_SET_PDEATHSIG as u64)])
+    vec![only(flags), only(0), (libc::SYS_prctl, vec![equal(0, libc::PR_SET_PDEATHSIG as u64)])]
 }
 
 /// Returns the calls that open files read-only, and that seal a memfd.
@@ -360,11 +355,11 @@ fn trap(calls: &[c_long], command: libc::c_int) -> io::Result<BpfProgram> {
         Ok(sock_filter { code, jt: jt.try_into().map_err(io::Error::other)?, jf, k })
     };
     let answer = |answer| statement((libc::BPF_RET | libc::BPF_K) as u16, answer);
-    // Behind the calls: prctl or not, its command, whether that is trapped, allow, trap.
-    let behind_calls = 4;
+    // Between the calls and the trap: whether it is prctl, its command, whether that is the one, allow.
+    let before_trap = 4;
     let mut filter = vec![load(NUMBER_AT)];
     for (place, &call) in calls.iter().enumerate() {
-        filter.push(jump(call as u32, calls.len() - place - 1 + behind_calls, 0)?);
+        filter.push(jump(call as u32, calls.len() - place - 1 + before_trap, 0)?);
     }
     filter.extend([
         jump(libc::SYS_prctl as u32, 0, 2)?,

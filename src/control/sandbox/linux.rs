@@ -59,7 +59,7 @@ impl WorkerSeccomp {
     /// Compiles the filter of all workers, if the master has [a seccomp filter](Confinement::has_seccomp).
     ///
     /// # Errors
-    /// The filter compiler does not know this processor architecture.
+    /// The filter is too long for its jumps.
     pub(crate) fn new(has_seccomp: bool) -> io::Result<WorkerSeccomp> {
         Ok(WorkerSeccomp(has_seccomp.then(calls::WorkerFilter::new).transpose()?))
     }

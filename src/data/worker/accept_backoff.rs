@@ -22,8 +22,12 @@ impl<S> Worker<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::worker::WorkerConfig;
+    use crate::data::worker::{
+        WorkerConfig,
+        mailbox::{ShutdownMode, WorkerMessage},
+    };
     use rustix::net::{AddressFamily, SocketType, socket};
+    use std::time::Duration;
     use tarpon_conn::Tick;
 
     #[test]
@@ -46,5 +50,11 @@ mod tests {
         assert!(!worker.may_accept(), "the other connections stay open");
         worker.remove(open);
         assert!(worker.may_accept());
+        worker.back_off_accepting();
+        worker
+            .mailbox
+            .post(WorkerMessage::Shutdown { mode: ShutdownMode::Stop, grace: Duration::from_secs(60) });
+        assert_eq!(worker.read_messages(), Some(ShutdownMode::Stop));
+        assert!(worker.may_accept(), "clients that wait would be reset");
     }
 }

@@ -340,6 +340,8 @@ impl<S: Default> Worker<S> {
             match message {
                 WorkerMessage::UpdateSite(site, versions) => self.context.update_site(site, versions),
                 WorkerMessage::Shutdown { mode, grace } => {
+                    // Clients that wait would be reset with the listener: the worker tries to accept them once more.
+                    self.accept_backoff = None;
                     // A drain may become a stop, but not the reverse.
                     self.shutdown_mode = self.shutdown_mode.max(Some(mode));
                     let by = self.context.now.after(grace.as_millis().try_into().unwrap_or(u64::MAX));

@@ -174,6 +174,10 @@ impl WorkerContext {
                 break;
             }
             if may_be_missing && let Some(missing) = self.missing_for_span(span, limits) {
+                // What is in memory does not wait for the disk.
+                if count > 0 {
+                    break;
+                }
                 return Stage::Missing(missing);
             }
             if !is_in_memory {

@@ -34,9 +34,10 @@ proptest! {
 
     /// Without records, usual exchanges are answered at once; with them, in steps.
     #[test]
-    fn the_bytes_sent_do_not_depend_on_records(bytes in requests(), cuts in vec(cuts(), 1..60), several: bool) {
+    fn the_bytes_sent_do_not_depend_on_records(bytes in requests(), cuts in vec(cuts(), 1..60), several: bool, on_disk: bool) {
         let [without, with] = [false, true].map(|is_recorded| {
-            let mut sim = if is_recorded { recorded(sim_of(several), false) } else { sim_of(several) };
+            let sim = if on_disk { sim_on_disk(several) } else { sim_of(several) };
+            let mut sim = if is_recorded { recorded(sim, false) } else { sim };
             let answered = answer_all(&mut sim, &bytes, &cuts);
             let counts: Vec<_> = sim.counters.each().map(|(name, counter)| (name.to_string(), counter.get())).collect();
             (answered, sim.deadline_ms(), counts)

@@ -138,6 +138,9 @@ pub struct UsualHead<'a> {
 pub fn parse_usual<'a>(fields: &mut Fields<'a>, input: &'a [u8]) -> Option<UsualHead<'a>> {
     let seen = &input[..input.len().min(HEAD_LEN_MAX)];
     let (RequestLine { method, target, path, .. }, lines) = usual_request_line(seen)?;
+    if !path.is_plain {
+        return None;
+    }
     let (host, behind) = first_host_line(lines)?;
     let index = fields.new_index();
     let host_at = seen.len() - lines.len() + HOST_VALUE_AT;
@@ -148,7 +151,7 @@ pub fn parse_usual<'a>(fields: &mut Fields<'a>, input: &'a [u8]) -> Option<Usual
     };
     let len = seen.len() - rest.len() + 2;
     fields.set_lines(&lines[..lines.len() - rest.len()], &seen[..len]);
-    path.is_plain.then(|| UsualHead { method, path: path.of_target(target), len })
+    Some(UsualHead { method, path: path.of_target(target), len })
 }
 
 impl<'a> Head<'a> {
