@@ -174,7 +174,7 @@ impl WorkerContext {
                 break;
             }
             if may_be_missing && let Some(missing) = self.missing_for_span(span, limits) {
-                // What is in memory does not wait for the disk.
+                // Spans in memory do not wait for the disk.
                 if count > 0 {
                     break;
                 }
