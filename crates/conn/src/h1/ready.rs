@@ -131,7 +131,7 @@ mod tests {
         }
     }
 
-    /// What a connection and its worker have.
+    /// A worker with one site.
     struct OneSite {
         sites: Sites,
         pool: Pool,
