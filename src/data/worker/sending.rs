@@ -174,10 +174,6 @@ impl WorkerContext {
                 break;
             }
             if may_be_missing && let Some(missing) = self.missing_for_span(span, limits) {
-                // Spans in memory do not wait for the disk.
-                if count > 0 {
-                    break;
-                }
                 return Stage::Missing(missing);
             }
             if !is_in_memory {

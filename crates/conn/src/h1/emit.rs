@@ -40,7 +40,7 @@ const fn range_span_count(range_count: usize) -> usize {
 #[inline]
 pub(super) fn span_count(plan: &Plan) -> usize {
     match &plan.generated {
-        Generated::None if is_joined(plan) => USUAL_SPAN_COUNT,
+        Generated::None if joined(plan.fields.text, plan.content).is_some() => USUAL_SPAN_COUNT,
         Generated::None => PAGE_SPAN_COUNT,
         Generated::ByteRanges(ranges) => range_span_count(ranges.part_count()),
         _ => SPAN_COUNT,
@@ -173,14 +173,15 @@ fn push_ranges(
     cx.pool.release(buf);
 }
 
-/// Returns whether fields and content are one span: the content follows the fields, or there is none.
-#[inline]
-fn is_joined(plan: &Plan) -> bool {
-    let fields = plan.fields.text;
-    match plan.content {
-        Some(Content::Image(content)) => content.at == fields.at + fields.len,
-        Some(Content::File { .. } | Content::Archive(_)) => false,
-        None => true,
+/// Returns the place of fields and content if they are one span: the content follows the fields, or there is none.
+#[inline(always)]
+pub(super) fn joined(fields: Region, content: Option<Content>) -> Option<Region> {
+    match content {
+        Some(Content::Image(content)) if content.at == fields.at + fields.len => {
+            Some(Region { at: fields.at, len: fields.len + content.len })
+        }
+        Some(_) => None,
+        None => Some(fields),
     }
 }
 
@@ -188,12 +189,9 @@ fn is_joined(plan: &Plan) -> bool {
 #[inline(always)]
 fn push_rest(cx: &mut ConnResources<'_>, out: &mut Outbox, image: ImageId, plan: &Plan) {
     let fields = plan.fields.text;
-    match plan.content {
-        Some(content) if !is_joined(plan) => push_apart(cx, out, image, fields, content),
-        content => {
-            let content_len = content.map_or(0, |content| content.len());
-            out.push(cx.sites, site_span(image, Region { at: fields.at, len: fields.len + content_len }));
-        }
+    match (joined(fields, plan.content), plan.content) {
+        (None, Some(content)) => push_apart(cx, out, image, fields, content),
+        (rest, _) => out.push(cx.sites, site_span(image, rest.unwrap_or(fields))),
     }
 }
 

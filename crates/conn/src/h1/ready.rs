@@ -20,7 +20,7 @@ use tarpon_http::{
     persist,
     status::Status,
 };
-use tarpon_site::{Content, ReadyResponse};
+use tarpon_site::ReadyResponse;
 
 impl Http1 {
     /// Answers the request at the front of `input` if it and its response are usual. Returns the length of its head. `None`: nothing has
@@ -54,14 +54,11 @@ impl Http1 {
         let (id, image) = cx.sites.current(site);
         let record = image.find_record(path).ok()??;
         let ReadyResponse { fields, content } = plan::ready(&fields, record, image)?;
-        let Content::Image(content) = content else { return None };
-        let mut rest = fields.text;
-        if content.at != rest.at + rest.len {
-            return None;
+        // An earlier response does not wait until these are in memory.
+        if !out.is_empty() {
+            image.check_resident(fields.text).ok()?;
         }
-        if method != Method::Head {
-            rest.len += content.len;
-        }
+        let rest = emit::joined(fields.text, (method != Method::Head).then_some(content))?;
 
         if out.is_empty() {
             self.deadline = cx.now.after(cx.sites.limits(site).send_ms);
@@ -106,7 +103,6 @@ mod tests {
             ("path to normalize",       "/%6cong",    "Host: a\r\n",                                 false),
             ("nothing there",           "/none",      "Host: a\r\n",                                 false),
             ("a redirect",              "/dir",       "Host: a\r\n",                                 false),
-            ("content beside the image", "/large",    "Host: a\r\n",                                 false),
             ("precondition",            "/",          "Host: a\r\nIf-None-Match: *\r\n",             false),
             ("range",                   "/",          "Host: a\r\nRange: bytes=0-0\r\n",             false),
             ("content",                 "/",          "Host: a\r\nContent-Length: 0\r\n",            false),
@@ -123,6 +119,8 @@ mod tests {
             }
         }
         for other in [
+            // Its content lies beside the image.
+            "GET /large HTTP/1.1\r\nHost: a\r\n\r\n",
             "POST / HTTP/1.1\r\nHost: a\r\n\r\n",
             "GET / HTTP/1.0\r\nHost: a\r\n\r\n",
             "GET / HTTP/1.1\r\nHost: a\r\n",

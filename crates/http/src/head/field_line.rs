@@ -17,12 +17,6 @@ impl FieldLine {
     /// Returns the offset and the bytes of the value in `line`, without OWS around it.
     #[inline(always)]
     pub(super) fn value<'a>(&self, line: &'a [u8]) -> (usize, &'a [u8]) {
-        // What clients send: one SP before the value.
-        if let [b' ', value @ ..] = &line[self.name + 1..self.end]
-            && let ([b'!'..=u8::MAX, ..], [.., b'!'..=u8::MAX]) = (value, value)
-        {
-            return (self.end - value.len(), value);
-        }
         let mut value = &line[self.name + 1..self.end];
         // SP and HTAB are the only bytes of a value up to SP.
         while let [..=b' ', behind @ ..] = value {
