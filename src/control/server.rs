@@ -38,7 +38,7 @@ use std::{
     thread::{self, JoinHandle},
     time::Duration,
 };
-use tarpon_conn::SiteId;
+use tarpon_conn::{SiteId, Transport};
 
 /// A running server. It continues when this is dropped; [`Handle::stop`] and [`Server::join`] end it.
 #[derive(Debug)]
@@ -149,6 +149,7 @@ impl Server {
                 listeners.iter().map(|listener| listener.sockets_for(number % socket_count, socket_count));
             io::Result::Ok(WorkerConfig {
                 backends: Backends::default(),
+                new_transport: || Transport::Plain,
                 number,
                 worker_count,
                 idle_workers: idle_workers.clone(),

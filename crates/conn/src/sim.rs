@@ -304,7 +304,7 @@ impl Sim {
             has_new_input: self.inbox_changed && (self.inbox.is_some() || self.transport.has_input()),
             is_write_shut_down: self.is_write_shut_down,
         };
-        self.conn().next_step(&self.transport, &state)
+        self.conn().next_step(&self.transport, state)
     }
 
     fn send(&mut self, max: usize) {

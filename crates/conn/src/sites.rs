@@ -285,8 +285,14 @@ impl Sites {
     /// Returns the image that new exchanges of a site are planned from.
     #[inline]
     pub fn current(&self, site: SiteId) -> (ImageId, &Image) {
-        let current = self.rows[site.index()].current;
+        let current = self.current_id(site);
         (current, self.image(current))
+    }
+
+    /// Returns the name of the image that new exchanges of a site are planned from.
+    #[inline]
+    pub fn current_id(&self, site: SiteId) -> ImageId {
+        self.rows[site.index()].current
     }
 
     /// Returns the limits of a site.

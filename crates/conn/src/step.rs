@@ -41,21 +41,24 @@ pub enum DriveStep {
 impl Connection {
     /// Returns the next step.
     #[inline(always)]
-    pub fn next_step(&self, transport: &Transport, slot: &DriveState) -> DriveStep {
-        if let (Party::Client(client), Transport::Plain) = (&self.party, transport)
-            && let Some(step) = client.usual_step(&self.wire, slot)
-        {
-            debug_assert_eq!(step, self.any_step(transport, slot));
-            return step;
-        }
-        self.any_step(transport, slot)
+    pub fn next_step(&self, transport: &Transport, slot: DriveState) -> DriveStep {
+        self.usual_step(transport, slot).unwrap_or_else(|| self.any_step(transport, slot))
+    }
+
+    /// Returns the [next step](Connection::next_step) in the usual states, decided at a glance. `None`: it takes a closer look.
+    #[inline(always)]
+    pub fn usual_step(&self, transport: &Transport, slot: DriveState) -> Option<DriveStep> {
+        let (Party::Client(client), Transport::Plain) = (&self.party, transport) else { return None };
+        let step = client.usual_step(&self.wire, slot);
+        debug_assert!(step.is_none_or(|step| step == self.any_step(transport, slot)));
+        step
     }
 
     /// Returns the next step in any state. The order matters: the transport's own output, an alert too, leaves before the socket closes; after
     /// a time-out the rest of the outbox must not be sent; and while output is pending the connection waits for no page. A full socket delays
     /// no close.
     #[inline(never)]
-    fn any_step(&self, transport: &Transport, slot: &DriveState) -> DriveStep {
+    fn any_step(&self, transport: &Transport, slot: DriveState) -> DriveStep {
         let Need { input, close } = self.need();
         let has_output = !self.outbox().is_empty();
         let has_own_output = transport.has_own_output(close, has_output);

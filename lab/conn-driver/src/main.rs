@@ -51,12 +51,11 @@ fn exchange(conn: &mut Connection, cx: &mut ConnResources<'_>, input: BufRange) 
     if transport.received(conn, cx, input) != Ok(input.len as usize) {
         return Err("the file is not one complete request");
     }
-    if conn.next_step(&transport, &IDLE) != DriveStep::Send {
+    if conn.next_step(&transport, IDLE) != DriveStep::Send {
         return Err("the connection sends no response");
     }
     transport.sent(conn, cx, conn.outbox_len());
-    if !matches!(conn.next_step(&transport, &IDLE), DriveStep::Read { .. }) || conn.deadline() == Tick::NEVER
-    {
+    if !matches!(conn.next_step(&transport, IDLE), DriveStep::Read { .. }) || conn.deadline() == Tick::NEVER {
         return Err("the connection does not persist");
     }
     Ok(())

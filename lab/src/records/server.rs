@@ -49,6 +49,8 @@ pub(crate) enum PeerServer {
     NginxLog,
     /// nginx with a pool of threads that read from the disk
     NginxThreads,
+    /// h2o
+    H2o,
 }
 
 /// The form in which a server gets the site.
@@ -75,11 +77,7 @@ impl PeerServer {
 
     /// Returns whether the server is a build of tarpon.
     pub(crate) fn is_tarpon(self) -> bool {
-        !self.is_null() && !self.is_nginx()
-    }
-
-    fn is_nginx(self) -> bool {
-        matches!(self, PeerServer::Nginx | PeerServer::NginxLog | PeerServer::NginxThreads)
+        self.engine().is_some() && !self.is_null()
     }
 
     /// Returns whether the server writes an access log.
@@ -110,7 +108,7 @@ impl PeerServer {
             TarponThreads => Some("threads"),
             TarponPrefork => Some("prefork"),
             TarponFork => Some("fork"),
-            Nginx | NginxLog | NginxThreads => None,
+            Nginx | NginxLog | NginxThreads | H2o => None,
         }
     }
 
@@ -142,7 +140,7 @@ impl PeerServer {
     pub(crate) fn is_optional(self) -> bool {
         use PeerServer::{TarponFork, TarponPoll, TarponPrefork, TarponThreads};
         let is_portable = matches!(self, TarponPoll | TarponThreads | TarponPrefork | TarponFork);
-        self.site_form() != SiteForm::Directory || self.is_nginx() || self.is_logging() || is_portable
+        self.site_form() != SiteForm::Directory || self.engine().is_none() || self.is_logging() || is_portable
     }
 }
 

@@ -42,6 +42,9 @@ impl TarponBuilds {
     pub(crate) fn version(&self, server: PeerServer) -> Result<String, LabError> {
         let log = if server.is_logging() { ", access log" } else { "" };
         let Some(engine) = server.engine() else {
+            if server == PeerServer::H2o {
+                return h2o_version();
+            }
             let threads = if server == PeerServer::NginxThreads { ", aio threads" } else { "" };
             return nginx_version().map(|name| name + threads + log);
         };
@@ -59,7 +62,7 @@ impl TarponBuilds {
         Ok(format!("{version}{form}, {engine}{log}"))
     }
 
-    /// Returns the command that starts a server in the foreground. For nginx, also writes its configuration.
+    /// Returns the command that starts a server in the foreground. For nginx and h2o, also writes the configuration.
     pub(crate) fn start_command(
         &self,
         server: PeerServer,
@@ -68,6 +71,13 @@ impl TarponBuilds {
         let listen = format!("--listen={}", values.address);
         let Some(engine) = server.engine() else {
             let work_dir = &values.work_dir;
+            if server == PeerServer::H2o {
+                let configuration = work_dir.join("h2o.yaml");
+                fs::write(&configuration, h2o_configuration(values))?;
+                let mut command = Command::new("h2o");
+                command.arg("--conf").arg(configuration);
+                return Ok(command);
+            }
             let configuration = work_dir.join("nginx.conf");
             fs::write(&configuration, nginx_configuration(server, values))?;
             let mut command = Command::new("nginx");
@@ -176,6 +186,34 @@ fn nginx_configuration(server: PeerServer, values: &StartValues) -> String {
              scgi_temp_path {prefix}/temp;
              server {{ listen {address} backlog=65535; root {site}; }}
          }}\n"
+    )
+}
+
+fn h2o_version() -> Result<String, LabError> {
+    let output = Command::new("h2o").arg("--version").output().map_err(|error| {
+        format!("h2o: {error}; install it (Debian: h2o), or omit it with `--only` or `--peers`")
+    })?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(text.lines().next().unwrap_or_default().replace(" version", ""))
+}
+
+/// Returns the configuration of h2o for the lab: one thread, and connections that stay open. h2o keeps open files by itself, and writes no
+/// log unless asked.
+fn h2o_configuration(values: &StartValues) -> String {
+    // JSON strings are YAML.
+    let quoted = |path: &Path| serde_json::Value::from(path.to_string_lossy()).to_string();
+    format!(
+        "user: root\n\
+         num-threads: 1\n\
+         max-connections: 32768\n\
+         http1-request-timeout: 3600\n\
+         error-log: {error_log}\n\
+         listen: {{ host: {host}, port: {port} }}\n\
+         hosts: {{ default: {{ paths: {{ /: {{ file.dir: {site} }} }} }} }}\n",
+        error_log = quoted(&values.work_dir.join("h2o.log")),
+        host = values.address.ip(),
+        port = values.address.port(),
+        site = quoted(&values.site),
     )
 }
 

@@ -29,7 +29,7 @@ use std::{
     os::fd::{AsFd, AsRawFd, RawFd},
     sync::Arc,
 };
-use tarpon_conn::{Hosts, Recording};
+use tarpon_conn::{Hosts, Recording, Transport};
 
 impl Master<'_> {
     /// Starts the aux process.
@@ -182,6 +182,7 @@ fn worker_config(
 ) -> WorkerConfig {
     WorkerConfig {
         backends: Backends::default(),
+        new_transport: || Transport::Plain,
         number: slot,
         worker_count: settings.workers().get(),
         idle_workers: shared.idle_workers.clone(),

@@ -23,9 +23,9 @@ mod idle_wait;
 pub(crate) use idle_wait::IdleWait;
 
 use super::{
-    WorkerReady, accept,
+    Closed, NextDrive, WorkerReady, accept,
     readiness::{
-        drive::{self, Closed, NextDrive, Readiness},
+        drive::{self, Readiness},
         poll::{events_to_wait_for, update_readiness},
     },
 };
@@ -531,24 +531,24 @@ impl Blocking {
     }
 
     fn drive(&mut self, index: u32) {
-        let Worker { slots, context, .. } = &mut self.worker;
-        let Some(slot) = slots.get_mut(index) else { return };
-        let is_client = slot.conn.is_client();
-        match drive::drive(context, slot) {
-            Ok(NextDrive::Wait) => {}
-            Ok(NextDrive::Again) => self.again[usize::from(is_client)] = Some(index),
-            Ok(NextDrive::Load(_)) => unreachable!("without a loader nothing is cold"),
-            Err(Closed) => {
-                self.worker.remove(index);
-                self.backend = self.backend.filter(|&backend| backend != index);
-                return;
+        let Blocking { worker, again, last_activity, .. } = self;
+        let driven = worker.drive(index, |context, slot| {
+            let is_client = slot.conn.is_client();
+            match drive::drive(context, slot)? {
+                NextDrive::Wait => {}
+                NextDrive::Again => again[usize::from(is_client)] = Some(index),
+                NextDrive::Load(_) => unreachable!("without a loader nothing is cold"),
             }
+            let deadline = slot.conn.deadline();
+            if is_client && last_activity.deadline != deadline {
+                *last_activity = LastActivity { since: context.now, deadline };
+            }
+            Ok(())
+        });
+        if let Some(Err(Closed)) = driven {
+            self.worker.remove(index);
+            self.backend = self.backend.filter(|&backend| backend != index);
         }
-        let (deadline, now) = (slot.conn.deadline(), context.now);
-        if is_client && self.last_activity.deadline != deadline {
-            self.last_activity = LastActivity { since: now, deadline };
-        }
-        self.worker.end_drive(index);
     }
 
     fn read_mailbox(&mut self) -> io::Result<()> {

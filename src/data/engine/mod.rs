@@ -14,7 +14,7 @@ mod system;
 #[cfg(target_os = "linux")]
 mod uring;
 
-use super::worker::{WorkerConfig, loader::Loader};
+use super::worker::{MissingRange, WorkerConfig, loader::Loader};
 use crate::base::{
     engine::{ChosenEngine, Engine},
     error::UserError,
@@ -43,6 +43,19 @@ impl WorkerReady {
         let _ = self.0.send(());
     }
 }
+
+/// What an engine does after it has driven a connection.
+enum NextDrive {
+    /// Wait for the next event.
+    Wait,
+    /// Drive again, after other connections.
+    Again,
+    /// Load this range into memory, and drive again then.
+    Load(Box<MissingRange>),
+}
+
+/// The connection has ended, in order or by an error: the engine closes it.
+struct Closed;
 
 #[cfg(test)]
 mod tests;

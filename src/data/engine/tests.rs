@@ -1,5 +1,7 @@
 //! Exchanges with a backend, on every engine: over real sockets, with a backend that sends back what it receives.
 
+mod sealed;
+
 use super::{WorkerReady, blocking::PreparedWorker};
 use crate::{
     base::engine::Engine,
@@ -62,6 +64,15 @@ struct RunningWorker {
 
 impl RunningWorker {
     fn start(engine: TestedEngine, connector: EchoConnector) -> RunningWorker {
+        RunningWorker::start_with(engine, connector, |config| config)
+    }
+
+    /// Starts a worker with a changed configuration.
+    fn start_with(
+        engine: TestedEngine,
+        connector: EchoConnector,
+        change: impl FnOnce(WorkerConfig) -> WorkerConfig,
+    ) -> RunningWorker {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let connector = Arc::new(connector);
@@ -74,7 +85,7 @@ impl RunningWorker {
             TestedEngine::Engine(_) => vec![listener.try_clone().unwrap().into()],
             TestedEngine::OneConnection => Vec::new(),
         };
-        let config = WorkerConfig { backends, ..WorkerConfig::for_test(2, listeners) };
+        let config = change(WorkerConfig { backends, ..WorkerConfig::for_test(2, listeners) });
         // Clients that wait are for the other worker.
         config.idle_workers.set(1, true);
         let mailbox = Arc::clone(&config.mailbox);

@@ -4,6 +4,7 @@ use super::{Slot, Worker};
 use std::{io, os::fd::OwnedFd, sync::Arc};
 use tarpon_conn::{
     BackendId, BackendRefusal, BackendRoute, Connection, Hosts, PathPrefix, RouteTable, RouteTarget,
+    Transport,
 };
 
 /// The backends of a server, and the routes to them.
@@ -56,7 +57,7 @@ impl<S: Default> Worker<S> {
                     let number = self.slots.next_index();
                     let conn =
                         Connection::to_backend(&mut self.context.conn_resources(), number, route, pipe);
-                    return Some(self.insert_slot(Slot::new(fd, conn)));
+                    return Some(self.insert_slot(Slot::new(fd, conn, Transport::Plain)));
                 }
                 Err(why) => self.context.pipes.refuse(&mut self.context.pool, pipe, why),
             }

@@ -3,7 +3,7 @@
 use super::{backends::Backends, idle_workers::IdleWorkers, loader::Loader, mailbox::Mailbox};
 use crate::{data::log_ring::RingProducer, site::versions::SiteVersions, sys::shared::SharedRow};
 use std::{os::fd::OwnedFd, sync::Arc};
-use tarpon_conn::{Counters, Hosts, Limits, Recording};
+use tarpon_conn::{Counters, Hosts, Limits, Recording, Transport};
 #[cfg(test)]
 use {crate::sys::shared::SharedArray, tarpon_conn::SiteId};
 
@@ -29,6 +29,8 @@ pub(crate) struct WorkerConfig {
     /// Path of the health check.
     pub(crate) health_path: Option<Arc<[u8]>>,
     pub(crate) backends: Backends,
+    /// Makes the transport of a new connection.
+    pub(crate) new_transport: fn() -> Transport,
     /// What to record of exchanges, and the ring for the records.
     pub(crate) log: Option<(Recording, RingProducer)>,
 }
@@ -60,6 +62,7 @@ impl WorkerConfig {
             counters: Arc::new(SharedArray::new(1).expect("memory")).row(0),
             health_path: None,
             backends: Backends::default(),
+            new_transport: || Transport::Plain,
             log: None,
         }
     }

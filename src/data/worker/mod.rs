@@ -70,7 +70,9 @@ use std::{
     thread,
     time::Duration,
 };
-use tarpon_conn::{AcceptedClient, Connection, Pipes, Pool, Records, ResponsePrefixes, SiteId, Sites, Tick};
+use tarpon_conn::{
+    AcceptedClient, Connection, Pipes, Pool, Records, ResponsePrefixes, SiteId, Sites, Tick, Transport,
+};
 use timer_wheel::TimerWheel;
 
 /// One worker. An engine runs it.
@@ -93,6 +95,8 @@ pub(crate) struct Worker<S> {
     /// Slots whose missing pages were read: the engine drives them next.
     loaded: Vec<u32>,
     backends: Backends,
+    /// Makes the transport of a new connection.
+    new_transport: fn() -> Transport,
 }
 
 /// Limit of buffers per worker: 64 MiB, which take memory only once they are used. A connection holds a buffer only for part of a head,
@@ -110,7 +114,7 @@ const BUF_RESERVE: usize = 16;
 impl<S: Default> Worker<S> {
     pub(crate) fn new(config: WorkerConfig) -> Worker<S> {
         let WorkerConfig { listeners, mailbox, sites, hosts, health_path, loader, .. } = config;
-        let WorkerConfig { connection_count_max, counters, log, backends, .. } = config;
+        let WorkerConfig { connection_count_max, counters, log, backends, new_transport, .. } = config;
         let (mut records, producer) = match log {
             Some((recording, producer)) => (Records::new(recording), Some(producer)),
             None => (Records::off(), None),
@@ -161,6 +165,7 @@ impl<S: Default> Worker<S> {
             loader,
             loaded,
             backends,
+            new_transport,
         }
     }
 
@@ -169,7 +174,8 @@ impl<S: Default> Worker<S> {
         let peer = if self.context.records.is_on() { peer(&fd) } else { None };
         let accepted = AcceptedClient { number: self.slots.next_index(), peer };
         let conn = Connection::new(&mut self.context.conn_resources(), accepted);
-        self.insert_slot(Slot::new(fd, conn))
+        let transport = (self.new_transport)();
+        self.insert_slot(Slot::new(fd, conn, transport))
     }
 
     fn insert_slot(&mut self, slot: Slot<S>) -> u32 {
@@ -197,15 +203,21 @@ impl<S: Default> Worker<S> {
         slot.fd
     }
 
-    /// Ends a drive: moves the timer to the connection's deadline if that is earlier, and records whether the connection holds buffers.
+    /// Drives the connection in a slot by `drive`. Then moves its timer to its deadline if that is earlier, and notes whether it holds
+    /// buffers. Returns what `drive` returned. `None`: the slot is free.
     #[inline(always)]
-    pub(crate) fn end_drive(&mut self, index: u32) {
-        if let Some(slot) = self.slots.get_mut(index) {
-            self.timers.move_earlier(index, slot.conn.deadline());
-            let holds = slot.inbox.is_some() || slot.conn.holds_buffers() || slot.transport.holds_buffers();
-            self.holders.set(index, holds);
-        }
+    pub(crate) fn drive<R>(
+        &mut self,
+        index: u32,
+        drive: impl FnOnce(&mut WorkerContext, &mut Slot<S>) -> R,
+    ) -> Option<R> {
+        let slot = self.slots.get_mut(index)?;
+        let driven = drive(&mut self.context, slot);
+        self.timers.move_earlier(index, slot.conn.deadline());
+        let holds = slot.inbox.is_some() || slot.conn.holds_buffers() || slot.transport.holds_buffers();
+        self.holders.set(index, holds);
         self.context.flush_records_if_half_full();
+        Some(driven)
     }
 
     /// Ends a batch: the engine has driven all its connections.

@@ -73,7 +73,7 @@ impl WorkerContext {
         }
         let earlier_used = self.sites.take_earlier_used();
         for site in self.sites.take_requested() {
-            let (current, _) = self.sites.current(site);
+            let current = self.sites.current_id(site);
             if self.served(current).is_image_damaged() || earlier_used && self.drop_damaged(site) {
                 return true;
             }
@@ -84,7 +84,7 @@ impl WorkerContext {
     /// Stops serving earlier versions whose files were truncated. Returns whether there were any.
     #[cold]
     pub(super) fn drop_damaged(&mut self, site: SiteId) -> bool {
-        let (current, _) = self.sites.current(site);
+        let current = self.sites.current_id(site);
         let (damaged, sound): (Vec<_>, Vec<_>) =
             self.sites.earlier(site).iter().partition(|&&image| self.site(image).is_damaged());
         if damaged.is_empty() {

@@ -1,13 +1,16 @@
 //! Sending: the bytes of spans, and whether they are in memory and intact.
 
-use super::{context::WorkerContext, receiving::SendError, slots::Slot};
+use super::{context::WorkerContext, receiving::SendError, served_site::ServedSite, slots::Slot};
 use crate::site::{FileRange, StoreId};
 use rustix::io::{pread, retry_on_intr};
 use std::{fs::File, mem};
-use tarpon_conn::{Connection, ImageId, MissingPage, RECORD_PLAIN_LEN_MAX, Span};
+use tarpon_conn::{
+    Connection, ImageId, MissingPage, RECORD_PLAIN_LEN_MAX, ResponsePrefixes, Sites, Span, Tick, Transport,
+};
 use tarpon_site::Region;
 
-/// A range of an image's files that is not in memory.
+/// A range of an image's files that is not in memory. Boxed where it is passed on: it is rare, and the results that may hold it then fit in
+/// registers.
 pub(crate) struct MissingRange {
     pub(super) image: ImageId,
     pub(super) range: FileRange,
@@ -41,7 +44,7 @@ impl SendLimits {
 /// How the front of an outbox, or the record that holds it, is sent. `has_more`: another send follows at once.
 pub(crate) enum Stage<'s, 'c> {
     /// This range must be read first.
-    Missing(MissingRange),
+    Missing(Box<MissingRange>),
     /// The rest of a sealed record, which stays in its buffer until it was sent.
     Sealed(&'c [u8]),
     /// These spans, copied into one buffer.
@@ -52,7 +55,59 @@ pub(crate) enum Stage<'s, 'c> {
     File { file: &'c File, at: u64, len: usize },
 }
 
+/// The sources of the usual spans.
+pub(crate) struct UsualSources<'c> {
+    prefixes: &'c ResponsePrefixes,
+    sites: &'c Sites,
+    served_sites: &'c [Option<ServedSite>],
+    now: Tick,
+}
+
+impl UsualSources<'_> {
+    /// Copies an outbox to the front of `to` if it is short, known to be in memory, and sent as plain bytes. Returns the copy, or
+    /// `None` if the front must be [staged](WorkerContext::stage).
+    #[inline(always)]
+    pub(crate) fn copy_outbox<'t, S>(
+        &self,
+        slot: &Slot<S>,
+        limits: SendLimits,
+        to: &'t mut [u8],
+    ) -> Option<&'t [u8]> {
+        if !matches!(slot.transport, Transport::Plain) || slot.conn.outbox_len() > limits.copied_len_max {
+            return None;
+        }
+        let mut end = 0;
+        for span in slot.conn.outbox() {
+            let (bytes, source) = match *span {
+                Span::Prefix(prefix) => (self.prefixes.bytes(prefix), None),
+                Span::Site { image, at, len } => {
+                    let (served, region) = (self.served_sites[image.index()].as_ref()?, Region { at, len });
+                    if !served.is_known(region, self.now) {
+                        return None;
+                    }
+                    (self.sites.image(image).bytes(region), Some(served))
+                }
+                Span::Buf(_) | Span::Archive { .. } | Span::File { .. } => return None,
+            };
+            to[end..end + bytes.len()].copy_from_slice(bytes);
+            end += bytes.len();
+            // Checked after the copy, as another process may truncate the file during it.
+            if source.is_some_and(ServedSite::is_image_damaged) {
+                return None;
+            }
+        }
+        Some(&to[..end])
+    }
+}
+
 impl WorkerContext {
+    /// Returns what the usual spans are copied from, and the buffer for the copy.
+    #[inline(always)]
+    pub(crate) fn usual_sources(&mut self) -> (UsualSources<'_>, &mut [u8]) {
+        let WorkerContext { prefixes, sites, served_sites, now, copy, .. } = self;
+        (UsualSources { prefixes, sites, served_sites, now: *now }, copy)
+    }
+
     /// Returns whether the bytes that a connection waits for are in memory. Asks the kernel.
     #[cold]
     pub(super) fn is_resident(&mut self, missing: MissingPage) -> bool {
@@ -61,15 +116,15 @@ impl WorkerContext {
 
     /// Returns the range that the next exchange of a connection waits for. `None`: it is in memory.
     #[cold]
-    pub(crate) fn missing_for_lookup(&mut self, conn: &Connection) -> Option<MissingRange> {
+    pub(crate) fn missing_for_lookup(&mut self, conn: &Connection) -> Option<Box<MissingRange>> {
         self.missing_for_page(conn.missing_page()?)
     }
 
     /// Returns the range around a page that is not in memory. If the image was retired, returns `None`.
     #[cold]
-    fn missing_for_page(&mut self, MissingPage { image, page }: MissingPage) -> Option<MissingRange> {
+    fn missing_for_page(&mut self, MissingPage { image, page }: MissingPage) -> Option<Box<MissingRange>> {
         let served = self.served_sites[image.index()].as_mut()?;
-        served.missing_for_lookup(page, self.now).map(|range| MissingRange { image, range })
+        served.missing_for_lookup(page, self.now).map(|range| Box::new(MissingRange { image, range }))
     }
 
     /// Decides how the front of an outbox is sent. A transport that seals has put it into a record.
@@ -77,28 +132,8 @@ impl WorkerContext {
     pub(crate) fn stage<'s, S>(&mut self, slot: &'s Slot<S>, limits: SendLimits) -> Stage<'s, '_> {
         match slot.transport.queued() {
             Some(record) => Stage::Sealed(self.pool.bytes(record)),
-            // The usual case, decided at a glance.
-            None if slot.conn.outbox_len() <= limits.copied_len_max && self.are_known(slot.conn.outbox()) => {
-                Stage::Copied { front: slot.conn.outbox(), has_more: false }
-            }
             None => self.stage_spans(slot.conn.outbox(), limits),
         }
-    }
-
-    /// Returns whether short spans can be sent from memory without asking the kernel whether they are there.
-    #[inline(always)]
-    fn are_known(&self, spans: &[Span]) -> bool {
-        for span in spans {
-            let is_known = match *span {
-                Span::Prefix(_) | Span::Buf(_) => true,
-                Span::Site { image, at, len } => self.served(image).is_known(Region { at, len }, self.now),
-                Span::Archive { .. } | Span::File { .. } => false,
-            };
-            if !is_known {
-                return false;
-            }
-        }
-        true
     }
 
     /// Prepares a send: if the transport seals, seals the front of the outbox, unless a record leaves already. Returns the range that must
@@ -108,7 +143,7 @@ impl WorkerContext {
         &mut self,
         slot: &mut Slot<S>,
         limits: SendLimits,
-    ) -> Result<Option<MissingRange>, SendError> {
+    ) -> Result<Option<Box<MissingRange>>, SendError> {
         match slot.transport.record_len(&slot.conn, &mut self.pool) {
             Ok(None) => Ok(None),
             Ok(Some(len)) => self.seal_front(slot, limits, len),
@@ -124,7 +159,7 @@ impl WorkerContext {
         slot: &mut Slot<S>,
         limits: SendLimits,
         len: usize,
-    ) -> Result<Option<MissingRange>, SendError> {
+    ) -> Result<Option<Box<MissingRange>>, SendError> {
         let mut copy = mem::take(&mut self.copy);
         let stage = self.stage_spans(slot.conn.outbox(), limits);
         let (len, front) = match stage {
@@ -202,7 +237,7 @@ impl WorkerContext {
     }
 
     /// Returns the range that must be read before a span can be sent, up to the length of one send.
-    fn missing_for_span(&mut self, span: &Span, limits: SendLimits) -> Option<MissingRange> {
+    fn missing_for_span(&mut self, span: &Span, limits: SendLimits) -> Option<Box<MissingRange>> {
         let (Span::Site { image, .. } | Span::Archive { image, .. } | Span::File { image, .. }) = *span
         else {
             return None;
@@ -210,12 +245,11 @@ impl WorkerContext {
         let served =
             self.served_sites[image.index()].as_mut().expect("a site outlives the spans that name its image");
         let range = served.missing_for_span(span, limits.send_file_len_max, self.now)?;
-        Some(MissingRange { image, range })
+        Some(Box::new(MissingRange { image, range }))
     }
 
     /// Copies spans in memory to the front of `to`, which has room for them, and returns the copy. Returns `None` if a file behind a span
     /// was truncated: the client must see a cut response.
-    #[inline(always)]
     pub(crate) fn copy_spans<'t>(&self, spans: &[Span], to: &'t mut [u8]) -> Option<&'t [u8]> {
         let mut end = 0;
         for span in spans {
@@ -241,7 +275,6 @@ impl WorkerContext {
 
     /// Returns the bytes of a span in memory. Copy them at once, then check [`are_intact`](WorkerContext::are_intact) before the copy
     /// is sent. Returns `None` if the archive does not have the bytes.
-    #[inline(always)]
     fn bytes(&self, span: &Span) -> Option<&[u8]> {
         match *span {
             Span::Prefix(prefix) => Some(self.prefixes.bytes(prefix)),
@@ -265,14 +298,8 @@ impl WorkerContext {
     }
 
     /// Returns whether the bytes of all spans came from intact files.
-    #[inline(always)]
     fn are_intact(&self, spans: &[Span]) -> bool {
-        for span in spans {
-            if !self.is_intact(span) {
-                return false;
-            }
-        }
-        true
+        spans.iter().all(|span| self.is_intact(span))
     }
 
     /// Returns whether the bytes of a span came from an intact file. A truncated archive reads as zeros.

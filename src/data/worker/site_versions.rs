@@ -16,7 +16,7 @@ impl WorkerContext {
 
     /// Returns the image of a version. Adds the version if the worker does not serve it yet.
     pub(super) fn image_of(&mut self, site: SiteId, wanted: Arc<Site>) -> ImageId {
-        let (current, _) = self.sites.current(site);
+        let current = self.sites.current_id(site);
         let mut served = [current].into_iter().chain(self.sites.earlier(site).iter().copied());
         let known = served.find(|&image| Arc::ptr_eq(&self.served(image).site, &wanted));
         known.unwrap_or_else(|| {

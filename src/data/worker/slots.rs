@@ -25,11 +25,11 @@ pub(crate) struct Slot<S> {
 }
 
 impl<S: Default> Slot<S> {
-    pub(super) fn new(fd: OwnedFd, conn: Connection) -> Slot<S> {
+    pub(super) fn new(fd: OwnedFd, conn: Connection, transport: Transport) -> Slot<S> {
         Slot {
             fd,
             conn,
-            transport: Transport::Plain,
+            transport,
             inbox: None,
             inbox_changed: false,
             write_closed: false,
@@ -48,15 +48,26 @@ impl<S> Slot<S> {
     }
 
     /// Returns the next step of a drive. `can_send`: the socket is not known to be full, and no send is in flight.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn next_step(&self, can_send: bool) -> DriveStep {
-        let state = DriveState {
+        self.conn
+            .usual_step(&self.transport, self.drive_state(can_send))
+            .unwrap_or_else(|| self.any_step(can_send))
+    }
+
+    #[inline(never)]
+    fn any_step(&self, can_send: bool) -> DriveStep {
+        self.conn.next_step(&self.transport, self.drive_state(can_send))
+    }
+
+    #[inline(always)]
+    fn drive_state(&self, can_send: bool) -> DriveState {
+        DriveState {
             can_send,
             is_loading: self.loading.is_some(),
             has_new_input: self.inbox_changed && (self.inbox.is_some() || self.transport.has_input()),
             is_write_shut_down: self.write_closed,
-        };
-        self.conn.next_step(&self.transport, &state)
+        }
     }
 
     /// Handles the end of the input. The caller has released the inbox.

@@ -199,15 +199,13 @@ impl BackendSim {
     fn step(&mut self, number: usize, cuts: Cuts) -> bool {
         let Some(party) = &self.parties[number] else { return false };
         let send_max = if party.echo.is_some() && cuts.send == 0 { usize::MAX } else { cuts.send };
-        let step = party.conn.next_step(
-            &party.transport,
-            &DriveState {
-                can_send: send_max > 0,
-                is_loading: false,
-                has_new_input: party.inbox_changed && (party.inbox.is_some() || party.transport.has_input()),
-                is_write_shut_down: party.is_write_shut_down,
-            },
-        );
+        let state = DriveState {
+            can_send: send_max > 0,
+            is_loading: false,
+            has_new_input: party.inbox_changed && (party.inbox.is_some() || party.transport.has_input()),
+            is_write_shut_down: party.is_write_shut_down,
+        };
+        let step = party.conn.next_step(&party.transport, state);
         match step {
             DriveStep::Close => self.close(number),
             DriveStep::Send => self.send(number, send_max),

@@ -352,7 +352,7 @@ impl Http1 {
 
     /// Returns the next step of a connection that receives one head after the other. `None`: see [`need`](Http1::need).
     #[inline(always)]
-    pub(crate) fn usual_step(&self, out: &Outbox, slot: &DriveState) -> Option<DriveStep> {
+    pub(crate) fn usual_step(&self, out: &Outbox, slot: DriveState) -> Option<DriveStep> {
         let is_usual =
             matches!(self.phase, Http1Phase::Head) && self.blocked == Blocked::No && !slot.is_loading;
         match (is_usual, out.is_empty()) {

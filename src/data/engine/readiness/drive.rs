@@ -9,11 +9,11 @@
 //!  a span of 18 KiB or more, or in a file  sendfile                 the response prefix before it goes out with MSG_MORE
 //! ```
 
-#[cfg(test)]
-mod tests;
-
 use crate::{
-    data::worker::{COPY_LEN_MAX, MissingRange, SendLimits, Slot, Stage, WorkerContext, idle_len},
+    data::{
+        engine::{Closed, NextDrive},
+        worker::{COPY_LEN_MAX, MissingRange, SendLimits, Slot, Stage, WorkerContext, idle_len},
+    },
     sys::{
         io,
         socket::{self, MORE, NO_SIGNAL},
@@ -55,19 +55,6 @@ impl Readiness {
     }
 }
 
-/// What the engine does after a drive.
-pub(crate) enum NextDrive {
-    /// Wait for the next event.
-    Wait,
-    /// Drive again, after other connections.
-    Again,
-    /// Load this range into memory first.
-    Load(MissingRange),
-}
-
-/// The connection has ended, in order or by an error: the engine removes it.
-pub(crate) struct Closed;
-
 /// Limit of steps per drive: enough for a burst of pipelined requests or for 16 calls of `sendfile`. Then the engine drives other
 /// connections first.
 const STEP_COUNT_MAX: usize = 16;
@@ -87,38 +74,56 @@ const IDLE_LEN_MAX: usize = 700;
 const _: () = assert!(idle_len::<Readiness>() <= IDLE_LEN_MAX);
 
 /// Drives one connection.
-#[inline]
+#[inline(always)]
 pub(crate) fn drive(context: &mut WorkerContext, slot: &mut Slot<Readiness>) -> Result<NextDrive, Closed> {
     for _ in 0..STEP_COUNT_MAX {
         match slot.next_step(slot.state.writable) {
-            DriveStep::Close => return Err(Closed),
-            DriveStep::Send => {
-                if let Some(missing) = send_front(context, slot)? {
-                    return Ok(NextDrive::Load(missing));
-                }
-            }
-            DriveStep::Load => match context.missing_for_lookup(&slot.conn) {
-                Some(missing) => return Ok(NextDrive::Load(missing)),
-                None => slot.conn.loaded(),
-            },
-            DriveStep::ShutDown => {
-                slot.write_closed = true;
-                shutdown(&slot.fd, Shutdown::Write).map_err(|_| Closed)?;
-            }
-            DriveStep::Offer => context.offer_inbox(slot).map_err(|_| Closed)?,
             DriveStep::Read { max } => {
                 if !slot.state.readable || !read(context, slot, max as usize)? {
                     return Ok(NextDrive::Wait);
                 }
             }
-            DriveStep::Pause => return Ok(NextDrive::Wait),
+            DriveStep::Send => {
+                if let Some(missing) = send_front(context, slot)? {
+                    return Ok(NextDrive::Load(missing));
+                }
+            }
+            step => {
+                if let Some(next) = other_step(context, slot, step)? {
+                    return Ok(next);
+                }
+            }
         }
     }
     Ok(NextDrive::Again)
 }
 
+/// Does a step that is neither a read nor a send. Returns `None` if another step may follow now.
+#[inline(never)]
+fn other_step(
+    context: &mut WorkerContext,
+    slot: &mut Slot<Readiness>,
+    step: DriveStep,
+) -> Result<Option<NextDrive>, Closed> {
+    match step {
+        DriveStep::Close => return Err(Closed),
+        DriveStep::Load => match context.missing_for_lookup(&slot.conn) {
+            Some(missing) => return Ok(Some(NextDrive::Load(missing))),
+            None => slot.conn.loaded(),
+        },
+        DriveStep::ShutDown => {
+            slot.write_closed = true;
+            shutdown(&slot.fd, Shutdown::Write).map_err(|_| Closed)?;
+        }
+        DriveStep::Offer => context.offer_inbox(slot).map_err(|_| Closed)?,
+        DriveStep::Pause => return Ok(Some(NextDrive::Wait)),
+        DriveStep::Read { .. } | DriveStep::Send => unreachable!("the usual steps"),
+    }
+    Ok(None)
+}
+
 /// Reads once, behind the bytes in the inbox, and offers the whole inbox. Returns `false` if the socket has neither bytes nor EOF.
-#[inline]
+#[inline(always)]
 fn read(context: &mut WorkerContext, slot: &mut Slot<Readiness>, max: usize) -> Result<bool, Closed> {
     let (buf, held) = match slot.inbox {
         None => (context.scratch, 0),
@@ -172,11 +177,23 @@ fn receive(slot: &mut Slot<Readiness>, room: &mut [u8]) -> Result<Received, Clos
 }
 
 /// Sends the front of the outbox with one system call. Returns the range that must be read first.
-#[inline]
+#[inline(always)]
 fn send_front(
     context: &mut WorkerContext,
     slot: &mut Slot<Readiness>,
-) -> Result<Option<MissingRange>, Closed> {
+) -> Result<Option<Box<MissingRange>>, Closed> {
+    let (sources, copy) = context.usual_sources();
+    let Some(bytes) = sources.copy_outbox(slot, LIMITS, copy) else { return send_staged(context, slot) };
+    let sent = io::send(&slot.fd, bytes, NO_SIGNAL);
+    sent_front(context, slot, sent).map(|()| None)
+}
+
+/// Sends the front of the outbox in any case.
+#[inline(never)]
+fn send_staged(
+    context: &mut WorkerContext,
+    slot: &mut Slot<Readiness>,
+) -> Result<Option<Box<MissingRange>>, Closed> {
     if let Some(missing) = context.seal(slot, LIMITS).map_err(|_| Closed)? {
         return Ok(Some(missing));
     }
@@ -202,6 +219,16 @@ fn send_front(
         }
         Stage::File { file, at, len } => socket::send_file(&slot.fd, file, at, len),
     };
+    sent_front(context, slot, sent).map(|()| None)
+}
+
+/// Handles the result of a send.
+#[inline]
+fn sent_front(
+    context: &mut WorkerContext,
+    slot: &mut Slot<Readiness>,
+    sent: Result<usize, Errno>,
+) -> Result<(), Closed> {
     match sent {
         // The file or archive was truncated, so the rest of the content is missing. The close tells the client that the response is cut.
         Ok(0) => return Err(Closed),
@@ -210,7 +237,7 @@ fn send_front(
         Err(Errno::INTR) => {}
         Err(_) => return Err(Closed),
     }
-    Ok(None)
+    Ok(())
 }
 
 /// Returns the flags of a send. With MORE the kernel puts its bytes and the start of the following `sendfile` into one segment.

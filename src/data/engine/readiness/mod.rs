@@ -17,12 +17,12 @@ pub(super) mod kqueue;
 pub(super) mod poll;
 mod token;
 
-use super::{WorkerReady, accept};
+use super::{Closed, NextDrive, WorkerReady, accept};
 use crate::{
     data::worker::{SlotId, Worker, WorkerConfig, mailbox::ShutdownMode},
     sys::BACKLOG,
 };
-use drive::{NextDrive, Readiness};
+use drive::Readiness;
 use rustix::io::Errno;
 use std::{
     collections::VecDeque,
@@ -173,23 +173,21 @@ impl<S: Selector> EventLoop<S> {
     }
 
     fn drive(&mut self, index: u32) {
-        let Worker { slots, context, .. } = &mut self.worker;
-        let Some(slot) = slots.get_mut(index) else { return };
-        let Ok(next) = drive::drive(context, slot) else { return self.remove(index) };
-        if self.selector.update_slot(slot.id(index), slot.fd.as_fd(), &slot.state).is_err() {
-            // Out of memory: no event would tell when to send the rest.
-            return self.remove(index);
-        }
-        match next {
-            NextDrive::Wait => {}
-            NextDrive::Again => {
-                if !mem::replace(&mut slot.state.queued, true) {
-                    self.again.push_back(slot.id(index));
-                }
+        let EventLoop { selector, worker, again, .. } = self;
+        let driven = worker.drive(index, |context, slot| {
+            let next = drive::drive(context, slot)?;
+            // Fails out of memory: no event would tell when to send the rest.
+            selector.update_slot(slot.id(index), slot.fd.as_fd(), &slot.state).map_err(|_| Closed)?;
+            if matches!(next, NextDrive::Again) && !mem::replace(&mut slot.state.queued, true) {
+                again.push_back(slot.id(index));
             }
-            NextDrive::Load(missing) => self.worker.load(index, missing),
+            Ok(next)
+        });
+        match driven {
+            None | Some(Ok(NextDrive::Wait | NextDrive::Again)) => {}
+            Some(Ok(NextDrive::Load(missing))) => self.worker.load(index, *missing),
+            Some(Err(Closed)) => self.remove(index),
         }
-        self.worker.end_drive(index);
     }
 
     fn remove(&mut self, index: u32) {

@@ -17,41 +17,33 @@
 
 mod accept_recheck;
 mod buffers;
+mod drive;
 mod ring;
 mod send_buffers;
 
 use crate::{
     data::{
-        engine::WorkerReady,
-        worker::{
-            MissingRange, SendLimits, Slot, Stage, Worker, WorkerConfig, WorkerContext, idle_len,
-            mailbox::ShutdownMode,
-        },
+        engine::{Closed, NextDrive, WorkerReady},
+        worker::{Worker, WorkerConfig, idle_len, mailbox::ShutdownMode},
     },
-    sys::{
-        inject::{self, Call},
-        socket,
-    },
+    sys::socket,
 };
 use accept_recheck::AcceptRecheck;
+use drive::{release_backlog, store_received};
 use ring::{Completion, Op, Ring};
 use rustix::{
     io::{Errno, ioctl_fionbio},
-    net::{
-        Shutdown, shutdown,
-        sockopt::{Timeout, set_socket_timeout},
-    },
+    net::sockopt::{Timeout, set_socket_timeout},
 };
-use send_buffers::{BufferPart, SendBuffer};
 use std::{
     collections::VecDeque,
     io, mem,
-    os::fd::{AsFd, FromRawFd, OwnedFd},
+    os::fd::{FromRawFd, OwnedFd},
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     thread,
     time::Duration,
 };
-use tarpon_conn::{BUF_LEN, BufRange, DriveStep, Input, Span};
+use tarpon_conn::BufRange;
 
 /// Operations in flight for one connection.
 #[derive(Default)]
@@ -83,9 +75,6 @@ enum Send {
     /// The socket is full; the engine waits until it is writable.
     WaitWritable,
 }
-
-/// The connection is closed: in order, by reset, or after an error.
-struct UringClosed;
 
 /// Checks that the host offers a ring with all that the engine needs.
 ///
@@ -135,18 +124,6 @@ struct UringEngine {
     /// Slots to drive again without a completion.
     again: VecDeque<u32>,
 }
-
-/// Limit of steps per drive: enough for a burst of pipelined requests; then other connections come first.
-const STEP_COUNT_MAX: usize = 16;
-
-/// Less is copied than in the readiness engines, as each send in flight needs memory of its own.
-const LIMITS: SendLimits = SendLimits {
-    copied_len_max: 3 * 1024,
-    copied_len_per_span: 0,
-    file_len_min: 18 * 1024,
-    send_file_len_max: 1024 * 1024,
-};
-const _: () = assert!(LIMITS.copied_len_max as usize <= SendBuffer::LEN);
 
 /// Limit of the memory of an idle connection, in bytes: its operations in flight need more than a known readiness, and so does the kernel.
 const IDLE_LEN_MAX: usize = 900;
@@ -244,14 +221,14 @@ impl UringEngine {
             (Ok(_), _) => Ok(()),
             // Out of provided buffers: all are offered again before the next system call. Or cancelled.
             (Err(Errno::NOBUFS | Errno::CANCELED | Errno::INTR | Errno::AGAIN), _) => Ok(()),
-            (Err(_), _) => Err(UringClosed),
+            (Err(_), _) => Err(Closed),
         };
         if let Some(buffer) = completion.buffer {
             ring.offer(buffer);
         }
         match kept {
             Ok(()) => self.drive(index),
-            Err(UringClosed) => self.close(index),
+            Err(Closed) => self.close(index),
         }
     }
 
@@ -268,81 +245,34 @@ impl UringEngine {
             }
             (Some(Send::Buffer), Err(Errno::INTR | Errno::AGAIN)) => Ok(()),
             // An error, or the archive was truncated: nothing is left to send.
-            (Some(Send::Buffer), _) => Err(UringClosed),
+            (Some(Send::Buffer), _) => Err(Closed),
             // The next send shows whether the socket is writable and the client still connected.
             (Some(Send::WaitWritable) | None, _) => Ok(()),
         };
         match sent {
             Ok(()) => self.drive(index),
-            Err(UringClosed) => self.close(index),
+            Err(Closed) => self.close(index),
         }
     }
 
     fn drive(&mut self, index: u32) {
-        for _ in 0..STEP_COUNT_MAX {
-            match self.step(index) {
-                Ok(true) => {}
-                Ok(false) => return self.worker.end_drive(index),
-                Err(UringClosed) => return self.close(index),
+        let mut step_count = 0;
+        loop {
+            let UringEngine { worker, ring, again, .. } = self;
+            let driven = worker.drive(index, |context, slot| {
+                let next = drive::drive(context, slot, ring, index, &mut step_count)?;
+                if matches!(next, NextDrive::Again) && !mem::replace(&mut slot.state.queued, true) {
+                    again.push_back(index);
+                }
+                Ok(next)
+            });
+            match driven {
+                None | Some(Ok(NextDrive::Wait | NextDrive::Again)) => return,
+                // Meanwhile the connection may receive or close.
+                Some(Ok(NextDrive::Load(missing))) => self.worker.load(index, *missing),
+                Some(Err(Closed)) => return self.close(index),
             }
         }
-        if let Some(slot) = self.worker.slots.get_mut(index)
-            && !mem::replace(&mut slot.state.queued, true)
-        {
-            self.again.push_back(index);
-        }
-        self.worker.end_drive(index);
-    }
-
-    /// Does one step of a drive. Returns whether another step may follow now.
-    #[inline]
-    fn step(&mut self, index: u32) -> Result<bool, UringClosed> {
-        let UringEngine { worker: Worker { slots, context, .. }, ring, .. } = self;
-        let Some(slot) = slots.get_mut(index) else { return Ok(false) };
-        if slot.state.closed {
-            return Err(UringClosed);
-        }
-        match slot.next_step(slot.state.send.is_none()) {
-            DriveStep::Close => return Err(UringClosed),
-            DriveStep::Send => {
-                if let Some(missing) = send_front(context, slot, ring, index)? {
-                    self.worker.load(index, missing);
-                }
-            }
-            DriveStep::Load => match context.missing_for_lookup(&slot.conn) {
-                Some(missing) => self.worker.load(index, missing),
-                None => slot.conn.loaded(),
-            },
-            DriveStep::ShutDown => {
-                slot.write_closed = true;
-                shutdown(&slot.fd, Shutdown::Write).map_err(|_| UringClosed)?;
-            }
-            DriveStep::Offer => {
-                context.offer_inbox(slot).map_err(|_| UringClosed)?;
-                if !slot.inbox_changed || slot.inbox.is_none() {
-                    refill(context, slot);
-                }
-            }
-            DriveStep::Read { .. } if mem::take(&mut slot.state.ended) => {
-                context.release_inbox(slot);
-                slot.ended(&mut context.conn_resources());
-            }
-            DriveStep::Read { .. } => {
-                if slot.state.receive == Receive::Idle {
-                    slot.state.receive = Receive::Armed;
-                    ring.receive(index, &slot.fd);
-                }
-                return Ok(false);
-            }
-            DriveStep::Pause => {
-                if slot.state.receive == Receive::Armed {
-                    slot.state.receive = Receive::Cancelling;
-                    ring.cancel_receive(index);
-                }
-                return Ok(false);
-            }
-        }
-        Ok(true)
     }
 
     /// Closes a connection: cancels its operations, and frees the slot when none is in flight.
@@ -509,130 +439,4 @@ impl UringEngine {
 fn accepted(fd: u32) -> OwnedFd {
     // SAFETY: the kernel has just created this descriptor, and no other code has its number.
     unsafe { OwnedFd::from_raw_fd(fd as i32) }
-}
-
-/// Stores received bytes in the inbox or behind it.
-#[inline]
-fn store_received(
-    context: &mut WorkerContext,
-    slot: &mut Slot<InFlight>,
-    bytes: &[u8],
-) -> Result<(), UringClosed> {
-    match slot.inbox {
-        None => {
-            context.pool.buf_mut(context.scratch)[..bytes.len()].copy_from_slice(bytes);
-            let run = BufRange { buf: context.scratch, at: 0, len: bytes.len() as u32 };
-            match slot.conn.need().input {
-                Input::Bytes { .. } => context.offer(slot, run).map_err(|_| UringClosed),
-                Input::Pause => context.keep_in_inbox(slot, run).map_err(|_| UringClosed),
-            }
-        }
-        Some(ref mut inbox) => {
-            let last = slot.state.backlog.back_mut().unwrap_or(inbox);
-            let (front, rest) = bytes.split_at(bytes.len().min(BUF_LEN - last.len as usize));
-            *last = context.pool.append(*last, front);
-            slot.inbox_changed = true;
-            if !rest.is_empty() {
-                let buf = context.pool.take().ok_or(UringClosed)?;
-                context.pool.buf_mut(buf)[..rest.len()].copy_from_slice(rest);
-                slot.state.backlog.push_back(BufRange { buf, at: 0, len: rest.len() as u32 });
-            }
-            Ok(())
-        }
-    }
-}
-
-/// Moves bytes from the backlog to the inbox, as far as they fit.
-fn refill(context: &mut WorkerContext, slot: &mut Slot<InFlight>) {
-    while let Some(next) = slot.state.backlog.pop_front() {
-        let Some(run) = slot.inbox else {
-            (slot.inbox, slot.inbox_changed) = (Some(next), true);
-            continue;
-        };
-        let len = next.len.min(BUF_LEN as u32 - run.len);
-        slot.inbox_changed |= len > 0;
-        slot.inbox = Some(context.pool.join(run, BufRange { len, ..next }));
-        let rest = next.skip(len as usize);
-        if rest.len > 0 {
-            return slot.state.backlog.push_front(rest);
-        }
-        context.pool.release(rest.buf);
-    }
-}
-
-fn release_backlog(context: &mut WorkerContext, slot: &mut Slot<InFlight>) {
-    for run in slot.state.backlog.drain(..) {
-        context.pool.release(run.buf);
-    }
-}
-
-/// Sends the front of the outbox once: submits a send, or calls `sendfile`. Returns the range that must be read first.
-#[inline]
-fn send_front(
-    context: &mut WorkerContext,
-    slot: &mut Slot<InFlight>,
-    ring: &mut Ring,
-    index: u32,
-) -> Result<Option<MissingRange>, UringClosed> {
-    if let Some(missing) = context.seal(slot, LIMITS).map_err(|_| UringClosed)? {
-        return Ok(Some(missing));
-    }
-    let (mut buffer, has_more) = match context.stage(slot, LIMITS) {
-        Stage::Missing(missing) => return Ok(Some(missing)),
-        Stage::Sealed(bytes) => {
-            let mut buffer = ring.take_send_buffer();
-            // SAFETY: the record lies in a pool buffer that the transport holds until `Transport::sent` or `Transport::closed`, which the
-            // engine calls once the send has completed, as below.
-            unsafe { buffer.gather([BufferPart::Borrowed(bytes)].into_iter()) };
-            (buffer, false)
-        }
-        Stage::Copied { front, has_more } => {
-            let mut buffer = ring.take_send_buffer();
-            if !buffer.copy_with(|to| context.copy_spans(front, to)) {
-                ring.release(buffer);
-                return Err(UringClosed);
-            }
-            (buffer, has_more)
-        }
-        Stage::Gathered { front, has_more } => {
-            let mut buffer = ring.take_send_buffer();
-            let parts = front.iter().map(|span| match span {
-                // Rendered once per second, perhaps while the kernel reads.
-                Span::Prefix(prefix) => BufferPart::Copied(context.prefixes.bytes(*prefix)),
-                _ => BufferPart::Borrowed(context.bytes_for_kernel(span)),
-            });
-            // SAFETY: the parts lie in images and pool buffers that the outbox holds. It releases them in `Connection::sent` and
-            // `Connection::closed`; the engine calls these once the send has completed: `sent` below, and `Worker::remove`, which
-            // `close` calls only when nothing is in flight. `run` leaks the worker if the ring does not finish.
-            unsafe { buffer.gather(parts) };
-            (buffer, has_more)
-        }
-        Stage::File { file, at, len } => {
-            match send_file(&slot.fd, file, at, len) {
-                // The file was truncated below its Content-Length: the client must see a cut response.
-                Ok(0) => return Err(UringClosed),
-                Ok(len) => slot.sent(&mut context.conn_resources(), len as u64),
-                Err(Errno::AGAIN) => {
-                    slot.state.send = Some(Send::WaitWritable);
-                    ring.wait_writable(index, &slot.fd);
-                }
-                Err(Errno::INTR) => {}
-                Err(_) => return Err(UringClosed),
-            }
-            return Ok(None);
-        }
-    };
-    if let Some(len) = inject::short_len(Call::RingSend, || buffer.send_len()) {
-        buffer.shorten(len);
-    }
-    slot.state.send = Some(Send::Buffer);
-    ring.send(index, &slot.fd, buffer, has_more);
-    Ok(None)
-}
-
-fn send_file(socket: &OwnedFd, file: impl AsFd, at: u64, len: usize) -> Result<usize, Errno> {
-    ioctl_fionbio(socket, true)?;
-    let sent = socket::send_file(socket, file, at, len);
-    ioctl_fionbio(socket, false)?;
-    sent
 }
