@@ -77,3 +77,4 @@ pub use fields::Fields;
 pub use head::{Head, HeadError, Version};
 pub use method::Method;
 pub use status::Status;
+pub use tarpon_simd::detect_processor;

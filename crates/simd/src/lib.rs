@@ -18,7 +18,7 @@ mod sse2;
 mod widest;
 mod words;
 
-pub use widest::{Simd, Work, with_widest};
+pub use widest::{Simd, Work, detect_processor, with_widest};
 
 /// Bytes that are classified at once.
 pub type Block = [u8; BLOCK_LEN];

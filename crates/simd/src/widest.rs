@@ -28,6 +28,13 @@ pub fn with_widest<W: Work>(work: W) -> W::Output {
     with_usual(work)
 }
 
+/// Looks for the instructions of this processor now, so that a process forked later finds the answer: in a virtual machine each question traps,
+/// and all take tens of microseconds.
+pub fn detect_processor() {
+    #[cfg(target_arch = "x86_64")]
+    let _ = std::arch::is_x86_feature_detected!("avx2");
+}
+
 /// The instructions that every processor of this architecture has.
 #[derive(Clone, Copy)]
 struct Usual;

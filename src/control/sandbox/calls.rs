@@ -155,8 +155,9 @@ const IORING_REGISTER_SYNC_CANCEL: u64 = 24;
 #[rustfmt::skip]
 const FORKING: &[c_long] = &[
     libc::SYS_socketpair, libc::SYS_close_range, libc::SYS_wait4,
-    // musl forks with it.
+    // musl forks with the first, and calls the second in the new process.
     #[cfg(target_arch = "x86_64")] libc::SYS_fork,
+    libc::SYS_set_tid_address,
 ];
 
 /// Calls that watch and build sites.

@@ -31,8 +31,11 @@ use std::{
 };
 use tarpon_conn::{Hosts, Recording, Transport};
 
+/// A fork copies each page of the stack that was ever used, and then each that the master writes before the next. So what has large variables
+/// is not inlined into the functions that run for each client.
 impl Master<'_> {
     /// Starts the aux process.
+    #[inline(never)]
     pub(super) fn start_aux(&mut self, process: ProcessId) -> io::Result<()> {
         let &mut Master { is_successor, has_seccomp, .. } = self;
         let is_successor = is_successor && self.sites.is_none();
@@ -86,12 +89,17 @@ impl Master<'_> {
                 next.channel = Some(ours);
             }
             None => {
-                let config = worker_config(&self.settings, &self.hosts, &self.shared, sites, 0, mailbox);
-                let worker = Box::new(PreparedWorker::new(config)?);
+                let worker = self.new_worker(sites, mailbox)?;
                 self.next_worker = Some(NextWorker { worker, channel: Some(ours) });
             }
         }
         Ok(())
+    }
+
+    #[inline(never)]
+    fn new_worker(&self, sites: &SiteSet, mailbox: Arc<Mailbox>) -> io::Result<Box<PreparedWorker>> {
+        let config = worker_config(&self.settings, &self.hosts, &self.shared, sites, 0, mailbox);
+        Ok(Box::new(PreparedWorker::new(config)?))
     }
 
     /// Starts a worker for a client. All that it needs is made before the fork: see [`PreparedWorker`].
@@ -142,6 +150,7 @@ impl Master<'_> {
     }
 
     /// Starts a worker that accepts its clients.
+    #[inline(never)]
     fn start_accepting(&mut self, process: ProcessId, slot: usize) -> io::Result<()> {
         let Master {
             single_threaded, settings, worker_seccomp, hosts, shared, listeners, sites: all, ..

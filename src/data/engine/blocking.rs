@@ -78,6 +78,7 @@ pub(crate) struct PreparedWorker(Blocking);
 
 impl PreparedWorker {
     pub(crate) fn new(config: WorkerConfig) -> io::Result<PreparedWorker> {
+        tarpon_http::detect_processor();
         let mut blocking = Blocking::new(config)?;
         // One for the client, and one for a backend.
         blocking.worker.reserve(2);
