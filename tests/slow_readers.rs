@@ -17,8 +17,11 @@ use rustix::{
 use std::net::{SocketAddr, TcpStream};
 use tarpon::Engine;
 
-/// Clients that request more than their connection takes, and never read. A worker has 4,096 buffers, and holds three for each.
+/// Clients that request more than their connection takes, and never read. A worker has 4,096 buffers, and holds two or three for each.
 const SLOW_COUNT: usize = 2_100;
+
+/// Redirects that each of them requests: all wait in the outbox, or more than it takes, so that the others wait in the inbox.
+const REDIRECT_COUNTS: [usize; 2] = [2, 8];
 
 /// How many of them begin before other clients have their turn.
 const TURN: usize = 700;
@@ -38,7 +41,8 @@ fn slow_readers_take_no_response_from_other_clients() {
         ("large", vec![b'l'; 8 << 20]),
         ("_redirects", b"/old/* /new/:splat 301\n".to_vec()),
     ]);
-    for &engine in ENGINES.iter().filter(|engine| !engine.is_blocking()) {
+    let engines = ENGINES.iter().copied().filter(|engine| !engine.is_blocking());
+    for (engine, redirect_count) in engines.flat_map(|engine| REDIRECT_COUNTS.map(|count| (engine, count))) {
         let program =
             RunningProgram::start_ready(serve(dir.path(), &["--engine", engine.name(), "--workers", "1"]));
         let address = program.address();
@@ -46,12 +50,12 @@ fn slow_readers_take_no_response_from_other_clients() {
         while slow.len() < SLOW_COUNT {
             let from = slow.len();
             slow.extend((0..TURN).map(|_| slow_client(address)));
-            slow[from..].iter_mut().for_each(stall);
+            slow[from..].iter_mut().for_each(|client| stall(client, redirect_count));
             wait_until_read(&slow[from..]);
             others_get_their_responses(address, &format!("{engine}, {} slow readers", slow.len()));
         }
         assert!(program.connection_count() < SLOW_COUNT, "{engine} evicts some of them");
-        heads_in_a_burst_are_answered(&program, engine);
+        heads_in_a_burst_are_answered(&program, engine, redirect_count);
         others_get_their_responses(address, &format!("{engine}, after a burst"));
         assert_eq!(program.err(), "", "{engine}");
     }
@@ -69,14 +73,14 @@ fn others_get_their_responses(address: SocketAddr, when: &str) {
 }
 
 /// Lets slow readers and clients that send part of a head do so in one batch of events, when the worker has no time to evict.
-fn heads_in_a_burst_are_answered(program: &RunningProgram, engine: Engine) {
+fn heads_in_a_burst_are_answered(program: &RunningProgram, engine: Engine, redirect_count: usize) {
     let mut clients: Vec<TestClient> = (0..BURST).map(|_| slow_client(program.address())).collect();
     wait_until_read(&clients);
     suspend(program.server());
     for (number, client) in clients.iter_mut().enumerate() {
         match number % HEAD_ONE_IN {
             0 => drop(client.send(PIECES[0])),
-            _ => stall(client),
+            _ => stall(client, redirect_count),
         }
     }
     kill_process(program.server(), Signal::CONT).expect("the server");
@@ -101,9 +105,9 @@ fn slow_client(address: SocketAddr) -> TestClient {
     TestClient::new(stream)
 }
 
-/// Requests a large file and then more redirects than the outbox of a connection takes.
-fn stall(client: &mut TestClient) {
-    client.send(get("/large") + &get("/old/page?q").repeat(8));
+/// Requests a large file and then redirects, which need buffers of the worker.
+fn stall(client: &mut TestClient, redirect_count: usize) {
+    client.send(get("/large") + &get("/old/page?q").repeat(redirect_count));
 }
 
 fn redirect(address: SocketAddr) -> (u16, Option<String>) {

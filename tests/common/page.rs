@@ -2,6 +2,9 @@
 
 use std::{path::Path, process::Command};
 
+/// The limit for a page, in seconds. On busy processors Chromium alone has taken more than a minute.
+const TIMEOUT_S: &str = "300";
+
 /// The report of the script.
 #[derive(Debug)]
 pub(crate) struct BrowserPage {
@@ -21,7 +24,7 @@ impl BrowserPage {
     #[track_caller]
     pub(crate) fn load(url: &str, options: &[&str]) -> BrowserPage {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser/page");
-        let output = Command::new(script).arg(url).args(["--timeout", "60"]).args(options).output();
+        let output = Command::new(script).arg(url).args(["--timeout", TIMEOUT_S]).args(options).output();
         let output = output.expect("python3 is missing: run tests/setup");
         let (report, errors) =
             (String::from_utf8(output.stdout).expect("UTF-8"), String::from_utf8_lossy(&output.stderr));

@@ -205,18 +205,22 @@ impl<S: Default> Worker<S> {
 
     /// Drives the connection in a slot by `drive`. Then moves its timer to its deadline if that is earlier, and notes whether it holds
     /// buffers. Returns what `drive` returned. `None`: the slot is free.
+    ///
+    /// After an error the caller closes the connection. It is not noted as a holder: to evict it again would free nothing.
     #[inline(always)]
-    pub(crate) fn drive<R>(
+    pub(crate) fn drive<R, E>(
         &mut self,
         index: u32,
-        drive: impl FnOnce(&mut WorkerContext, &mut Slot<S>) -> R,
-    ) -> Option<R> {
+        drive: impl FnOnce(&mut WorkerContext, &mut Slot<S>) -> Result<R, E>,
+    ) -> Option<Result<R, E>> {
         let slot = self.slots.get_mut(index)?;
         let driven = drive(&mut self.context, slot);
-        self.timers.move_earlier(index, slot.conn.deadline());
-        let holds = slot.inbox.is_some() || slot.conn.holds_buffers() || slot.transport.holds_buffers();
-        self.holders.set(index, holds);
-        self.context.flush_records_if_half_full();
+        if driven.is_ok() {
+            self.timers.move_earlier(index, slot.conn.deadline());
+            let holds = slot.inbox.is_some() || slot.conn.holds_buffers() || slot.transport.holds_buffers();
+            self.holders.set(index, holds);
+            self.context.flush_records_if_half_full();
+        }
         Some(driven)
     }
 

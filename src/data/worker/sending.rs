@@ -5,7 +5,8 @@ use crate::site::{FileRange, StoreId};
 use rustix::io::{pread, retry_on_intr};
 use std::{fs::File, mem};
 use tarpon_conn::{
-    Connection, ImageId, MissingPage, RECORD_PLAIN_LEN_MAX, ResponsePrefixes, Sites, Span, Tick, Transport,
+    Connection, ImageId, MissingPage, Pool, RECORD_PLAIN_LEN_MAX, ResponsePrefixes, Sites, Span, Tick,
+    Transport,
 };
 use tarpon_site::Region;
 
@@ -58,6 +59,7 @@ pub(crate) enum Stage<'s, 'c> {
 /// The sources of the usual spans.
 pub(crate) struct UsualSources<'c> {
     prefixes: &'c ResponsePrefixes,
+    pool: &'c Pool,
     sites: &'c Sites,
     served_sites: &'c [Option<ServedSite>],
     now: Tick,
@@ -87,7 +89,8 @@ impl UsualSources<'_> {
                     }
                     (self.sites.image(image).bytes(region), Some(served))
                 }
-                Span::Buf(_) | Span::Archive { .. } | Span::File { .. } => return None,
+                Span::Buf(run) => (self.pool.bytes(run), None),
+                Span::Archive { .. } | Span::File { .. } => return None,
             };
             to[end..end + bytes.len()].copy_from_slice(bytes);
             end += bytes.len();
@@ -104,8 +107,8 @@ impl WorkerContext {
     /// Returns what the usual spans are copied from, and the buffer for the copy.
     #[inline(always)]
     pub(crate) fn usual_sources(&mut self) -> (UsualSources<'_>, &mut [u8]) {
-        let WorkerContext { prefixes, sites, served_sites, now, copy, .. } = self;
-        (UsualSources { prefixes, sites, served_sites, now: *now }, copy)
+        let WorkerContext { prefixes, pool, sites, served_sites, now, copy, .. } = self;
+        (UsualSources { prefixes, pool, sites, served_sites, now: *now }, copy)
     }
 
     /// Returns whether the bytes that a connection waits for are in memory. Asks the kernel.

@@ -40,6 +40,9 @@ fn responses_pass_through_a_sealing_transport() {
     }
 }
 
+/// Longer than any response takes.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
 /// Returns a site of files with these contents, named by number.
 fn site(contents: &[Vec<u8>]) -> Arc<Site> {
     let dir = tempfile::tempdir().unwrap();
@@ -59,6 +62,7 @@ struct SealingClient {
 
 impl SealingClient {
     fn new(socket: TcpStream, through: &Through) -> SealingClient {
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
         let mut unsent = Vec::new();
         SealingClient { end: TransportClient::new(through, &mut unsent), socket, unsent, plain: Vec::new() }
     }

@@ -143,7 +143,7 @@ fn send_staged(
         Stage::Sealed(bytes) => {
             let mut buffer = ring.take_send_buffer();
             // SAFETY: the record lies in a pool buffer that the transport holds until `Transport::sent` or `Transport::closed`, which the
-            // engine calls once the send has completed, as below.
+            // engine calls once the send has completed, as for gathered parts.
             unsafe { buffer.gather([BufferPart::Borrowed(bytes)].into_iter()) };
             (buffer, false)
         }
@@ -163,8 +163,9 @@ fn send_staged(
                 _ => BufferPart::Borrowed(context.bytes_for_kernel(span)),
             });
             // SAFETY: the parts lie in images and pool buffers that the outbox holds. It releases them in `Connection::sent` and
-            // `Connection::closed`; the engine calls these once the send has completed: `sent` below, and `Worker::remove`, which
-            // `close` calls only when nothing is in flight. `run` leaks the worker if the ring does not finish.
+            // `Connection::closed`; the engine calls these once the send has completed: in `UringEngine::sent`, and in
+            // `Worker::remove`, which `UringEngine::close` calls only when nothing is in flight. `run` leaks the worker if the ring does
+            // not finish.
             unsafe { buffer.gather(parts) };
             (buffer, has_more)
         }
