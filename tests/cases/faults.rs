@@ -60,7 +60,7 @@ fn counts_of_all_seeds(engine: Engine, site: &Path) -> BTreeMap<String, u64> {
 /// Runs the cases on a server that injects the faults of a seed. Returns the counts of the faults.
 fn run(engine: Engine, seed: u64, site: &Path) -> BTreeMap<String, u64> {
     let served = FaultRun::start(engine, seed, site);
-    let failure = |case: &ProtocolCase| failure_on(case, served.address(), seed);
+    let failure = |case: &ProtocolCase| failure_on(case, engine, served.address(), seed);
     check(|case| failure(case).map(|failure| format!("{engine}: {failure}")));
     for _ in 0..LARGE_COUNT {
         // With the engine `fork`, each one may be the last of its connection: while the master pauses forking, no slot is idle.
@@ -71,10 +71,25 @@ fn run(engine: Engine, seed: u64, site: &Path) -> BTreeMap<String, u64> {
 }
 
 /// The client splits its request and ends in another way with each seed.
-fn failure_on(case: &ProtocolCase, address: SocketAddr, seed: u64) -> Option<String> {
+fn failure_on(case: &ProtocolCase, engine: Engine, address: SocketAddr, seed: u64) -> Option<String> {
     let then = if seed.is_multiple_of(2) { KeepsOpen } else { ShutsDown };
     let cut = if seed.is_multiple_of(3) && case.request.len() < 300 { 1 } else { case.request.len() };
-    case.failure_on(address, cut, then)
+    match engine {
+        Engine::Fork => case.failure_unless(is_whole_or_ends_early, address, cut, then),
+        _ => case.failure_on(address, cut, then),
+    }
+}
+
+/// Returns whether a client has received what it wanted, or the first responses, of which the last announces the end of the connection: so a
+/// connection gives way to other clients while the master cannot start a process for them.
+fn is_whole_or_ends_early(got: &[u8], want: &[u8]) -> bool {
+    const CLOSE: &[u8] = b"Connection: close\r\n";
+    let last = got.windows(CLOSE.len()).rposition(|window| window == CLOSE);
+    let ends_early = |at: usize| {
+        let unannounced = [&got[..at], &got[at + CLOSE.len()..]].concat();
+        want.strip_prefix(&unannounced[..]).is_some_and(|rest| rest.starts_with(b"HTTP/1.1 "))
+    };
+    got == want || last.is_some_and(ends_early)
 }
 
 /// Faults without which a run shows nothing. Of several in one line, one is enough.
