@@ -81,7 +81,7 @@ pub use site::{
     virtual_hosts::{VirtualHost, VirtualHosts},
     watch::{SiteChange, SiteWatcher, WatchHandle},
 };
-pub use tarpon_conn::{HostName, HostNameError};
+pub use tarpon_conn::{HostName, HostNameError, PathPrefix, PathPrefixError};
 pub use tarpon_pack::{
     ArchiveSizes, CODINGS, Changes, CompressionEffort, DELTA_CODINGS, Defect, Dialect, InspectedEntry,
     InspectedPath, InspectedRule, InspectedVariant, PackReport, PackStep, Policy, Progress, ProgressSnapshot,

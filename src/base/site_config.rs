@@ -2,7 +2,7 @@
 
 use super::{log_config::SiteLogConfig, settings::SiteLimits};
 use std::path::PathBuf;
-use tarpon_conn::HostName;
+use tarpon_conn::{HostName, PathPrefix};
 use tarpon_pack::{Dialect, Policy, UserDirectory};
 
 /// The configuration of one site.
@@ -14,6 +14,8 @@ pub struct SiteConfig {
     pub hosts: Vec<HostName>,
     /// Hosts that redirect to the canonical host.
     pub redirect_hosts: Vec<HostName>,
+    /// The path that the site is mounted at: requests below it at these hosts, or at every host if there are none, are for this site.
+    pub mount: Option<PathPrefix>,
     /// Whether the site answers requests for hosts that belong to no site.
     pub is_default: bool,
     /// Limits that override those of the server.
@@ -24,6 +26,15 @@ pub struct SiteConfig {
     pub users: UserConfig,
     /// Log settings that override those of the server.
     pub log: SiteLogConfig,
+}
+
+impl SiteConfig {
+    /// Adds the path of the mount to what precedes the paths of redirects and listings.
+    pub fn add_mount_to_base(&mut self) {
+        if let Some(mount) = &self.mount {
+            self.source.policy.base.push_str(mount.as_str());
+        }
+    }
 }
 
 /// The directory or archive that a site is built from, and how to read it.

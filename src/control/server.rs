@@ -105,7 +105,7 @@ impl Server {
         dev_null: File,
         counters: ServerCounters,
     ) -> io::Result<Server> {
-        let VirtualHosts { sites, hosts } = sites.into();
+        let VirtualHosts { sites, routes, labels } = sites.into();
         let engine = settings.engine;
         let worker_count = settings.workers().get();
         if !Engine::EMBEDDED.contains(&engine) {
@@ -121,15 +121,11 @@ impl Server {
         let sites = site_set.sites();
         let mailboxes: Arc<[_]> =
             (0..worker_count).map(|_| Mailbox::new().map(Arc::new)).collect::<io::Result<_>>()?;
-        let stats = ServerStats::new(engine, worker_count, counters.clone(), &hosts, sites.len());
+        let stats = ServerStats::new(engine, worker_count, counters.clone(), &labels);
         for (number, (versions, _)) in sites.iter().enumerate() {
             stats.site_loaded(number, versions.current.file_count(), versions.current.content_len());
         }
-        let logs = logs.into_iter().enumerate().map(|(number, log)| {
-            let name = hosts.canonical(SiteId::new(number));
-            (log, name.map(|name| String::from_utf8_lossy(name).into_owned()))
-        });
-        let logs = LogPlan::new(settings.logging, logs, settings.debug);
+        let logs = LogPlan::new(settings.logging, logs.into_iter().zip(labels), settings.debug);
         let (log, rings) = match logs.recording() {
             Some(recording) => {
                 let rings = LogRings::new(worker_count)?;
@@ -156,7 +152,7 @@ impl Server {
                 listeners: sockets.collect::<io::Result<Vec<_>>>()?.into_iter().flatten().collect(),
                 mailbox: handle.mailboxes[number].clone(),
                 sites: sites.clone(),
-                hosts: hosts.clone(),
+                routes: routes.clone(),
                 health_path: settings.health_path.as_ref().map(|path| path.as_bytes().into()),
                 loader: loader.clone(),
                 connection_count_max,

@@ -208,12 +208,13 @@ impl PendingSite {
     /// # Panics
     /// The site is not complete.
     pub(crate) fn host(self, config: &SiteConfig, logging: Logging) -> VirtualHost {
-        let SiteConfig { hosts, redirect_hosts, limits, keep_releases, log, .. } = config;
+        let SiteConfig { hosts, redirect_hosts, mount, limits, keep_releases, log, .. } = config;
         VirtualHost {
             site: self.current.expect("the site is complete"),
             earlier: self.earlier,
             names: hosts.clone(),
             redirect_hosts: redirect_hosts.clone(),
+            mount: mount.clone(),
             limits: *limits,
             keep_releases: Some(*keep_releases),
             log: log.resolve(logging),

@@ -11,7 +11,6 @@ use crate::{
 };
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use tarpon_conn::{Hosts, SiteId};
 
 /// The statistics of a server.
 #[derive(Debug)]
@@ -28,7 +27,7 @@ pub(crate) struct ServerStats {
 /// The statistics of a site.
 #[derive(Debug)]
 struct SiteStats {
-    /// The canonical host.
+    /// The canonical host and the mount.
     host: Option<String>,
     files: AtomicU64,
     bytes: AtomicU64,
@@ -42,12 +41,10 @@ impl ServerStats {
         engine: Engine,
         worker_count: usize,
         counters: ServerCounters,
-        hosts: &Hosts,
-        site_count: usize,
+        labels: &[Option<String>],
     ) -> ServerStats {
-        let entry = |number| {
-            let host = hosts.canonical(SiteId::new(number));
-            let host = host.map(|name| String::from_utf8_lossy(name).into_owned());
+        let entry = |label: &Option<String>| {
+            let host = label.clone();
             SiteStats { host, files: AtomicU64::new(0), bytes: AtomicU64::new(0), loads: AtomicU64::new(0) }
         };
         ServerStats {
@@ -57,7 +54,7 @@ impl ServerStats {
                 .unwrap_or_else(|| clock_gettime(ClockId::Realtime).tv_sec.max(0) as u64),
             counters,
             worker_count,
-            sites: (0..site_count).map(entry).collect(),
+            sites: labels.iter().map(entry).collect(),
             is_draining: AtomicBool::new(false),
         }
     }

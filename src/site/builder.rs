@@ -137,7 +137,19 @@ pub(crate) fn from_archive(archive: Archive, source: &SiteSource) -> Result<Site
             "leave --prefix out, or pack that directory by itself",
         ));
     }
-    if *policy != Policy::default() {
+    // A mount or a proxy that the site was not packed for would break its redirects.
+    if !policy.base.is_empty() && policy.base.as_bytes() != image.base() {
+        let base = String::from_utf8_lossy(image.base()).into_owned();
+        return Err(UserError::new(
+            format_args!("cannot serve {} below {}", path.printable(), policy.base.printable()),
+            match &*base {
+                "" => "it was packed for the root of a host".to_owned(),
+                base => format!("it was packed for {}", base.printable()),
+            },
+            format_args!("pack it with --base {}", policy.base.printable()),
+        ));
+    }
+    if *policy != (Policy { base: policy.base.clone(), ..Policy::default() }) {
         return Err(UserError::new(
             format_args!("cannot serve {} with these options", path.printable()),
             "it is a packed site, which answers as it was packed",

@@ -3,7 +3,7 @@
 //! ```text
 //! VirtualHost  example.org, *.example.org ─┐
 //!              redirect www.example.org ───┼─ VirtualHosts ─▶ the table that workers look hosts up in
-//! VirtualHost  example.net ────────────────┤
+//! VirtualHost  example.net /docs ──────────┤
 //! UnknownHost  any other host ─────────────┘
 //! ```
 //!
@@ -15,7 +15,8 @@ use crate::{
     site::Site,
 };
 use std::sync::Arc;
-use tarpon_conn::{HostName, Hosts, HostsError, SiteId};
+use tarpon_conn::{HostName, Hosts, HostsError, PathPrefix, RouteTable, RouteTaken, RouteTarget, SiteId};
+use tarpon_site::Printable;
 
 /// A site, its hosts and its settings. The number of a site is its index in [`VirtualHosts::new`], from 0.
 #[derive(Debug)]
@@ -28,6 +29,9 @@ pub struct VirtualHost {
     pub names: Vec<HostName>,
     /// Hosts that redirect to the canonical host.
     pub redirect_hosts: Vec<HostName>,
+    /// The path that the site is mounted at: it answers requests below this path only, and looks up the rest of the path. It was built with this
+    /// path as [`Policy::base`](crate::Policy::base), so that its redirects lead below it. Without hosts, it answers at every host.
+    pub mount: Option<PathPrefix>,
     /// Limits that override those of the server.
     pub limits: SiteLimits,
     /// Overrides [`Settings::keep_releases`](crate::Settings::keep_releases).
@@ -36,30 +40,79 @@ pub struct VirtualHost {
     pub log: SiteLog,
 }
 
-/// The sites of a server. No host belongs to two of them.
+/// The sites of a server. No two of them have the same host and mount.
 #[derive(Debug)]
 pub struct VirtualHosts {
     pub(crate) sites: Vec<VirtualHost>,
-    pub(crate) hosts: Arc<Hosts>,
+    pub(crate) routes: Arc<RouteTable>,
+    /// A name for each site, for logs and metrics. `None`: it has no host and no mount.
+    pub(crate) labels: Vec<Option<String>>,
+}
+
+/// Where a site answers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SiteAddress<'n> {
+    pub(crate) names: &'n [HostName],
+    pub(crate) redirect_hosts: &'n [HostName],
+    pub(crate) mount: Option<&'n PathPrefix>,
 }
 
 impl VirtualHosts {
     /// Combines the sites of a server.
     ///
     /// # Errors
-    /// There is no site, or there are too many; a host is given twice; or a site has redirect hosts but only wildcard hosts.
+    /// There is no site, or there are too many; two sites have the same host and mount; a site has redirect hosts, but only wildcard hosts or
+    /// a mount; or the redirects of a mounted site do not lead below its mount.
     pub fn new(sites: Vec<VirtualHost>, unknown: UnknownHost) -> Result<VirtualHosts, UserError> {
-        let hosts =
-            host_table(sites.iter().map(|site| (&site.names[..], &site.redirect_hosts[..])), unknown)?;
-        Ok(VirtualHosts { sites, hosts: Arc::new(hosts) })
+        for VirtualHost { site, mount, .. } in &sites {
+            if let Some(mount) = mount {
+                check_base(site, mount)?;
+            }
+        }
+        let addresses = || sites.iter().map(VirtualHost::address);
+        let (routes, labels) = (route_table(addresses(), unknown)?, addresses().map(SiteAddress::label));
+        Ok(VirtualHosts { routes: Arc::new(routes), labels: labels.collect(), sites })
     }
 }
 
-/// Returns the table for the hosts and redirect hosts of each site.
-pub(crate) fn host_table<'n>(
-    sites: impl IntoIterator<Item = (&'n [HostName], &'n [HostName])>,
+impl VirtualHost {
+    fn address(&self) -> SiteAddress<'_> {
+        SiteAddress { names: &self.names, redirect_hosts: &self.redirect_hosts, mount: self.mount.as_ref() }
+    }
+}
+
+impl SiteAddress<'_> {
+    /// Returns a name of the site: its canonical host and its mount.
+    pub(crate) fn label(self) -> Option<String> {
+        let host = self.names.iter().find(|name| !name.is_wildcard()).map(HostName::to_string);
+        match (host, self.mount) {
+            (host, None) => host,
+            (host, Some(mount)) => Some(host.unwrap_or_default() + mount.as_str()),
+        }
+    }
+}
+
+/// Checks that the redirects of a site lead below its mount.
+fn check_base(site: &Site, mount: &PathPrefix) -> Result<(), UserError> {
+    let base = site.image().base();
+    if base.ends_with(mount.as_str().as_bytes()) {
+        return Ok(());
+    }
+    Err(UserError::new(
+        format_args!("cannot mount a site at {mount}"),
+        format_args!(
+            "its redirects lead below /{}",
+            String::from_utf8_lossy(base).trim_start_matches('/').printable()
+        ),
+        "build the site with the mount as Policy::base",
+    ))
+}
+
+/// Returns the routes to sites that answer at these addresses. A site's number is its place.
+pub(crate) fn route_table<'n>(
+    sites: impl IntoIterator<Item = SiteAddress<'n>>,
     unknown: UnknownHost,
-) -> Result<Hosts, UserError> {
+) -> Result<RouteTable, UserError> {
     let sites: Vec<_> = sites.into_iter().collect();
     let count = sites.len();
     let default = match unknown {
@@ -76,22 +129,50 @@ pub(crate) fn host_table<'n>(
             "name at least one site, and one of them as the default",
         ));
     }
+    // A mounted site answers below its mount only.
+    let default = default.filter(|number| sites[*number].mount.is_none());
+    let numbered = || sites.iter().enumerate().map(|(number, site)| (SiteId::new(number), site));
     let mut hosts = Hosts::new(default.map(SiteId::new));
-    for (number, (names, _)) in sites.iter().enumerate() {
-        let add = |name: &HostName| {
-            hosts.add(name.clone(), SiteId::new(number)).map_err(|error| host_error(name, error))
-        };
-        names.iter().try_for_each(add)?;
+    for (id, site) in numbered().filter(|(_, site)| site.mount.is_none()) {
+        let add = |name: &HostName| hosts.add(name.clone(), id).map_err(|error| host_error(name, error));
+        site.names.iter().try_for_each(add)?;
     }
-    for (number, (_, redirect_hosts)) in sites.iter().enumerate() {
+    for (id, site) in numbered() {
+        if let (Some(mount), Some(name)) = (site.mount, site.redirect_hosts.first()) {
+            return Err(UserError::new(
+                format_args!("cannot serve the host {name}"),
+                format_args!("it redirects to a site that is mounted at {mount}"),
+                "redirect it to the site of the host that has no mount",
+            ));
+        }
         let add = |name: &HostName| {
-            hosts
-                .add_redirect_host(name.clone(), SiteId::new(number))
-                .map_err(|error| host_error(name, error))
+            hosts.add_redirect_host(name.clone(), id).map_err(|error| host_error(name, error))
         };
-        redirect_hosts.iter().try_for_each(add)?;
+        site.redirect_hosts.iter().try_for_each(add)?;
     }
-    Ok(hosts)
+    let mut routes = RouteTable::new(Arc::new(hosts));
+    for (id, site) in numbered() {
+        let Some(mount) = site.mount else { continue };
+        let names = site.names.iter().map(Some).chain(site.names.is_empty().then_some(None));
+        for name in names {
+            let added = routes.add(name, mount.clone(), RouteTarget::Mount(id));
+            added.map_err(|taken| mount_error(name, mount, taken))?;
+        }
+    }
+    Ok(routes)
+}
+
+fn mount_error(name: Option<&HostName>, mount: &PathPrefix, RouteTaken(by): RouteTaken) -> UserError {
+    let host = name.map_or("every host".to_owned(), HostName::to_string);
+    let number = match by {
+        RouteTarget::Site(site) | RouteTarget::Mount(site) => site.index() + 1,
+        RouteTarget::Backend(_) => unreachable!("the table has routes to sites only"),
+    };
+    UserError::new(
+        format_args!("cannot mount a site at {mount} of {host}"),
+        format_args!("site number {number} is mounted there"),
+        "give each site a mount of its own at each host",
+    )
 }
 
 fn host_error(name: &HostName, error: HostsError) -> UserError {
@@ -115,7 +196,7 @@ impl From<Site> for VirtualHost {
     fn from(site: Site) -> VirtualHost {
         let (earlier, names, redirect_hosts) = (Vec::new(), Vec::new(), Vec::new());
         let (limits, log) = (SiteLimits::default(), SiteLog::default());
-        VirtualHost { site, earlier, names, redirect_hosts, limits, keep_releases: None, log }
+        VirtualHost { site, earlier, names, redirect_hosts, mount: None, limits, keep_releases: None, log }
     }
 }
 

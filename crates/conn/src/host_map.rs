@@ -15,7 +15,7 @@ use std::{
 use tarpon_http::host;
 
 /// Values by the names of hosts. Names are compared without case, port and the dot of the root; IPv6 addresses by value.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct HostMap<T> {
     /// By normalized name.
     values: HashMap<Box<[u8]>, T>,

@@ -100,6 +100,11 @@ impl Hosts {
         self.default == Some(SiteId::FIRST) && self.matches.values().all(is_first)
     }
 
+    /// Returns whether no site has a name.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.matches.values().next().is_none()
+    }
+
     /// Returns the site of a host that matches no name.
     pub(crate) fn default(&self) -> Option<SiteId> {
         self.default

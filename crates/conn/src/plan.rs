@@ -16,7 +16,7 @@ use crate::{
     host_redirect::HostRedirect,
     request::{Request, RequestPart, Resource},
     rules::{self, RuleAction, RuleRedirect, RuledPath},
-    sites::Route,
+    sites::{NoSite, Route},
 };
 use std::iter;
 use tarpon_http::{
@@ -31,8 +31,8 @@ use tarpon_http::{
     target::{self, Scheme},
 };
 use tarpon_site::{
-    Coding, Content, Entry, Fallback, FieldBlock, Image, NotResident, RawRecord, ReadyResponse, Redirect,
-    Region, Variant, Variants,
+    BASE_NAME, Coding, Content, Entry, Fallback, FieldBlock, Image, NotResident, RawRecord, ReadyResponse,
+    Redirect, Region, Variant, Variants,
 };
 
 /// A response to send. It borrows nothing of the request.
@@ -150,9 +150,16 @@ fn plan_response(request: &Request<'_>, image: &Image, options: PlanOptions) -> 
     plan_normalized(wanted, image, options)
 }
 
-/// Plans the response to a request for a path that is not plain.
+/// Plans the response to a request for a path that is not plain, or for a mount without its slash, of which no path is left.
 #[cold]
 fn plan_normalized(wanted: RuledPath<'_>, image: &Image, options: PlanOptions) -> Result<Plan, NotResident> {
+    if wanted.path.is_empty() {
+        let found = match image.find(BASE_NAME)? {
+            Some(Entry::Redirect(redirect)) => Found::Entry(Entry::Redirect(redirect)),
+            _ => Found::Status(Status::NotFound),
+        };
+        return plan_found(wanted, found, image, options);
+    }
     let mut scratch = [0; target::PATH_LEN_MAX];
     match target::normalize(wanted.path, &mut scratch) {
         Ok(path) => plan_path(wanted, path, image, options),
@@ -245,9 +252,13 @@ fn plan_found(
 /// Plans the response to a request whose host is not a canonical host of a site. `None`: the response does not depend on the host, as
 /// the request is for the server itself or invalid.
 #[cold]
-pub(crate) fn other_host(request: &Request<'_>, image: &Image, route: Route) -> Option<Plan> {
-    let Route::RedirectHost(site) = route else {
-        return Some(page(image, Status::MisdirectedRequest, request.with_content()));
+pub(crate) fn other_host(request: &Request<'_>, image: &Image, route: Route<'_>) -> Option<Plan> {
+    let site = match route {
+        Route::RedirectHost(site) => site,
+        Route::NoSite(_, NoSite::Path) => {
+            return Some(Plan { not_found: true, ..page(image, Status::NotFound, request.with_content()) });
+        }
+        _ => return Some(page(image, Status::MisdirectedRequest, request.with_content())),
     };
     let (status, redirect) = HostRedirect::new(request, site)?;
     Some(Plan::generated(status, Generated::HostRedirect(redirect)))

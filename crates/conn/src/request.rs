@@ -76,6 +76,17 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// Returns the request with a part of its path instead of the whole.
+    pub(crate) fn with_path(self, part: &'a [u8]) -> Request<'a> {
+        let query = match self.resource {
+            Ok(Resource::Path { query, .. }) => query,
+            _ => None,
+        };
+        // A part of a plain path is plain.
+        let has_plain_path = self.has_plain_path && !part.is_empty();
+        Request { resource: Ok(Resource::Path { path: part, query }), has_plain_path, ..self }
+    }
+
     /// Returns the place of `part`, which is a slice of the bytes of the request.
     pub(crate) fn part(&self, part: &[u8]) -> RequestPart {
         let at = part.as_ptr().addr() - self.bytes.as_ptr().addr();

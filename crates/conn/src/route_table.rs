@@ -13,6 +13,7 @@ use crate::{
     backend::BackendRoute,
     host_map::HostMap,
     hosts::{HostName, Hosts},
+    mount,
     request::{Request, Resource},
     sites::SiteId,
 };
@@ -24,6 +25,8 @@ use tarpon_http::target;
 pub enum RouteTarget {
     /// A site. It looks up the whole path.
     Site(SiteId),
+    /// A site at this prefix. It looks up the rest of the path.
+    Mount(SiteId),
     /// A backend. It gets the whole request.
     Backend(BackendRoute),
 }
@@ -51,7 +54,7 @@ pub enum PathPrefixError {
 pub struct RouteTaken(pub RouteTarget);
 
 /// A table from host and path to target. Without routes by path, the host alone decides.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct RouteTable {
     hosts: Arc<Hosts>,
     by_prefix: HashMap<PathPrefix, PrefixRoutes>,
@@ -59,8 +62,19 @@ pub struct RouteTable {
     prefix_len_max: usize,
 }
 
+/// What the path of a request leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FoundRoute<'a> {
+    /// This site.
+    Site(SiteId),
+    /// This site, which looks up this part of the path as received. Empty: the mount without a slash.
+    Mount(SiteId, &'a [u8]),
+    /// This backend.
+    Backend(BackendRoute),
+}
+
 /// The routes of a prefix.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct PrefixRoutes {
     by_host: HostMap<RouteTarget>,
     any_host: Option<RouteTarget>,
@@ -95,7 +109,7 @@ impl RouteTable {
     }
 
     /// Returns the sites by host, which decide if no route by path does.
-    pub(crate) fn hosts(&self) -> &Hosts {
+    pub fn hosts(&self) -> &Hosts {
         &self.hosts
     }
 
@@ -105,21 +119,35 @@ impl RouteTable {
     }
 
     /// Finds the route of a request by its path. `None`: its host decides, as it does for a target that is invalid or not a path.
-    pub(crate) fn find(&self, request: &Request<'_>) -> Option<RouteTarget> {
-        let Ok(Resource::Path { path, .. }) = request.resource else { return None };
+    pub(crate) fn find<'a>(&self, request: &Request<'a>) -> Option<FoundRoute<'a>> {
+        let Ok(Resource::Path { path: received, .. }) = request.resource else { return None };
         if self.by_prefix.is_empty() {
             return None;
         }
         let mut scratch = [0; target::PATH_LEN_MAX];
-        let path = target::normalize(path, &mut scratch).ok()?;
-        self.prefixes(path).find_map(|routes| {
+        let path = target::normalize(received, &mut scratch).ok()?;
+        let (prefix, target) = self.prefixes(path).find_map(|(prefix, routes)| {
             let of_host = request.authority.and_then(|host| routes.by_host.find(host));
-            of_host.copied().or(routes.any_host)
+            Some((prefix, of_host.copied().or(routes.any_host)?))
+        })?;
+        Some(match target {
+            RouteTarget::Site(site) => FoundRoute::Site(site),
+            RouteTarget::Backend(to) => FoundRoute::Backend(to),
+            RouteTarget::Mount(site) => {
+                let segment_count = prefix.iter().filter(|&&byte| byte == b'/').count();
+                FoundRoute::Mount(site, mount::rest_below(received, segment_count))
+            }
         })
     }
 
-    /// Returns the routes of each prefix of a normalized path, the longest prefix first.
-    fn prefixes(&self, path: &[u8]) -> impl Iterator<Item = &PrefixRoutes> {
+    /// Returns whether the server has a host, although no site answers all its paths: a route by path names it, or no name is known at all.
+    pub(crate) fn has_host(&self, host: Option<&[u8]>) -> bool {
+        let is_named = |host| self.by_prefix.values().any(|routes| routes.by_host.find(host).is_some());
+        host.is_some_and(is_named) || !self.by_prefix.is_empty() && self.hosts.is_empty()
+    }
+
+    /// Returns each prefix of a normalized path that has routes, with them, the longest prefix first.
+    fn prefixes<'p>(&self, path: &'p [u8]) -> impl Iterator<Item = (&'p [u8], &PrefixRoutes)> {
         // The whole path, and what precedes each of its slashes. A longer part cannot match: this bounds the cost of a long path.
         let whole = (path.len() <= self.prefix_len_max).then_some(path);
         let mut rest = &path[..path.len().min(self.prefix_len_max + 1)];
@@ -127,7 +155,20 @@ impl RouteTable {
             rest = &rest[..rest.iter().rposition(|&byte| byte == b'/')?];
             Some(rest)
         });
-        whole.into_iter().chain(parts).filter_map(|part| self.by_prefix.get(part))
+        whole.into_iter().chain(parts).filter_map(|part| Some((part, self.by_prefix.get(part)?)))
+    }
+}
+
+impl PathPrefix {
+    /// Returns the decoded path without a slash at its end; that of `/` is empty.
+    pub fn as_str(&self) -> &str {
+        str::from_utf8(&self.0).expect("a prefix is made of text")
+    }
+}
+
+impl fmt::Display for PathPrefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_empty() { "/" } else { self.as_str() })
     }
 }
 
@@ -174,6 +215,37 @@ mod tests {
     use crate::h1;
     use proptest::prelude::*;
     use tarpon_http::head;
+
+    #[test]
+    #[rustfmt::skip]
+    fn the_site_of_a_mount_gets_the_rest_of_the_path() {
+        let mut table = RouteTable::new(Arc::new(Hosts::new(None)));
+        for (number, prefix) in ["/docs", "/docs/api", "/"].into_iter().enumerate() {
+            let target = RouteTarget::Mount(SiteId::new(number));
+            table.add(None, prefix.parse().expect("a prefix"), target).expect("each prefix once");
+        }
+        let cases: &[(&str, &str, usize, &str)] = &[
+            // case                 target                    site  rest
+            ("below",               "/docs/a?/b",             0,    "/a"),
+            ("without a slash",     "/docs",                  0,    ""),
+            ("with a slash",        "/docs/",                 0,    "/"),
+            ("the longest",         "/docs/api/v1",           1,    "/v1"),
+            ("another segment",     "/docs/apis",             0,    "/apis"),
+            ("at the root",         "/a",                     2,    "/a"),
+            ("the root",            "/",                      2,    "/"),
+            ("as received",         "/x/..//../%64ocs/./%61", 0,    "/./%61"),
+            ("up and back",         "/docs/api/../a",         0,    "/api/../a"),
+            ("into the other",      "/docs/../docs/api/a",    1,    "/a"),
+            ("an escaped slash",    "/docs/a%2fb",            9,    ""),
+        ];
+        for &(name, target, site, rest) in cases {
+            let wire = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
+            let (head, _) = head::parse(wire.as_bytes()).unwrap().expect("a whole head");
+            let request = h1::request(&head, wire.as_bytes(), head.host().expect("a host"));
+            let want = (site < 9).then(|| FoundRoute::Mount(SiteId::new(site), rest.as_bytes()));
+            assert_eq!(table.find(&request), want, "{name}: {target}");
+        }
+    }
 
     /// A route: host, prefix, and the number of its site.
     type RouteRow = (Option<&'static str>, &'static str, usize);
@@ -346,8 +418,8 @@ mod tests {
         let (head, _) = head::parse(wire.as_bytes()).expect(target).expect(target);
         let request = h1::request(&head, wire.as_bytes(), head.host().expect(host));
         table.find(&request).map(|target| match target {
-            RouteTarget::Site(site) => site.index(),
-            RouteTarget::Backend(route) => panic!("{route:?} in a table of sites"),
+            FoundRoute::Site(site) => site.index(),
+            other => panic!("{other:?} in a table of sites"),
         })
     }
 }

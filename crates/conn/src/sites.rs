@@ -15,7 +15,7 @@ use crate::{
     backend::BackendRoute,
     hosts::{HostMatch, Hosts},
     request::Request,
-    route_table::{RouteTable, RouteTarget},
+    route_table::{FoundRoute, RouteTable},
 };
 use std::{iter, mem, ops::Range, sync::Arc};
 use tarpon_site::{Image, NotResident, Region};
@@ -106,15 +106,26 @@ pub struct MissingPage {
 
 /// The destination of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Route {
+pub(crate) enum Route<'a> {
     /// This site.
     Site(SiteId),
+    /// This site, which looks up this part of the path: empty for the mount without a slash.
+    Mount(SiteId, &'a [u8]),
     /// A redirect to the canonical host of this site: the request is for one of its redirect hosts.
     RedirectHost(SiteId),
-    /// No site. This one sends the status page.
-    NoSite(SiteId),
+    /// No site, for this reason. This site sends the status page.
+    NoSite(SiteId, NoSite),
     /// A backend. This site sends status pages.
     Backend(SiteId, BackendRoute),
+}
+
+/// The reason why no site answers a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoSite {
+    /// The server has nothing at the host.
+    Host,
+    /// The server has sites at the host, but none at the path.
+    Path,
 }
 
 impl MissingPage {
@@ -216,7 +227,7 @@ impl Sites {
 
     /// Returns the route of a request.
     #[inline]
-    pub(crate) fn route(&mut self, request: &Request<'_>) -> Route {
+    pub(crate) fn route<'a>(&mut self, request: &Request<'a>) -> Route<'a> {
         match &self.routes {
             None => Route::Site(SiteId::FIRST),
             Some(_) => self.route_by_table(request),
@@ -230,18 +241,20 @@ impl Sites {
     }
 
     #[inline(never)]
-    fn route_by_table(&mut self, request: &Request<'_>) -> Route {
+    fn route_by_table<'a>(&mut self, request: &Request<'a>) -> Route<'a> {
         let routes = self.routes.as_ref().expect("several routes");
         let host_match = request.authority.and_then(|host| routes.hosts().find(host));
         let route = match (host_match, routes.find(request)) {
             // A redirect host has nothing of its own.
             (Some(HostMatch::RedirectHost(site)), _) => Route::RedirectHost(site),
-            (Some(HostMatch::Site(site)), Some(RouteTarget::Backend(to))) => Route::Backend(site, to),
-            (None, Some(RouteTarget::Backend(to))) => Route::Backend(self.fallback, to),
-            (_, Some(RouteTarget::Site(site))) | (Some(HostMatch::Site(site)), None) => Route::Site(site),
+            (Some(HostMatch::Site(site)), Some(FoundRoute::Backend(to))) => Route::Backend(site, to),
+            (None, Some(FoundRoute::Backend(to))) => Route::Backend(self.fallback, to),
+            (_, Some(FoundRoute::Mount(site, rest))) => Route::Mount(site, rest),
+            (_, Some(FoundRoute::Site(site))) | (Some(HostMatch::Site(site)), None) => Route::Site(site),
             (None, None) => match routes.hosts().default() {
                 Some(site) => Route::Site(site),
-                None => Route::NoSite(self.fallback),
+                None if routes.has_host(request.authority) => Route::NoSite(self.fallback, NoSite::Path),
+                None => Route::NoSite(self.fallback, NoSite::Host),
             },
         };
         let SiteId(number) = route.site();
@@ -352,12 +365,15 @@ impl Sites {
     }
 }
 
-impl Route {
+impl Route<'_> {
     /// Returns the site of the route.
     #[inline]
     pub(crate) fn site(self) -> SiteId {
-        let (Route::Site(site) | Route::RedirectHost(site) | Route::NoSite(site) | Route::Backend(site, _)) =
-            self;
+        let (Route::Site(site)
+        | Route::Mount(site, _)
+        | Route::RedirectHost(site)
+        | Route::NoSite(site, _)
+        | Route::Backend(site, _)) = self;
         site
     }
 }

@@ -8,11 +8,16 @@ use tarpon_conn::{
     Hosts, Limits, RouteTable, RouteTarget, SiteId, Sites, Span,
     sim::{Cuts, Sim},
 };
-use tarpon_pack::{BuildCache, PackOptions, pack_dir};
+use tarpon_pack::{BuildCache, PackOptions, Policy, pack_dir};
 use tarpon_site::Image;
 
 /// Returns the image of a site whose start page is its name, with a 404 page.
 fn image(name: &str) -> Image {
+    image_below(name, "")
+}
+
+/// Returns the image of such a site for a mount at this path.
+fn image_below(name: &str, base: &str) -> Image {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("index.html"), name).unwrap();
     fs::write(dir.path().join("404.html"), format!("missing in {name}")).unwrap();
@@ -20,7 +25,9 @@ fn image(name: &str) -> Image {
     fs::write(dir.path().join("dir/index.html"), format!("dir of {name}")).unwrap();
     fs::write(dir.path().join("_redirects"), format!("/where/:it /{name}/:it")).unwrap();
     let mut out = Cursor::new(Vec::new());
-    pack_dir(dir.path(), &mut out, &PackOptions::new(784_111_777), &mut BuildCache::default()).unwrap();
+    let policy = Policy { base: base.to_owned(), ..Policy::default() };
+    let options = PackOptions { policy, ..PackOptions::new(784_111_777) };
+    pack_dir(dir.path(), &mut out, &options, &mut BuildCache::default()).unwrap();
     Image::new(Bytes::from(out.into_inner())).unwrap()
 }
 
@@ -131,6 +138,53 @@ fn the_path_selects_the_site_before_the_host() {
         routes.add(host.as_ref(), "/dir".parse().unwrap(), RouteTarget::Site(id(site))).unwrap();
     }
     let mut sim = Sim::with_sites(Sites::by_route(images(), routes.into()));
+    for &(name, host, target, want) in cases {
+        let request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        assert_eq!(send(&mut sim, &request), [want], "{name}: {target} at {host}");
+    }
+}
+
+#[test]
+#[rustfmt::skip]
+fn a_mount_strips_its_path_and_redirects_below_it() {
+    const PAGE: &str = "<!doctype html>";
+    let cases: &[(&str, &str, &str, &str)] = &[
+        // case                       host           target               response
+        ("the root of the host",      "one.org",     "/",                 "200 one"),
+        ("the mount",                 "one.org",     "/docs/",            "200 two"),
+        ("without a slash",           "one.org",     "/docs",             "301 /docs/"),
+        ("without a slash, query",    "one.org",     "/docs?q",           "301 /docs/?q"),
+        ("escaped",                   "one.org",     "/%64ocs",           "301 /docs/"),
+        ("a directory",               "one.org",     "/docs/dir",         "301 /docs/dir/"),
+        ("a directory and a query",   "one.org",     "/docs/dir?q",       "301 /docs/dir/?q"),
+        ("below it",                  "one.org",     "/docs/dir/",        "200 dir of two"),
+        ("dots below it",             "one.org",     "/docs/./x/../dir/", "200 dir of two"),
+        ("out of it",                 "one.org",     "/docs/../dir/",     "200 dir of one"),
+        ("its rules",                 "one.org",     "/docs/where/x",     "301 /docs/two/x"),
+        ("its 404",                   "one.org",     "/docs/x",           "404 missing in two"),
+        ("another segment",           "one.org",     "/docsx",            "404 missing in one"),
+        ("another case",              "one.org",     "/Docs/",            "404 missing in one"),
+        ("an escaped slash",          "one.org",     "/docs%2fdir",       &format!("404 {PAGE}")),
+        ("NUL",                       "one.org",     "/docs/%00",         &format!("404 {PAGE}")),
+        ("health check",              "one.org",     "/health",           "200 ok"),
+        ("not below a mount",         "one.org",     "/docs/health",      "404 missing in two"),
+        ("unknown host",              "three.org",   "/",                 &format!("421 {PAGE}")),
+        ("its mount",                 "three.org",   "/docs/dir/",        "200 dir of two"),
+        ("a host of its own",         "wild.org",    "/a%20b/dir",        "301 /a%20b/dir/"),
+        ("not there",                 "wild.org",    "/dir/",             &format!("404 {PAGE}")),
+        ("redirect host",             "www.one.org", "/docs/",            "301 //one.org/docs/"),
+        ("a bad escape",              "one.org",     "/docs/%",           &format!("400 {PAGE}")), // the last: the connection closes
+    ];
+    let mut hosts = Hosts::new(None);
+    hosts.add("one.org".parse().unwrap(), id(0)).unwrap();
+    hosts.add_redirect_host("www.one.org".parse().unwrap(), id(0)).unwrap();
+    let mut routes = RouteTable::new(hosts.into());
+    routes.add(None, "/docs".parse().unwrap(), RouteTarget::Mount(id(1))).unwrap();
+    routes.add(Some(&"wild.org".parse().unwrap()), "/a b".parse().unwrap(), RouteTarget::Mount(id(2))).unwrap();
+    let images = [image(ONE), image_below(TWO, "/docs"), image_below(WILD, "/a b")];
+    let mut sites = Sites::by_route(images.map(|image| (image, Limits::default())), routes.into());
+    sites.set_health_path((*b"/health").into());
+    let mut sim = Sim::with_sites(sites);
     for &(name, host, target, want) in cases {
         let request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
         assert_eq!(send(&mut sim, &request), [want], "{name}: {target} at {host}");

@@ -174,7 +174,7 @@ fn encoding(coding: Coding) -> &'static str {
     }
 }
 
-/// Returns a redirect to a decoded path, which begins with a single slash.
+/// Returns a redirect to a decoded path of the host, which begins with a single slash.
 pub(crate) fn redirect(path: &[u8], extra: &HeaderFields) -> RedirectFields {
     // `//host/` would lead to another host (RFC 3986, section 4.2).
     assert!(path.starts_with(b"/") && !path.starts_with(b"//"), "a path of the walk");

@@ -52,6 +52,7 @@ pub(crate) fn listings<'p>(
         let Some(&last) = slashes.last() else { continue };
         if let Some(rows) = dirs.get_mut(&path[..=last]) {
             let href = addresses.address_of(path).served_at.pop().unwrap_or_default();
+            let href = addresses.policy.public_path(&href);
             rows.push(ListingRow { name: path[last + 1..].to_vec(), href, len: Some(len), modified_s });
         }
         for pair in slashes.windows(2).skip(usize::from(is_of_user)) {
@@ -62,7 +63,7 @@ pub(crate) fn listings<'p>(
     }
     for ((dir, name), modified_s) in inner {
         if let Some(rows) = dirs.get_mut(dir) {
-            let href = addresses.of_dir(&[dir, name, b"/"].concat());
+            let href = addresses.policy.public_path(&addresses.of_dir(&[dir, name, b"/"].concat()));
             rows.push(ListingRow { name: name.to_vec(), href, len: None, modified_s });
         }
     }
@@ -155,7 +156,8 @@ fn breadcrumbs(dir: &[u8], addresses: &PageAddresses) -> String {
         let _ = match slash + 1 == dir.len() {
             true => write!(to, "<bdi>{name}</bdi>/"),
             false => {
-                let href = escaped(&percent_encode(&addresses.of_dir(&dir[..=slash])));
+                let above = addresses.policy.public_path(&addresses.of_dir(&dir[..=slash]));
+                let href = escaped(&percent_encode(&above));
                 write!(to, "<a href=\"{href}\"><bdi>{name}</bdi>/</a>")
             }
         };

@@ -17,6 +17,9 @@ pub struct Policy {
     pub secure_headers: bool,
     /// Scripts of every origin may read the responses at these paths, and below them. Each begins with a slash.
     pub cors: Vec<String>,
+    /// The path below which clients see the site, if a mount or a proxy strips it from requests: `/docs`. Redirects and listings of the
+    /// site lead below it. Decoded, without a slash at its end; empty: the root of the host.
+    pub base: String,
 }
 
 impl Policy {
@@ -32,6 +35,11 @@ impl Policy {
             .into_iter()
             .chain(secure.iter().copied())
             .chain(is_open.then_some(("Access-Control-Allow-Origin", "*")))
+    }
+
+    /// Returns the path at which clients see a path of the site.
+    pub(crate) fn public_path(&self, path: &[u8]) -> Vec<u8> {
+        [self.base.as_bytes(), path].concat()
     }
 
     /// Returns the paths that scripts of every origin may read, with everything below them, without a trailing slash.

@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Seek, Write};
 use tarpon_site::format::{PATH_LEN_MAX, section};
 use tarpon_site::rules::{RULE_NAME_LEN, encode_head, rule_name};
-use tarpon_site::{Coding, ERROR_SUFFIX, SHELL_NAME, not_found_page_name};
+use tarpon_site::{BASE_NAME, Coding, ERROR_SUFFIX, SHELL_NAME, not_found_page_name};
 
 /// Writes the records of rules, and returns the fields of every path.
 pub(crate) struct RuleRecords<'r> {
@@ -52,7 +52,8 @@ impl<'r> RuleRecords<'r> {
         rules: &'r RuleSet,
         addresses: &'r PageAddresses,
     ) -> Result<RuleRecords<'r>, PackError> {
-        let compiled = rules.compile(|path| addresses.file(path), |path| addresses.has(path))?;
+        let base = &addresses.policy.base;
+        let compiled = rules.compile(base, |path| addresses.file(path), |path| addresses.has(path))?;
         let plain = compiled.records.values().filter_map(|destination| match destination {
             Destination::File { path, .. } => Some(path.clone()),
             Destination::Redirect { .. } => None,
@@ -112,24 +113,38 @@ impl<'r> RuleRecords<'r> {
         }
     }
 
-    /// Writes the records, after all files were written. Returns the section of the rules, if there is one.
+    /// Writes the records, after all files were written. Returns the sections of the rules and of the base, if the site has them.
     pub(crate) fn finish<W: Write + Seek>(
         self,
         writer: &mut ImageWriter<'_, W>,
-    ) -> Result<Option<ImageSection>, PackError> {
+    ) -> Result<Vec<ImageSection>, PackError> {
         let everywhere = self.fields_of(&[PathSet::below(b"/")]);
         self.plain(writer)?;
         self.table(writer, &everywhere)?;
         self.errors(writer)?;
         self.missing(writer)?;
+        let mut sections = self.base(writer)?;
         let (fields, content) = fields::redirect_anywhere(&everywhere);
         writer.set_page_fields(everywhere);
         if self.compiled.table.is_empty() {
-            return Ok(None);
+            return Ok(sections);
         }
         let head = encode_head(&fields, writer.hpack_block(&fields)?, content);
         let rules = self.compiled.encode_table().map_err(|error| error.in_file(RuleFile::Redirects))?;
-        Ok(Some((section::RULES, [head, rules].concat())))
+        sections.push((section::RULES, [head, rules].concat()));
+        Ok(sections)
+    }
+
+    /// Writes the redirect from the base without a slash, which is no path of the site, to the root of the site. Returns the section of the
+    /// base.
+    fn base<W: Write + Seek>(&self, writer: &mut ImageWriter<'_, W>) -> Result<Vec<ImageSection>, PackError> {
+        let policy = &self.addresses.policy;
+        if policy.base.is_empty() {
+            return Ok(Vec::new());
+        }
+        let redirect = fields::redirect(&policy.public_path(b"/"), &self.fields(b"/"));
+        writer.redirect(BASE_NAME, &redirect, None, false)?;
+        Ok(vec![(section::BASE, policy.base.clone().into())])
     }
 
     /// Writes the records of the plain rules, which depend on the path only.

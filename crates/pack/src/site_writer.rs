@@ -99,8 +99,8 @@ pub(crate) fn write_site<F, W: Write + Seek>(
         };
         write_listing(&mut writer, &mut rule_records, &dir, content(html), content(json))?;
     }
-    let section = rule_records.finish(&mut writer)?;
-    writer.finish(open_files.len() as u64, archive_len, section.as_slice())?;
+    let sections = rule_records.finish(&mut writer)?;
+    writer.finish(open_files.len() as u64, archive_len, &sections)?;
     Ok(PackedImage { files: open_files, summary, skipped, omitted: Vec::new() })
 }
 
@@ -234,8 +234,9 @@ fn write_redirects<W: Write + Seek>(
     redirects: &[Vec<u8>],
     target: &[u8],
 ) -> Result<(), PackError> {
+    let target = rule_records.addresses.policy.public_path(target);
     for path in redirects {
-        let redirect = fields::redirect(target, &rule_records.fields(path));
+        let redirect = fields::redirect(&target, &rule_records.fields(path));
         writer.redirect(path, &redirect, None, rule_records.has_rule(path))?;
     }
     Ok(())

@@ -267,6 +267,7 @@ fn options() -> SiteOptions<'static> {
         allow_sniffing: false,
         secure_headers: false,
         cors: Vec::new(),
+        base: String::new(),
     };
     SiteOptions {
         effort: CompressionEffort::Fast,

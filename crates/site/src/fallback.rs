@@ -21,6 +21,9 @@ use crate::resident_pages::NotResident;
 /// directory before it, the shell of the paths below that directory.
 pub const SHELL_NAME: &[u8] = b"shell";
 
+/// The record name of the redirect from the base of the site, which is the path of a mount without a slash, to its root.
+pub const BASE_NAME: &[u8] = b"base";
+
 /// The suffix of the record name of a file that the server sends with an error status. The path, without its first slash, precedes
 /// it.
 pub const ERROR_SUFFIX: &[u8] = b" error";

@@ -535,6 +535,8 @@ pub mod section {
     pub const DELTAS: u32 = 5;
     /// The HPACK blocks of all responses: see [`hpack`](crate::hpack).
     pub const HPACK: u32 = 6;
+    /// The path below which clients see the site, decoded, without a slash at its end.
+    pub const BASE: u32 = 7;
 }
 
 /// The place of the HPACK block of a response.

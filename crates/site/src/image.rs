@@ -269,6 +269,12 @@ impl Image {
         totals.and_then(|(_, bytes)| bytes.first_chunk()).map(Totals::decode)
     }
 
+    /// Returns the path below which clients see the site, decoded, without a slash at its end. Redirects of the image lead below it.
+    /// Empty: the root of the host.
+    pub fn base(&self) -> &[u8] {
+        self.sections().find(|(row, _)| row.kind == section::BASE).map_or(&[], |(_, bytes)| bytes)
+    }
+
     /// Finds and checks the rules. An error refuses the whole image, because a site must not be served without its rules.
     fn find_rules(&self) -> Result<Option<(RulesLayout, Region)>, ImageError> {
         let mut rows = self.bytes(self.sections).as_chunks::<SECTION_LEN>().0.iter().map(SectionRow::decode);

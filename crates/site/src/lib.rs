@@ -77,7 +77,7 @@ pub mod rules;
 
 pub use entry::{Content, Entry, Redirect, StatusPage, Variant, VariantOffer, Variants};
 pub use error::ImageError;
-pub use fallback::{ERROR_SUFFIX, Fallback, NOT_FOUND_DEPTH_MAX, SHELL_NAME, not_found_page_name};
+pub use fallback::{BASE_NAME, ERROR_SUFFIX, Fallback, NOT_FOUND_DEPTH_MAX, SHELL_NAME, not_found_page_name};
 pub use field_block::FieldBlock;
 pub use find::build_index;
 pub use format::{Coding, STATUS_PAGE_CODES};

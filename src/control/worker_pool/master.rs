@@ -28,7 +28,11 @@ use crate::{
         supervisor::Notice,
     },
     data::{engine::blocking::PreparedWorker, log_ring::LogRings, worker::idle_workers::IdleWorkers},
-    site::{set::SiteSet, transfer::SiteTransfer, virtual_hosts},
+    site::{
+        set::SiteSet,
+        transfer::SiteTransfer,
+        virtual_hosts::{self, SiteAddress},
+    },
     sys::{
         io::timespec,
         process::SingleThreaded,
@@ -49,7 +53,7 @@ use std::{
     thread,
     time::Duration,
 };
-use tarpon_conn::{Hosts, Recording, SiteId};
+use tarpon_conn::{Recording, RouteTable};
 
 /// The master. It has a single thread, so that it may fork at any time.
 pub(super) struct Master<'a> {
@@ -75,7 +79,9 @@ pub(super) struct Master<'a> {
     /// The sandbox of this process.
     pub(super) confinement: Confinement,
     pub(super) worker_seccomp: WorkerSeccomp,
-    pub(super) hosts: Arc<Hosts>,
+    pub(super) routes: Arc<RouteTable>,
+    /// A name for each site.
+    pub(super) labels: Vec<Option<String>>,
     pub(super) shared: SharedMemory,
     pub(super) listeners: PoolListeners,
     pub(super) admin: Option<Listener>,
@@ -154,14 +160,16 @@ impl<'a> Master<'a> {
         let worker_seccomp = WorkerSeccomp::new(has_seccomp).map_err(unconfined)?;
         try_in_child(&single_threaded, || worker_seccomp.confine()).map_err(unconfined)?;
         channel.set_nonblocking().map_err(in_words)?;
-        let names = sites.iter().map(|site| (&site.hosts[..], &site.redirect_hosts[..]));
-        let hosts =
-            Arc::new(virtual_hosts::host_table(names, unknown_host).map_err(|error| error.to_string())?);
-        let slot_count = settings.workers().get();
-        let site_logs = sites.iter().enumerate().map(|(number, site)| {
-            let name = hosts.canonical(SiteId::new(number));
-            (site.log.resolve(log.logging), name.map(|name| String::from_utf8_lossy(name).into_owned()))
+        let addresses = sites.iter().map(|site| SiteAddress {
+            names: &site.hosts,
+            redirect_hosts: &site.redirect_hosts,
+            mount: site.mount.as_ref(),
         });
+        let labels: Vec<_> = addresses.clone().map(SiteAddress::label).collect();
+        let routes =
+            virtual_hosts::route_table(addresses, unknown_host).map_err(|error| error.to_string())?;
+        let slot_count = settings.workers().get();
+        let site_logs = sites.iter().map(|site| site.log.resolve(log.logging)).zip(labels.clone());
         let logs = LogPlan::new(settings.logging, site_logs, settings.debug);
         // A row for each worker, and one for this process.
         let counters = counters.with_rows(slot_count + 1).map_err(in_words)?;
@@ -189,7 +197,8 @@ impl<'a> Master<'a> {
             emit,
             confinement,
             worker_seccomp,
-            hosts,
+            routes: Arc::new(routes),
+            labels,
             shared,
             listeners: PoolListeners::new(listeners).map_err(in_words)?,
             admin,

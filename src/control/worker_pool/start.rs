@@ -29,7 +29,7 @@ use std::{
     os::fd::{AsFd, AsRawFd, RawFd},
     sync::Arc,
 };
-use tarpon_conn::{Hosts, Recording, Transport};
+use tarpon_conn::{Recording, RouteTable, Transport};
 
 /// A fork copies each page of the stack that was ever used, and then each that the master writes before the next. So what has large variables
 /// is not inlined into the functions that run for each client.
@@ -39,7 +39,7 @@ impl Master<'_> {
     pub(super) fn start_aux(&mut self, process: ProcessId) -> io::Result<()> {
         let &mut Master { is_successor, has_seccomp, .. } = self;
         let is_successor = is_successor && self.sites.is_none();
-        let Master { single_threaded, settings, hosts, shared, admin, logs, .. } = self;
+        let Master { single_threaded, settings, labels, shared, admin, logs, .. } = self;
         let SharedMemory { counters, rings, .. } = shared;
         let site_count = self.site_configs.len();
         let wakeup = rings.iter().map(|(_, rings)| rings.as_fd().as_raw_fd());
@@ -47,7 +47,7 @@ impl Master<'_> {
         let keep: Vec<RawFd> = wakeup.chain(admin_sockets).collect();
         let (engine, worker_count) = (settings.engine, settings.workers().get());
         let main = |channel: Channel| {
-            let stats = ServerStats::new(engine, worker_count, counters.clone(), hosts, site_count);
+            let stats = ServerStats::new(engine, worker_count, counters.clone(), labels);
             let (admin, counters) = (admin.take(), counters.clone());
             let rings = rings.as_ref().map(|(_, rings)| rings);
             let start =
@@ -98,7 +98,7 @@ impl Master<'_> {
 
     #[inline(never)]
     fn new_worker(&self, sites: &SiteSet, mailbox: Arc<Mailbox>) -> io::Result<Box<PreparedWorker>> {
-        let config = worker_config(&self.settings, &self.hosts, &self.shared, sites, 0, mailbox);
+        let config = worker_config(&self.settings, &self.routes, &self.shared, sites, 0, mailbox);
         Ok(Box::new(PreparedWorker::new(config)?))
     }
 
@@ -153,7 +153,7 @@ impl Master<'_> {
     #[inline(never)]
     fn start_accepting(&mut self, process: ProcessId, slot: usize) -> io::Result<()> {
         let Master {
-            single_threaded, settings, worker_seccomp, hosts, shared, listeners, sites: all, ..
+            single_threaded, settings, worker_seccomp, routes, shared, listeners, sites: all, ..
         } = self;
         let sites = all.as_ref().ok_or_else(no_sites)?;
         let wakeup = shared.rings.iter().map(|(_, rings)| rings.as_fd().as_raw_fd());
@@ -168,7 +168,7 @@ impl Master<'_> {
                 // The worker owns the set: a site must live only as long as the worker serves it.
                 let sites = all.take().expect("the master had the sites when it forked");
                 let mailbox = Arc::new(worker_process::mailbox(channel, sites.histories()));
-                let config = worker_config(settings, hosts, shared, &sites, slot, mailbox);
+                let config = worker_config(settings, routes, shared, &sites, slot, mailbox);
                 drop(sites);
                 let config = WorkerConfig { listeners: listeners.take(), ..config };
                 blocking::run(config, idle_wait, WorkerReady::unobserved())
@@ -183,7 +183,7 @@ impl Master<'_> {
 /// Returns the configuration of a worker without listeners.
 fn worker_config(
     settings: &Settings,
-    hosts: &Arc<Hosts>,
+    routes: &Arc<RouteTable>,
     shared: &SharedMemory,
     sites: &SiteSet,
     slot: usize,
@@ -198,7 +198,7 @@ fn worker_config(
         listeners: Vec::new(),
         mailbox,
         sites: sites.sites(),
-        hosts: Arc::clone(hosts),
+        routes: Arc::clone(routes),
         loader: None,
         connection_count_max: 1,
         health_path: settings.health_path.as_ref().map(|path| path.as_bytes().into()),

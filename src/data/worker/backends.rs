@@ -3,8 +3,7 @@
 use super::{Slot, Worker};
 use std::{io, os::fd::OwnedFd, sync::Arc};
 use tarpon_conn::{
-    BackendId, BackendRefusal, BackendRoute, Connection, Hosts, PathPrefix, RouteTable, RouteTarget,
-    Transport,
+    BackendId, BackendRefusal, BackendRoute, Connection, PathPrefix, RouteTable, RouteTarget, Transport,
 };
 
 /// The backends of a server, and the routes to them.
@@ -17,14 +16,17 @@ pub(crate) struct Backends {
 }
 
 impl Backends {
-    /// Returns the routes to sites by host, and to backends.
-    pub(super) fn route_table(&self, hosts: Arc<Hosts>) -> RouteTable {
-        let mut table = RouteTable::new(hosts);
+    /// Returns these routes to sites, and those to backends.
+    pub(super) fn add_routes(&self, sites: Arc<RouteTable>) -> Arc<RouteTable> {
+        if self.routes.is_empty() {
+            return sites;
+        }
+        let mut table = RouteTable::clone(&sites);
         for (prefix, route) in &self.routes {
             // The first route of a prefix stays.
             let _ = table.add(None, prefix.clone(), RouteTarget::Backend(*route));
         }
-        table
+        Arc::new(table)
     }
 }
 

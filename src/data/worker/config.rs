@@ -3,9 +3,12 @@
 use super::{backends::Backends, idle_workers::IdleWorkers, loader::Loader, mailbox::Mailbox};
 use crate::{data::log_ring::RingProducer, site::versions::SiteVersions, sys::shared::SharedRow};
 use std::{os::fd::OwnedFd, sync::Arc};
-use tarpon_conn::{Counters, Hosts, Limits, Recording, Transport};
+use tarpon_conn::{Counters, Limits, Recording, RouteTable, Transport};
 #[cfg(test)]
-use {crate::sys::shared::SharedArray, tarpon_conn::SiteId};
+use {
+    crate::sys::shared::SharedArray,
+    tarpon_conn::{Hosts, SiteId},
+};
 
 /// Configuration of one worker.
 pub(crate) struct WorkerConfig {
@@ -20,7 +23,7 @@ pub(crate) struct WorkerConfig {
     pub(crate) mailbox: Arc<Mailbox>,
     /// By site number.
     pub(crate) sites: Arc<[(SiteVersions, Limits)]>,
-    pub(crate) hosts: Arc<Hosts>,
+    pub(crate) routes: Arc<RouteTable>,
     /// `None`: the worker reads from disk itself, and blocks.
     pub(crate) loader: Option<Loader>,
     /// Limit of open connections.
@@ -56,7 +59,7 @@ impl WorkerConfig {
             listeners,
             mailbox: Arc::new(Mailbox::new().expect("a mailbox")),
             sites: [(SiteVersions { current, earlier: [].into() }, Limits::default())].into(),
-            hosts: Arc::new(Hosts::new(Some(SiteId::FIRST))),
+            routes: Arc::new(RouteTable::new(Arc::new(Hosts::new(Some(SiteId::FIRST))))),
             loader: None,
             connection_count_max: 10,
             counters: Arc::new(SharedArray::new(1).expect("memory")).row(0),

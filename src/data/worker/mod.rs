@@ -113,7 +113,7 @@ const BUF_RESERVE: usize = 16;
 
 impl<S: Default> Worker<S> {
     pub(crate) fn new(config: WorkerConfig) -> Worker<S> {
-        let WorkerConfig { listeners, mailbox, sites, hosts, health_path, loader, .. } = config;
+        let WorkerConfig { listeners, mailbox, sites, routes, health_path, loader, .. } = config;
         let WorkerConfig { connection_count_max, counters, log, backends, new_transport, .. } = config;
         let (mut records, producer) = match log {
             Some((recording, producer)) => (Records::new(recording), Some(producer)),
@@ -129,7 +129,7 @@ impl<S: Default> Worker<S> {
         let unix_ms = unix_ms();
         records.set_time(unix_ms);
         let mut context = WorkerContext {
-            sites: Sites::by_route(images, Arc::new(backends.route_table(hosts))),
+            sites: Sites::by_route(images, backends.add_routes(routes)),
             pool,
             prefixes: ResponsePrefixes::new(unix_ms / 1_000),
             now: Tick(0),

@@ -10,7 +10,11 @@ pub(super) fn find(entries: &[OptionValue], errors: &mut Vec<ConfigError>) {
     let is_fixed = |address: &str| !address.ends_with(":0");
     duplicates("listener", entries_of(entries, "listener", &["address"]), is_fixed, errors);
     admin_conflicts(entries, is_fixed, errors);
-    duplicates("host", entries_of(entries, "site", &["hosts", "redirect-hosts"]), |_| true, errors);
+    let is_mounted =
+        |entry: &OptionValue| entry.number.and_then(|number| mount_of(entries, number)).is_some();
+    let hosts = entries_of(entries, "site", &["hosts", "redirect-hosts"]);
+    duplicates("host", hosts.filter(|entry| !is_mounted(entry)), |_| true, errors);
+    mount_conflicts(entries, errors);
     default_conflicts(entries, errors);
     // The first site is the default unless an option decides otherwise.
     let has_default = entries_of(entries, "site", &["default"]).any(is_on);
@@ -23,7 +27,11 @@ pub(super) fn find(entries: &[OptionValue], errors: &mut Vec<ConfigError>) {
         let (Some(hosts), Some(redirect_hosts)) = (option("hosts"), option("redirect-hosts")) else {
             continue;
         };
-        let is_default = number == 0 && is_first_default || option("default").is_some_and(is_on);
+        if mount_of(entries, number).is_some() {
+            continue;
+        }
+        let is_first = (0..number).all(|before| mount_of(entries, before).is_some());
+        let is_default = is_first && is_first_default || option("default").is_some_and(is_on);
         if hosts.values.is_empty() && !is_default {
             let found = "no request reaches this site: it has no `hosts` and is not the default";
             errors.push(path.error(0, found, "expected `hosts` beside it", "add `hosts`, or default = true"));
@@ -35,6 +43,48 @@ pub(super) fn find(entries: &[OptionValue], errors: &mut Vec<ConfigError>) {
             errors.push(redirect_hosts.error(0, found, expected, hint));
         }
     }
+}
+
+/// Adds an error for each mount that occurred before at the same host, and for options that a site with a mount cannot have.
+fn mount_conflicts(entries: &[OptionValue], errors: &mut Vec<ConfigError>) {
+    let mut first: BTreeMap<(&str, &str), Origin> = BTreeMap::new();
+    for mount in entries_of(entries, "site", &["mount"]) {
+        let Some((number, path)) = mount.number.and_then(|number| Some((number, mount_of(entries, number)?)))
+        else {
+            continue;
+        };
+        let of_site = |option| {
+            entries.iter().find(move |entry| is_option(entry, "site", option) && entry.number == Some(number))
+        };
+        let hosts = of_site("hosts").map_or(&[][..], |hosts| &hosts.values);
+        let every_host = hosts.is_empty().then_some("every host");
+        for host in hosts.iter().map(String::as_str).chain(every_host) {
+            let Some(before) = first.insert((host, path), mount.origin) else { continue };
+            let found = format!("mount {} of {} occurs twice", path.printable(), host.printable());
+            let before = match before {
+                Origin::File(line) => format!("line {line} has it already"),
+                Origin::Flag | Origin::Default => "an earlier site has it already".to_owned(),
+            };
+            errors.push(mount.error(0, found, before, "give each site another mount, or other hosts"));
+        }
+        if let Some(redirect_hosts) = of_site("redirect-hosts").filter(|entry| !entry.values.is_empty()) {
+            let found = "a site with a mount cannot have `redirect-hosts`";
+            let hint = "move redirect-hosts to the site of the host that has no mount";
+            errors.push(redirect_hosts.error(0, found, "expected one of the two", hint));
+        }
+        if let Some(default) = of_site("default").filter(|entry| is_on(entry)) {
+            let found = "a site with a mount cannot be the default";
+            let hint = "remove default: without hosts, a mount answers at every host";
+            errors.push(default.error(0, found, "expected one of the two", hint));
+        }
+    }
+}
+
+/// Returns the mount of the site with this number. `None`: it has none, or that of the root.
+fn mount_of(entries: &[OptionValue], number: usize) -> Option<&str> {
+    let mount =
+        entries.iter().find(|entry| is_option(entry, "site", "mount") && entry.number == Some(number))?;
+    mount.values.first().map(String::as_str).filter(|path| *path != "/")
 }
 
 /// Adds an error for each value that occurred before, in the same section or another one.

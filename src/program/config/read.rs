@@ -2,7 +2,7 @@
 
 use super::{
     CommandKind, Config, ConfigError, ConfigErrors, ConfigFile, ConfigSection, FlagForm, Opt, OptionDefault,
-    SECTIONS, conflict,
+    SECTIONS, SiteConfig, conflict,
     file::{self, ConfigTable},
 };
 use std::{
@@ -93,7 +93,8 @@ pub fn read(
         let tables: Vec<_> = tables.iter().filter(|table| table.section.name == section.name).collect();
         reader.sections(section, &tables);
     }
-    let ConfigReader { config, entries, mut errors, .. } = reader;
+    let ConfigReader { mut config, entries, mut errors, .. } = reader;
+    config.sites.iter_mut().for_each(SiteConfig::add_mount_to_base);
     conflict::find(&entries, &mut errors);
     match errors.is_empty() {
         true => Ok(ResolvedConfig { config, entries, file: file.cloned() }),

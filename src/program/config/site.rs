@@ -4,7 +4,7 @@ use super::server::{SEND_RATES, TIMES};
 use super::{
     CommandKind, Config, ConfigSection, FlagForm, Opt, OptionDefault, SiteConfig, ValueKind, option::OPT,
 };
-use crate::{Dialect, HostName, LogClientIp, LogFormat, TrailingSlash, UnknownHost};
+use crate::{Dialect, HostName, LogClientIp, LogFormat, PathPrefix, TrailingSlash, UnknownHost};
 use CommandKind::{Embedded, Inspect, Pack, Serve};
 use std::num::NonZeroU32;
 use std::path::{Component, Path};
@@ -101,6 +101,19 @@ const OPTIONS: &[Opt] = &[
         ..OPT
     },
     Opt {
+        name: "mount",
+        commands: &[Serve],
+        value_name: "PATH",
+        kind: ValueKind::Text(url_prefix, |config, path| {
+            config.site().mount = (path != "/").then(|| path.parse().expect("the path is in canonical form"));
+        }),
+        example: "/docs",
+        invalid: NO_PREFIXES,
+        help: "Serve the site below this path of its hosts, or of every host if it names none",
+        details: "The longest mount comes first, and all mounts come before the sites without one. /docs matches /docs and /docs/a, but not /docsa.",
+        ..OPT
+    },
+    Opt {
         name: "default",
         kind: ValueKind::Flag(|config, on| config.site().is_default = on),
         help: "Answer requests to host names that no site has",
@@ -178,6 +191,20 @@ const OPTIONS: &[Opt] = &[
         invalid: &["", "fonts", "https://example.org/"],
         help: "Allow scripts of every origin to read the files at this path and below",
         details: "Sends Access-Control-Allow-Origin: *.",
+        ..OPT
+    },
+    Opt {
+        name: "base",
+        commands: &[Serve, Pack],
+        heading: PAGES,
+        value_name: "PATH",
+        kind: ValueKind::Text(url_prefix, |config, path| {
+            config.site().source.policy.base = path.trim_end_matches('/').to_owned();
+        }),
+        example: "/docs",
+        invalid: NO_PREFIXES,
+        help: "Write redirects and listings below this path, which a proxy strips from requests",
+        details: "A site with a mount adds the path of the mount by itself, after this one. A packed site has the base that it was packed with.",
         ..OPT
     },
     Opt {
@@ -339,7 +366,11 @@ impl Config {
     pub fn unknown_host(&self) -> UnknownHost {
         match self.server.refuse_unknown_hosts {
             true => UnknownHost::Refused,
-            false => UnknownHost::Site(self.sites.iter().position(|site| site.is_default).unwrap_or(0)),
+            false => {
+                let default = self.sites.iter().position(|site| site.is_default);
+                let first = || self.sites.iter().position(|site| site.mount.is_none());
+                UnknownHost::Site(default.or_else(first).unwrap_or(0))
+            }
         }
     }
 
@@ -357,6 +388,13 @@ fn open_path(path: &str) -> Result<String, String> {
         Err("expected a path that begins with /".to_owned())
     }
 }
+
+/// Returns a prefix of paths in its canonical form.
+fn url_prefix(text: &str) -> Result<String, String> {
+    text.parse().map(|prefix: PathPrefix| prefix.to_string()).map_err(|error| error.to_string())
+}
+
+const NO_PREFIXES: &[&str] = &["", "docs", "//", "/a/../b", "/a%20b", "/a?b", "/a#b", "https://example.org/"];
 
 /// Accepts a directory within a home directory.
 fn home_path(path: &str) -> Result<String, String> {

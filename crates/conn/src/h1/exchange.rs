@@ -81,18 +81,29 @@ impl Http1 {
             Err(status) => return self.refuse(cx, out, input, site, status),
         };
 
+        let below_mount;
+        let site_request = match route {
+            Route::Mount(_, rest) => {
+                below_mount = request.with_path(rest);
+                &below_mount
+            }
+            _ => &request,
+        };
         let options = PlanOptions { unix_s: cx.prefixes.unix_s(), with_ranges: cx.pool.has_for_response() };
         let (mut image, current) = cx.sites.current(site);
         let other = match route {
-            Route::Site(_) => None,
+            Route::Site(_) | Route::Mount(..) => None,
             _ => self.plan_other(cx.sites, &request, route),
         };
         let mut planned = match other {
-            None => plan::plan(&request, current, options),
+            None => plan::plan(site_request, current, options),
             Some(plan) => Ok(plan),
         };
         if let Ok(Plan { not_found: true, .. }) = planned {
-            self.plan_instead(cx.sites, &request, site, options, &mut image, &mut planned);
+            match self.plan_health(cx.sites, &request) {
+                Some(plan) => planned = Ok(plan),
+                None => Self::plan_retained(cx.sites, site_request, site, options, &mut image, &mut planned),
+            }
         }
         let plan = match &planned {
             Ok(plan) => plan,
@@ -134,17 +145,15 @@ impl Http1 {
     /// Plans the response of a route that leads to no site: to a health check, or one that depends on the host. `None`: the site plans it.
     #[cold]
     #[inline(never)]
-    fn plan_other(&self, sites: &Sites, request: &Request<'_>, route: Route) -> Option<Plan> {
+    fn plan_other(&self, sites: &Sites, request: &Request<'_>, route: Route<'_>) -> Option<Plan> {
         let (_, current) = sites.current(route.site());
         self.plan_health(sites, request).or_else(|| plan::other_host(request, current, route))
     }
 
-    /// Replaces the plan for a path at which the site has nothing, if the request is a health check, or if an earlier image, which then
-    /// replaces `image`, has something there.
+    /// Replaces the plan for a path at which the site has nothing, if an earlier image, which then replaces `image`, has something there.
     #[cold]
     #[inline(never)]
-    fn plan_instead(
-        &self,
+    fn plan_retained(
         sites: &mut Sites,
         request: &Request<'_>,
         site: SiteId,
@@ -152,9 +161,7 @@ impl Http1 {
         image: &mut ImageId,
         planned: &mut Result<Plan, NotResident>,
     ) {
-        if let Some(plan) = self.plan_health(sites, request) {
-            *planned = Ok(plan);
-        } else if sites.use_earlier(site)
+        if sites.use_earlier(site)
             && let Some(instead) = retained_assets::plan(request, sites, site, options, image).transpose()
         {
             *planned = instead;

@@ -106,7 +106,7 @@ pub(crate) fn set_offers(plan: &mut PackPlan<'_>) {
     let offer = |file: &PlannedFile| {
         smallest_variant_len(plan, file)?;
         let at = plan.addresses.address_of(&file.path).served_at;
-        at.last().and_then(|path| pattern(path))
+        at.last().and_then(|path| pattern(&plan.addresses.policy.public_path(path)))
     };
     let offers: Vec<_> = plan.files.iter().map(offer).collect();
     for (file, offer) in plan.files.iter().zip(&offers) {

@@ -51,8 +51,7 @@ pub(crate) fn write(
     for listing in &plan.listings {
         write_listing(&mut writer, &mut ruled, &listing.dir, listing.html(), listing.json())?;
     }
-    let section = ruled.finish(&mut writer)?;
-    let sections = [sections, section.as_slice()].concat();
+    let sections = [sections, &ruled.finish(&mut writer)?].concat();
     Ok(writer.finish(0, layout.len, &sections)?)
 }
 

@@ -428,7 +428,8 @@ fn members(
 /// Returns the path that a redirect leads to.
 fn target<'s>(image: &'s Image, to: &Redirect, scratch: &'s mut [u8; PATH_LEN_MAX]) -> &'s [u8] {
     let uri = image.bytes(to.before_query()).strip_prefix(b"Location: ").unwrap_or_default();
-    normalize(uri, scratch).unwrap_or_default()
+    let path = normalize(uri, scratch).unwrap_or_default();
+    path.strip_prefix(image.base()).unwrap_or_default()
 }
 
 /// Computes the fingerprint of a content.

@@ -22,6 +22,8 @@ pub(crate) struct CompiledRules<'r> {
     pub(crate) records: BTreeMap<Vec<u8>, Destination>,
     /// The rules that requests try in order, each with its offset in the table.
     pub(crate) table: Vec<(u32, &'r RedirectRule)>,
+    /// See [`Policy::base`](crate::Policy).
+    base: &'r str,
 }
 
 /// The destination of a rule for one path.
@@ -40,9 +42,10 @@ pub(crate) enum Destination {
 }
 
 impl<'r> CompiledRules<'r> {
-    /// Compiles rules. `file` returns the address of the file at a path; `exists` tells whether the site has anything at a path.
+    /// Compiles rules of a site that clients see below `base`. `file` returns the address of the file at a path; `exists` tells whether the site has anything at a path.
     pub(crate) fn new(
         rules: &'r [RedirectRule],
+        base: &'r str,
         file: impl Fn(&[u8]) -> Option<Vec<u8>>,
         exists: impl Fn(&[u8]) -> bool,
     ) -> Result<CompiledRules<'r>, LocatedRuleError> {
@@ -66,7 +69,7 @@ impl<'r> CompiledRules<'r> {
                 match index.first(&path, exists(&path)) {
                     _ if exists(&path) && !rule.forced => {}
                     FirstMatch::Rule(first) if !exists(&path) => {
-                        if let Some(destination) = destination(first, &path, &file)? {
+                        if let Some(destination) = destination(first, &path, base, &file)? {
                             records.insert(path, destination);
                         }
                     }
@@ -85,9 +88,9 @@ impl<'r> CompiledRules<'r> {
                 return Err(rule.target_error(RuleError::TooManyParameters));
             }
             table.push((at, rule));
-            at += rule.encode()?.len() as u32;
+            at += rule.encode(base)?.len() as u32;
         }
-        Ok(CompiledRules { index, records, table })
+        Ok(CompiledRules { index, records, table, base })
     }
 
     /// Returns whether a forced rule matches a path of the site.
@@ -99,7 +102,7 @@ impl<'r> CompiledRules<'r> {
     pub(crate) fn encode_table(&self) -> Result<Vec<u8>, LocatedRuleError> {
         let mut rules = Vec::new();
         for (_, rule) in &self.table {
-            rules.extend(rule.encode()?);
+            rules.extend(rule.encode(self.base)?);
         }
         Ok(rules)
     }
@@ -184,7 +187,7 @@ impl<'r> RuleIndex<'r> {
 
 /// Returns the decoded path that a redirect within the site leads to.
 fn redirect_path(rule: &RedirectRule, path: &[u8]) -> Result<Vec<u8>, LocatedRuleError> {
-    let location = expand(rule, path)?;
+    let location = expand(rule, path, "")?;
     let end = location.iter().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(location.len());
     let mut decoded = Vec::new();
     let mut rest = &location[..end];
@@ -205,8 +208,8 @@ fn redirect_path(rule: &RedirectRule, path: &[u8]) -> Result<Vec<u8>, LocatedRul
 }
 
 /// Returns the target of a rule for a path, with captures inserted as the server does.
-fn expand(rule: &RedirectRule, path: &[u8]) -> Result<Vec<u8>, LocatedRuleError> {
-    let encoded = rule.encode()?;
+fn expand(rule: &RedirectRule, path: &[u8], base: &str) -> Result<Vec<u8>, LocatedRuleError> {
+    let encoded = rule.encode(base)?;
     let asked = RuleRequest { path, query: None, exists: false };
     let mut to = vec![0; LOCATION_LEN_MAX];
     let written = RuleRow::match_request(&encoded, asked).and_then(|found| match rule.is_redirect() {
@@ -221,9 +224,10 @@ fn expand(rule: &RedirectRule, path: &[u8]) -> Result<Vec<u8>, LocatedRuleError>
 fn destination(
     rule: &RedirectRule,
     path: &[u8],
+    base: &str,
     file: &impl Fn(&[u8]) -> Option<Vec<u8>>,
 ) -> Result<Option<Destination>, LocatedRuleError> {
-    let mut to = expand(rule, path)?;
+    let mut to = expand(rule, path, base)?;
     let status = rule.status;
     if !rule.is_redirect() {
         return Ok(resolve_file(&to, file).map(|path| Destination::File { status, path }));

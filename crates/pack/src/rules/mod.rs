@@ -93,12 +93,13 @@ impl RuleSet {
 
     /// Compiles the redirects and rewrites for a site. `file` returns the address of the file at a path; `exists` tells whether the
     /// site has anything at a path.
-    pub(crate) fn compile(
-        &self,
+    pub(crate) fn compile<'r>(
+        &'r self,
+        base: &'r str,
         file: impl Fn(&[u8]) -> Option<Vec<u8>>,
         exists: impl Fn(&[u8]) -> bool,
-    ) -> Result<CompiledRules<'_>, RuleFileError> {
-        let compiled = CompiledRules::new(&self.redirects, file, exists);
+    ) -> Result<CompiledRules<'r>, RuleFileError> {
+        let compiled = CompiledRules::new(&self.redirects, base, file, exists);
         compiled.map_err(|error| error.in_file(RuleFile::Redirects))
     }
 }
@@ -129,5 +130,5 @@ pub fn check(
         drop(rules.fields(&[PathSet::one(path)], HeaderFields::default()));
     }
     let has = |path: &[u8]| files.contains(&path);
-    rules.compile(|path| has(path).then(|| path.to_vec()), has).map(drop)
+    rules.compile("", |path| has(path).then(|| path.to_vec()), has).map(drop)
 }

@@ -10,6 +10,7 @@ use super::error::{LocatedRuleError, RuleError, RuleFile};
 use super::line::{RuleToken, lines};
 use super::pattern::{Pattern, placeholder_name};
 use super::target::RuleTarget;
+use crate::url_path::percent_encode;
 use tarpon_site::rules::{RuleRow, RuleStep};
 
 /// A redirect or rewrite.
@@ -107,8 +108,12 @@ impl RedirectRule {
         LocatedRuleError { error, ..self.target_position }
     }
 
-    /// Encodes the rule for an image.
-    pub(crate) fn encode(&self) -> Result<Vec<u8>, LocatedRuleError> {
+    /// Encodes the rule for an image. A redirect within the site leads below `base`.
+    pub(crate) fn encode(&self, base: &str) -> Result<Vec<u8>, LocatedRuleError> {
+        let base = percent_encode(base.as_bytes());
+        let is_below_base = self.is_redirect() && self.target.is_local && !base.is_empty();
+        let base = is_below_base.then_some(RuleStep::Text(base.as_bytes()));
+
         let parameters = self.parameters.iter().flat_map(|(name, value)| {
             let value = value.as_deref().map_or(RuleStep::Capture, RuleStep::Text);
             [RuleStep::Name(name), value]
@@ -120,7 +125,7 @@ impl RedirectRule {
             keeps_query: self.keeps_query(),
             pattern: &self.pattern.steps(),
             parameters: &parameters.collect::<Vec<_>>(),
-            target: &self.target.steps(),
+            target: &base.into_iter().chain(self.target.steps()).collect::<Vec<_>>(),
             fragment: &self.target.fragment,
         };
         row.encode().ok_or_else(|| self.target_error(RuleError::RuleLength))

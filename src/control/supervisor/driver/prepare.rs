@@ -94,5 +94,5 @@ impl Driver<'_> {
 /// Returns what tells the source of a site from others: its path and its prefix, without loss.
 fn source_key(source: &SiteSource) -> String {
     let escaped = |path: &std::path::Path| path.as_os_str().as_encoded_bytes().escape_ascii().to_string();
-    format!("{}\n{}", escaped(&source.path), escaped(&source.prefix))
+    format!("{}\n{}\n{}", escaped(&source.path), escaped(&source.prefix), source.policy.base)
 }
