@@ -54,7 +54,7 @@ mod site;
 mod sys;
 
 pub use base::{
-    address::{Address, default_addresses},
+    address::{Address, ListenAddress, default_addresses},
     admin_access::AdminAccess,
     engine::{ChosenEngine, Engine},
     error::UserError,

@@ -194,6 +194,23 @@ fn restarts_by_systemd_fail_no_request_and_reset_no_connection() {
     }
 }
 
+/// A socket unit with `ListenStream=80` has one socket for IPv6 and IPv4.
+#[test]
+fn socket_of_systemd_for_both_families_fits_a_port() {
+    let Ok(listener) = TcpListener::bind("[::]:0") else { return println!("skipped: this host has no IPv6") };
+    let port = listener.local_addr().unwrap().port();
+    let dir = site(&[("index.html", "home")]);
+    let command = serving(dir.path(), &["--listen", &port.to_string()]);
+    let hand = "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\"";
+    let command = wrap_command(&["bash", "-c", hand, "systemd"], &command);
+    let program = RunningProgram::start_with_stdin(command, listener.try_clone().unwrap().into());
+    wait_for("the banner", || program.out().contains("Ctrl-C").then_some(()));
+    assert_eq!(program.addresses(), [listener.local_addr().unwrap()]);
+    for address in [format!("127.0.0.1:{port}"), format!("[::1]:{port}")] {
+        assert_eq!(TestClient::connect(address.parse().unwrap()).get("/").content, b"home", "{address}");
+    }
+}
+
 /// Returns a `tarpon serve` without a listener.
 fn serving(dir: &Path, options: &[&str]) -> Command {
     let mut command = tarpon(["serve".as_ref(), dir.as_os_str()]);

@@ -1,4 +1,4 @@
-//! The address of a listening socket: TCP or Unix.
+//! Addresses to listen at: of one socket, TCP or Unix, or the text that names one or two of them.
 
 use serde::{Deserialize, Serialize};
 use std::{
@@ -9,7 +9,7 @@ use std::{
 };
 use tarpon_site::Printable;
 
-/// An address to listen at. Its text is that of `--listen`: `127.0.0.1:8080`, `[::1]:8080` or `unix:PATH`.
+/// The address of one listening socket, such as `127.0.0.1:8080`, `[::1]:8080` or `unix:PATH`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Address {
     /// An IP address of this host and a TCP port.
@@ -18,10 +18,79 @@ pub enum Address {
     Unix(PathBuf),
 }
 
+/// A value of `--listen`: one address, or the same port at an IPv4 and an IPv6 address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ListenAddress {
+    /// One address.
+    One(Address),
+    /// This port of all addresses of the host: `8080` or `:8080`.
+    All(u16),
+    /// This port of the loopback interface: `localhost:8080`. The name is never looked up.
+    Localhost(u16),
+}
+
 /// Returns the default addresses: port 8080 of the loopback interface, IPv4 and IPv6.
 pub fn default_addresses() -> [Address; 2] {
-    let port = 8080;
-    [(Ipv4Addr::LOCALHOST, port).into(), (Ipv6Addr::LOCALHOST, port).into()].map(Address::Tcp)
+    pair(Ipv4Addr::LOCALHOST, Ipv6Addr::LOCALHOST, 8080)
+}
+
+impl ListenAddress {
+    /// Returns the addresses of its sockets, whether or not this host has both address families.
+    /// [`Listener::addresses`](crate::Listener::addresses) returns those that the host has.
+    pub fn addresses(&self) -> Vec<Address> {
+        match *self {
+            ListenAddress::One(ref address) => vec![address.clone()],
+            ListenAddress::All(port) => pair(Ipv4Addr::UNSPECIFIED, Ipv6Addr::UNSPECIFIED, port).into(),
+            ListenAddress::Localhost(port) => pair(Ipv4Addr::LOCALHOST, Ipv6Addr::LOCALHOST, port).into(),
+        }
+    }
+}
+
+fn pair(v4: Ipv4Addr, v6: Ipv6Addr, port: u16) -> [Address; 2] {
+    [(v4, port).into(), (v6, port).into()].map(Address::Tcp)
+}
+
+impl FromStr for ListenAddress {
+    type Err = &'static str;
+
+    /// Parses a value of `--listen`. The error tells what was expected.
+    fn from_str(text: &str) -> Result<ListenAddress, &'static str> {
+        if let Ok(address) = text.parse() {
+            return Ok(ListenAddress::One(address));
+        }
+        let number = |digits: &str| {
+            // The parser of numbers accepts a plus sign.
+            let port = Some(digits).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
+            port.and_then(|digits| digits.parse().ok())
+        };
+        if let Some(port) = text.strip_prefix("localhost:").and_then(number) {
+            return Ok(ListenAddress::Localhost(port));
+        }
+        if let Some(port) = number(text.strip_prefix(':').unwrap_or(text)) {
+            return Ok(ListenAddress::All(port));
+        }
+        match text.rsplit_once(':') {
+            Some((name, port))
+                if number(port).is_some() && name.starts_with(|char: char| char.is_alphabetic()) =>
+            {
+                Err(
+                    "expected an address of this host in place of a name: hosts in [[site]] selects sites by name",
+                )
+            }
+            _ => Err("expected a port, an address and a port, localhost:PORT, or unix:PATH"),
+        }
+    }
+}
+
+impl fmt::Display for ListenAddress {
+    /// Writes a form that `--listen` takes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ListenAddress::One(address) => address.fmt(f),
+            ListenAddress::All(port) => write!(f, ":{port}"),
+            ListenAddress::Localhost(port) => write!(f, "localhost:{port}"),
+        }
+    }
 }
 
 impl FromStr for Address {
@@ -41,11 +110,47 @@ impl FromStr for Address {
 }
 
 impl fmt::Display for Address {
-    /// Writes the form that `--listen` takes.
+    /// Writes a form that `--listen` takes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Address::Tcp(address) => address.fmt(f),
             Address::Unix(path) => write!(f, "unix:{}", path.printable()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[rustfmt::skip]
+    fn text_names_one_or_two_sockets() {
+        let cases: &[(&str, &str, &[&str])] = &[
+            // text              canonical          sockets
+            ("8080",             ":8080",           &["0.0.0.0:8080", "[::]:8080"]),
+            (":8080",            ":8080",           &["0.0.0.0:8080", "[::]:8080"]),
+            ("0",                ":0",              &["0.0.0.0:0", "[::]:0"]),
+            ("localhost:80",     "localhost:80",    &["127.0.0.1:80", "[::1]:80"]),
+            ("127.0.0.1:80",     "127.0.0.1:80",    &["127.0.0.1:80"]),
+            ("[::]:80",          "[::]:80",         &["[::]:80"]),
+            ("unix:8080",        "unix:8080",       &["unix:8080"]),
+            ("unix:localhost:1", "unix:localhost:1", &["unix:localhost:1"]),
+        ];
+        for (text, canonical, sockets) in cases {
+            let parsed: ListenAddress = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!(parsed.to_string(), *canonical, "{text}");
+            let found: Vec<_> = parsed.addresses().iter().map(Address::to_string).collect();
+            assert_eq!(found, *sockets, "{text}");
+        }
+        let refused = [
+            "", ":", "65536", ":65536", "-1", "+80", " 80", "8 0", "*:80", "localhost", "localhost:", "localhost:+80", "localhost:80:80",
+            "LOCALHOST:80", "example.org:80", "example.org", "127.0.0.1", "[::1]", "::1:80x", "unix:", "http://localhost:80/",
+        ];
+        for text in refused {
+            let found = text.parse::<ListenAddress>();
+            assert!(found.is_err(), "{text:?} {found:?}");
+        }
+        assert!("example.org:80".parse::<ListenAddress>().unwrap_err().contains("in place of a name"));
     }
 }

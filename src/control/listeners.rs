@@ -1,12 +1,12 @@
 //! Listening sockets: from the address that a user configures to the sockets of each worker.
 //!
 //! ```text
-//! "127.0.0.1:8080" ─parse─▶ Address ─bind─▶ Listener ─┬─ a socket for each worker (SO_REUSEPORT)
-//!                                                     └─ or one shared by all (Unix sockets, inherited sockets)
+//! "localhost:8080" ─parse─▶ ListenAddress ─▶ Address ─bind─▶ Listener ─┬─ a socket for each worker (SO_REUSEPORT)
+//!                                  two here: └▶ Address ─bind─▶ …      └─ or one shared by all (Unix sockets, inherited sockets)
 //! ```
 
 use crate::{
-    base::address::Address,
+    base::address::{Address, ListenAddress},
     base::admin_access::AdminAccess,
     base::error::{UserError, reason},
     sys::BACKLOG,
@@ -64,14 +64,27 @@ impl Address {
     /// Returns whether this host supports the address family: some have no IPv6.
     pub fn is_supported(&self) -> bool {
         match self {
-            // Port 0 is always free, so only the address can fail.
-            Address::Tcp(address) => bind_tcp(SocketAddr::new(address.ip(), 0), 1).is_ok(),
+            Address::Tcp(address) => {
+                let bound = bind_tcp(SocketAddr::new(address.ip(), 0), 1);
+                let error = bound.err().and_then(|error| Errno::from_io_error(&error));
+                !matches!(error, Some(Errno::ADDRNOTAVAIL | Errno::AFNOSUPPORT))
+            }
             Address::Unix(_) => true,
         }
     }
 }
 
 impl Listener {
+    /// Returns the addresses that a value of `--listen` names on this host: two for a port at all addresses or at localhost, if the host
+    /// has IPv4 and IPv6.
+    pub fn addresses(at: &ListenAddress) -> Vec<Address> {
+        let mut addresses = at.addresses();
+        if addresses.len() > 1 {
+            addresses.retain(Address::is_supported);
+        }
+        addresses
+    }
+
     /// Listens at an address, with this many sockets: one for each worker, or one for all.
     ///
     /// # Errors

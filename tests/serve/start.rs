@@ -129,9 +129,9 @@ fn invalid_option_fails_with_a_hint() {
     let dir = site(&[("index.html", "")]);
     #[rustfmt::skip]
     let cases = [
-        ("--listen",              "localhost",  "expected an address and a port, or unix:PATH, such as 127.0.0.1:8080"),
-        ("--listen",              "8080",       "expected an address and a port, or unix:PATH, such as 127.0.0.1:8080"),
-        ("--listen",              "unix:",      "expected an address and a port, or unix:PATH"),
+        ("--listen",              "localhost",  "expected a port, an address and a port, localhost:PORT, or unix:PATH, such as 127.0.0.1:8080"),
+        ("--listen",              "a.org:80",   "expected an address of this host in place of a name: hosts in [[site]] selects sites by name"),
+        ("--listen",              "unix:",      "expected a port, an address and a port, localhost:PORT, or unix:PATH"),
         ("--workers",             "0",          "expected a number from 1 to 1024"),
         ("--workers",             "1025",       "expected a number from 1 to 1024"),
         ("--workers",             "many",       "expected a number from 1 to 1024"),

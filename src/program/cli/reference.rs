@@ -72,7 +72,7 @@ fn allowed(option: &Opt) -> String {
     let one = match option.kind {
         ValueKind::Path(_)
         | ValueKind::ArchivePath(_)
-        | ValueKind::Address(_)
+        | ValueKind::Listen(_)
         | ValueKind::AddressOrOff(_)
         | ValueKind::Target(_)
         | ValueKind::Text(..) => {

@@ -3,7 +3,7 @@
 use super::{CommandResult, flags, read};
 use crate::program::output::events;
 use crate::{
-    Service,
+    Listener, Service,
     config::{AdminAt, CommandKind, Config, ServerConfig},
     default_admin_address,
     sys::inject,
@@ -46,7 +46,7 @@ fn service(config: Config) -> Service {
     let unknown_host = config.unknown_host();
     let Config { sites, listeners, server, log } = config;
     let ServerConfig { settings, grace_period, user, sandbox, admin, admin_access, .. } = server;
-    let addresses = listeners.into_iter().map(|listener| listener.address).collect();
+    let addresses = listeners.iter().flat_map(|listener| Listener::addresses(&listener.address)).collect();
     let admin_is_default = admin == AdminAt::Default;
     let admin = match admin {
         AdminAt::Default => default_admin_address(),

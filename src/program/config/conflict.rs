@@ -1,6 +1,7 @@
 //! Conflicts between options whose values are valid by themselves: duplicates, contradictions and missing counterparts.
 
 use super::{ConfigError, OptionValue, Origin};
+use crate::ListenAddress;
 use std::collections::BTreeMap;
 use tarpon_site::Printable;
 
@@ -8,12 +9,13 @@ use tarpon_site::Printable;
 pub(super) fn find(entries: &[OptionValue], errors: &mut Vec<ConfigError>) {
     // Port 0 never conflicts: the kernel chooses a free port each time.
     let is_fixed = |address: &str| !address.ends_with(":0");
-    duplicates("listener", entries_of(entries, "listener", &["address"]), is_fixed, errors);
+    duplicates("listener", entries_of(entries, "listener", &["address"]), sockets, is_fixed, errors);
     admin_conflicts(entries, is_fixed, errors);
     let is_mounted =
         |entry: &OptionValue| entry.number.and_then(|number| mount_of(entries, number)).is_some();
+    let itself = |host: &str| vec![host.to_owned()];
     let hosts = entries_of(entries, "site", &["hosts", "redirect-hosts"]);
-    duplicates("host", hosts.filter(|entry| !is_mounted(entry)), |_| true, errors);
+    duplicates("host", hosts.filter(|entry| !is_mounted(entry)), itself, |_| true, errors);
     mount_conflicts(entries, errors);
     default_conflicts(entries, errors);
     // The first site is the default unless an option decides otherwise.
@@ -87,21 +89,23 @@ fn mount_of(entries: &[OptionValue], number: usize) -> Option<&str> {
     mount.values.first().map(String::as_str).filter(|path| *path != "/")
 }
 
-/// Adds an error for each value that occurred before, in the same section or another one.
+/// Adds an error for each value that occurred before, in the same section or another one. `parts`: the things that a value names.
 fn duplicates<'a>(
     noun: &str,
     entries: impl Iterator<Item = &'a OptionValue>,
+    parts: impl Fn(&str) -> Vec<String>,
     is_checked: impl Fn(&str) -> bool,
     errors: &mut Vec<ConfigError>,
 ) {
-    let mut first: BTreeMap<&str, Origin> = BTreeMap::new();
+    let mut first: BTreeMap<String, Origin> = BTreeMap::new();
     for entry in entries {
         for (at, value) in entry.values.iter().enumerate().filter(|(_, value)| is_checked(value)) {
-            let Some(&before) = first.get(&**value) else {
-                first.insert(value, entry.origin);
+            let parts = parts(value);
+            let Some((part, &before)) = parts.iter().find_map(|part| Some((part, first.get(part)?))) else {
+                first.extend(parts.into_iter().map(|part| (part, entry.origin)));
                 continue;
             };
-            let found = format!("{noun} {} occurs twice", value.printable());
+            let found = format!("{noun} {} occurs twice", part.printable());
             let before = match before {
                 Origin::File(line) => format!("line {line} has it already"),
                 Origin::Flag | Origin::Default => "an earlier value is the same".to_owned(),
@@ -111,11 +115,22 @@ fn duplicates<'a>(
     }
 }
 
+/// Returns the addresses of the sockets that a value of `address` names.
+fn sockets(value: &str) -> Vec<String> {
+    match value.parse() {
+        Ok(both @ (ListenAddress::All(_) | ListenAddress::Localhost(_))) => {
+            both.addresses().iter().map(|address| address.to_string()).collect()
+        }
+        _ => vec![value.to_owned()],
+    }
+}
+
 /// Adds an error if the admin listener has the address of a listener.
 fn admin_conflicts(entries: &[OptionValue], is_fixed: impl Fn(&str) -> bool, errors: &mut Vec<ConfigError>) {
     for admin in entries_of(entries, "server", &["admin"]) {
         for (at, value) in admin.values.iter().enumerate().filter(|(_, value)| is_fixed(value)) {
-            if entries_of(entries, "listener", &["address"]).any(|listener| listener.values.contains(value)) {
+            let mut listeners = entries_of(entries, "listener", &["address"]).flat_map(|entry| &entry.values);
+            if listeners.any(|listener| sockets(listener).contains(value)) {
                 let found = format!("admin {} is also a listener", value.printable());
                 let hint = "use another port, as in admin = \"127.0.0.1:9000\", a Unix socket, or off";
                 errors.push(admin.error(at, found, "expected an address of its own", hint));

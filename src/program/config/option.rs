@@ -2,7 +2,7 @@
 
 use super::{Config, time};
 use crate::base::size;
-use crate::{Address, LogTarget};
+use crate::{Address, ListenAddress, LogTarget};
 use std::{
     ffi::OsStr,
     ops::RangeInclusive,
@@ -137,8 +137,8 @@ pub enum ValueKind {
     Path(fn(&mut Config, PathBuf)),
     /// A path within an archive.
     ArchivePath(fn(&mut Config, PathBuf)),
-    /// An address to listen on.
-    Address(fn(&mut Config, Address)),
+    /// One or two addresses to listen on.
+    Listen(fn(&mut Config, ListenAddress)),
     /// An address to listen on, or `off`.
     AddressOrOff(fn(&mut Config, Option<Address>)),
     /// The destination of a log. `None`: off.
@@ -271,20 +271,22 @@ impl ValueKind {
                 set(config);
             }
             ValueKind::AddressOrOff(set) if value == OFF => set(config, None),
-            ValueKind::Address(_) | ValueKind::AddressOrOff(_) => {
-                let address = match value.parse().map_err(|_| expected())? {
-                    Address::Unix(path) => Address::Unix(base.join(path)),
-                    address @ Address::Tcp(_) => address,
+            ValueKind::AddressOrOff(set) => {
+                let address = value.parse().map(|address| based(address, base)).map_err(|_| expected())?;
+                let text = address_text(&address);
+                set(config, Some(address));
+                return Ok(text);
+            }
+            ValueKind::Listen(set) => {
+                let at = match value.parse()? {
+                    ListenAddress::One(address) => ListenAddress::One(based(address, base)),
+                    both => both,
                 };
-                let text = match &address {
-                    Address::Unix(path) => format!("unix:{}", path.to_string_lossy()),
-                    Address::Tcp(_) => address.to_string(),
+                let text = match &at {
+                    ListenAddress::One(address) => address_text(address),
+                    both => both.to_string(),
                 };
-                match self {
-                    ValueKind::Address(set) => set(config, address),
-                    ValueKind::AddressOrOff(set) => set(config, Some(address)),
-                    _ => unreachable!("matched above"),
-                }
+                set(config, at);
                 return Ok(text);
             }
             ValueKind::Target(set) if value == OFF => set(config, None),
@@ -331,7 +333,7 @@ impl ValueKind {
                 choices.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
             }
             ValueKind::Path(_) | ValueKind::ArchivePath(_) => "a path".to_owned(),
-            ValueKind::Address(_) => "an address and a port, or unix:PATH".to_owned(),
+            ValueKind::Listen(_) => "a port, an address and a port, localhost:PORT, or unix:PATH".to_owned(),
             ValueKind::AddressOrOff(_) => format!("an address and a port, unix:PATH, or {OFF}"),
             ValueKind::Target(_) => format!("a path, -, unix:PATH, or {OFF}"),
             ValueKind::Text(..) => "text".to_owned(),
@@ -354,6 +356,22 @@ impl ValueKind {
             ValueKind::Size(range, ..) => Some((size::format(*range.start()), size::format(*range.end()))),
             _ => None,
         }
+    }
+}
+
+/// Returns the address; a relative path of a Unix socket starts at `base`.
+fn based(address: Address, base: &Path) -> Address {
+    match address {
+        Address::Unix(path) => Address::Unix(base.join(path)),
+        Address::Tcp(_) => address,
+    }
+}
+
+/// Returns an address as the text that a file has, with the bytes of its path unescaped.
+fn address_text(address: &Address) -> String {
+    match address {
+        Address::Unix(path) => format!("unix:{}", path.to_string_lossy()),
+        Address::Tcp(_) => address.to_string(),
     }
 }
 
@@ -400,7 +418,7 @@ mod tests {
                     (choices.iter().map(|(name, _)| (*name).to_owned()).collect(), vec!["another".into()])
                 }
                 ValueKind::Path(_) | ValueKind::ArchivePath(_) => (vec!["a b/ü".into()], vec![]),
-                ValueKind::Address(_)
+                ValueKind::Listen(_)
                 | ValueKind::AddressOrOff(_)
                 | ValueKind::Target(_)
                 | ValueKind::Text(..) => {

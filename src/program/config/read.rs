@@ -211,7 +211,7 @@ impl<'a> ConfigReader<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Address;
+    use crate::{Address, ListenAddress};
     use std::time::Duration;
 
     #[test]
@@ -278,8 +278,12 @@ mod tests {
                   "3:18: `cors` cannot be \"b\"; expected a path that begins with /; as in cors = [\"/fonts\"]"]),
             ("no host",                "[[site]]\npath = \".\"\nhosts = [\"http://a/\"]",
                 &["3:10: `hosts` cannot be \"http://a/\"; expected a host, such as example.org, *.example.org or 192.0.2.7; as in hosts = [\"example.org\"]"]),
-            ("no address",             "[[listener]]\naddress = \"8080\"",
-                &["2:11: `address` cannot be \"8080\"; expected an address and a port, or unix:PATH; as in address = \"127.0.0.1:8080\""]),
+            ("no port",                "[[listener]]\naddress = \"localhost\"",
+                &["2:11: `address` cannot be \"localhost\"; expected a port, an address and a port, localhost:PORT, or unix:PATH; as in address = \"127.0.0.1:8080\""]),
+            ("a port without quotes",  "[[listener]]\naddress = 8080",
+                &["2:11: `address` is a whole number; expected a port, an address and a port, localhost:PORT, or unix:PATH; as in address = \"127.0.0.1:8080\""]),
+            ("a name as address",      "[[listener]]\naddress = \"example.org:80\"",
+                &["2:11: `address` cannot be \"example.org:80\"; expected an address of this host in place of a name: hosts in [[site]] selects sites by name; as in address = \"127.0.0.1:8080\""]),
             ("what it needs",          "[[listener]]\n\n[[site]]\nspa = true",
                 &["1:1: this [[listener]] has no `address`; expected `address` in it; as in address = \"127.0.0.1:8080\"",
                   "3:1: this [[site]] has no `path`; expected `path` in it; as in path = \"public\""]),
@@ -296,6 +300,10 @@ mod tests {
             ("an address twice",       "[[listener]]\naddress = \"[::1]:80\"\n[[listener]]\naddress = \"[0::1]:80\"",
                 &["4:11: listener [::1]:80 occurs twice; line 2 has it already; remove one of them"]),
             ("admin and listener",    "[[site]]\npath = \"a\"\n[[listener]]\naddress = \"[::1]:80\"\n[server]\nadmin = \"[::1]:80\"",
+                &["6:9: admin [::1]:80 is also a listener; expected an address of its own; use another port, as in admin = \"127.0.0.1:9000\", a Unix socket, or off"]),
+            ("one of two twice",       "[[listener]]\naddress = \":80\"\n[[listener]]\naddress = \"[::]:80\"",
+                &["4:11: listener [::]:80 occurs twice; line 2 has it already; remove one of them"]),
+            ("admin and one of two",   "[[site]]\npath = \"a\"\n[[listener]]\naddress = \"localhost:80\"\n[server]\nadmin = \"[::1]:80\"",
                 &["6:9: admin [::1]:80 is also a listener; expected an address of its own; use another port, as in admin = \"127.0.0.1:9000\", a Unix socket, or off"]),
             ("a free port twice",      "[[listener]]\naddress = \"[::1]:0\"\n[[listener]]\naddress = \"[::1]:0\"", &[]),
             ("a host twice",           "[[site]]\npath = \"a\"\nhosts = [\"a.org\", \"A.org.\"]\n[[site]]\npath = \"b\"\nhosts = [\"b.org\"]\nredirect-hosts = [\"a.org\"]",
@@ -391,7 +399,7 @@ mod tests {
 
     #[test]
     fn errors_of_overridden_options_are_reported() {
-        let text = "[server]\nworkers = 0\n[[listener]]\naddress = \"8080\"\n";
+        let text = "[server]\nworkers = 0\n[[listener]]\naddress = \"localhost\"\n";
         let file = ConfigFile { path: "tarpon.toml".into(), text: text.to_owned() };
         let flags = BTreeMap::from([("workers", vec!["3".into()]), ("listen", vec!["[::1]:80".into()])]);
         let errors = read(Some(&file), &CliFlags(flags), CommandKind::Serve).expect_err("two errors");
@@ -408,7 +416,7 @@ mod tests {
         assert_eq!(config.sites[0].source.path, Path::new("/etc/tarpon/public"));
         assert_eq!(config.sites[0].source.prefix, Path::new("in/it"));
         let addresses: Vec<_> = config.listeners.into_iter().map(|listener| listener.address).collect();
-        let unix = |path: &str| Address::Unix(path.into());
+        let unix = |path: &str| ListenAddress::One(Address::Unix(path.into()));
         assert_eq!(addresses, [unix("/etc/tarpon/tarpon.sock"), unix("/run/tarpon.sock")]);
         let flags = CliFlags(BTreeMap::from([("path", vec!["public".into()])]));
         let config = read(Some(&file), &flags, CommandKind::Serve).expect("the file is valid").config;

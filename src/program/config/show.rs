@@ -74,7 +74,7 @@ fn absolute_value(entry: &OptionValue, value: &str) -> String {
         |path: &str| absolute(path).map_or(path.to_owned(), |path| path.to_string_lossy().into_owned());
     match entry.option.kind {
         ValueKind::Path(_) => whole(value),
-        ValueKind::Address(_) | ValueKind::AddressOrOff(_) => match value.parse() {
+        ValueKind::Listen(_) | ValueKind::AddressOrOff(_) => match value.parse() {
             Ok(Address::Unix(path)) => format!("unix:{}", whole(&path.to_string_lossy())),
             _ => value.to_owned(),
         },

@@ -25,7 +25,7 @@ pub fn check_system(resolved: &ResolvedConfig) -> Result<(), ConfigErrors> {
                         "create it, or name another; relative paths start at the directory of the file";
                     report(entry, at, found, "expected an existing path", hint);
                 }
-                ValueKind::Address(_) | ValueKind::AddressOrOff(_) => match value.parse() {
+                ValueKind::Listen(_) | ValueKind::AddressOrOff(_) => match value.parse() {
                     Ok(Address::Unix(path)) if !dir(&path).is_dir() => {
                         let expected = "expected a socket in an existing directory";
                         report(entry, at, missing_dir(&path), expected, "create the directory");

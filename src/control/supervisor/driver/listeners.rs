@@ -12,9 +12,11 @@ use crate::{
         process::message::InheritedSocket,
     },
 };
+use rustix::net::sockopt::ipv6_v6only;
 use std::{
     fs::DirBuilder,
     io, mem,
+    net::{Ipv4Addr, SocketAddr},
     os::{
         fd::{AsRawFd, OwnedFd, RawFd},
         unix::fs::DirBuilderExt,
@@ -34,10 +36,12 @@ pub(super) struct Listeners {
     admin_error: Option<(Address, UserError)>,
 }
 
-/// Returns whether a program can listen at only one of these, as one is the port of all addresses of the host.
+/// Returns whether a program can listen at only one of these, as one is the port of all addresses of the family.
 fn shares_port(one: &Address, other: &Address) -> bool {
     let (Address::Tcp(one), Address::Tcp(other)) = (one, other) else { return false };
-    one.port() == other.port() && (one.ip().is_unspecified() || other.ip().is_unspecified())
+    one.port() == other.port()
+        && one.is_ipv4() == other.is_ipv4()
+        && (one.ip().is_unspecified() || other.ip().is_unspecified())
 }
 
 impl Listeners {
@@ -109,6 +113,19 @@ impl Listeners {
         if service.addresses.is_empty() {
             service.addresses = default_addresses().into_iter().filter(Address::is_supported).collect();
         }
+        // A socket of systemd at [::] has the clients of 0.0.0.0 too, so none can be bound there: systemd.socket(5), BindIPv6Only=.
+        let named = self.bound.iter().filter(|(known, _)| service.addresses.contains(known));
+        let both: Vec<Address> = named.filter_map(|(known, bound)| self.ipv4_of(known, bound)).collect();
+        service.addresses.retain(|address| !both.contains(address));
+    }
+
+    /// Returns the IPv4 address whose clients a socket of systemd has beside those of its own address.
+    fn ipv4_of(&self, known: &Address, bound: &Listener) -> Option<Address> {
+        let &Address::Tcp(SocketAddr::V6(address)) = known else { return None };
+        let is_dual = self.lent.contains(known)
+            && address.ip().is_unspecified()
+            && bound.sockets().iter().all(|socket| ipv6_v6only(socket) == Ok(false));
+        is_dual.then(|| Address::Tcp((Ipv4Addr::UNSPECIFIED, address.port()).into()))
     }
 
     /// Checks that the service uses every socket of systemd: clients of another would wait for ever.
