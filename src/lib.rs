@@ -61,6 +61,7 @@ pub use base::{
     log_config::{LogClientIp, LogFormat, LogTarget, Logging, Rotation, SiteLog},
     settings::{Settings, SiteLimits, UnknownHost},
     site_config::{MAX_UNPACKED_LEN, SiteSource, UserConfig, UserDirectories},
+    socket_access::SocketAccess,
 };
 pub use control::{
     access_log::{LogSink, rotate_files},

@@ -14,6 +14,7 @@
 //! | `engine` | the engines by name |
 //! | `address` | the address of a listening socket |
 //! | `admin_access` | which clients may use the admin listener |
+//! | `socket_access` | which users may connect to a Unix socket |
 //! | `size` | reads and writes sizes such as `64KiB` |
 
 pub(crate) mod address;
@@ -24,3 +25,4 @@ pub(crate) mod log_config;
 pub(crate) mod settings;
 pub(crate) mod site_config;
 pub(crate) mod size;
+pub(crate) mod socket_access;

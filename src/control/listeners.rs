@@ -9,6 +9,8 @@ use crate::{
     base::address::{Address, ListenAddress},
     base::admin_access::AdminAccess,
     base::error::{UserError, reason},
+    base::socket_access::SocketAccess,
+    control::socket_permissions::SocketPermissions,
     sys::BACKLOG,
     sys::{
         name::Named,
@@ -85,17 +87,34 @@ impl Listener {
         addresses
     }
 
-    /// Listens at an address, with this many sockets: one for each worker, or one for all.
+    /// Listens at an address, with this many sockets: one for each worker, or one for all. The file of a Unix socket has the permissions of
+    /// the [default](SocketAccess::default), whatever the umask.
     ///
     /// # Errors
     /// The address is in use, even if `SO_REUSEPORT` would silently let two servers share it; it is not an address of this host; or the
     /// process lacks the privileges for it.
     pub fn new(address: &Address, socket_count: usize) -> Result<Listener, UserError> {
-        match address {
-            Address::Tcp(socket) => bind_tcp(*socket, socket_count),
-            Address::Unix(path) => bind_unix(path, None),
-        }
-        .map_err(|error| listen_error(address, error, "--listen"))
+        Listener::with_access(address, socket_count, &SocketAccess::default())
+    }
+
+    /// Listens at an address, like [`new`](Listener::new). A Unix socket accepts no client that `access` does not admit, at no time.
+    ///
+    /// # Errors
+    /// Those of [`new`](Listener::new). There is no such user or group, or the process may not give the file to them.
+    pub fn with_access(
+        address: &Address,
+        socket_count: usize,
+        access: &SocketAccess,
+    ) -> Result<Listener, UserError> {
+        Listener::with_permissions(address, socket_count, &SocketPermissions::new(access)?)
+    }
+
+    pub(crate) fn with_permissions(
+        address: &Address,
+        socket_count: usize,
+        permissions: &SocketPermissions,
+    ) -> Result<Listener, UserError> {
+        listen_at(address, socket_count, permissions, "--listen")
     }
 
     /// Listens at an address for an [`Admin`](crate::Admin). The file of a Unix socket has the mode of `access` from the beginning,
@@ -104,12 +123,8 @@ impl Listener {
     /// # Errors
     /// As for [`new`](Listener::new).
     pub fn for_admin(address: &Address, access: &AdminAccess) -> Result<Listener, UserError> {
-        let listener = match address {
-            Address::Tcp(socket) => bind_tcp(*socket, 1),
-            Address::Unix(path) => bind_unix(path, Some(access.mode)),
-        };
-        let listener = listener.map_err(|error| listen_error(address, error, "--admin"))?;
-        Ok(listener.with_admin_hosts(access))
+        let permissions = SocketPermissions::of_process(access.mode);
+        Ok(listen_at(address, 1, &permissions, "--admin")?.with_admin_hosts(access))
     }
 
     /// Sets the host names under which clients reach an admin listener.
@@ -203,12 +218,27 @@ impl SocketFile {
         self.is_owned = is_owned;
     }
 
-    /// Sets the mode of the file, if the configuration has changed it.
-    pub(crate) fn update_mode(&self, mode: u32) {
-        if let Err(error) = self.name.set_socket_mode(&self.path, mode) {
+    /// Sets the permissions of the file, if the configuration has changed them.
+    pub(crate) fn update_permissions(&self, permissions: &SocketPermissions) {
+        if let Err(error) = self.set_permissions(permissions) {
             let why = reason(&error);
-            tracing::warn!("cannot set the mode of {} to {mode:04o}: {why}", self.path.printable());
+            tracing::warn!("cannot set mode, owner or group of {}: {why}", self.path.printable());
         }
+    }
+
+    fn set_permissions(&self, permissions: &SocketPermissions) -> io::Result<()> {
+        let (path, name) = (&self.path, &self.name);
+        let (uid, gid) = permissions.ids(path);
+        let (mode, owner, group) = name.permissions(path)?;
+        if (owner, group) != (uid, gid) {
+            // The new owner and group must not connect with the former mode, nor the former ones with the new mode.
+            name.set_socket_mode(path, 0)?;
+            name.set_socket_owner(path, uid, gid).inspect_err(|_| {
+                // The error of the change matters more than that of the way back.
+                let _ = name.set_socket_mode(path, mode);
+            })?;
+        }
+        name.set_socket_mode(path, permissions.mode)
     }
 
     /// Returns whether the path still leads to this socket.
@@ -285,15 +315,37 @@ fn tcp_socket(address: SocketAddr) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Listens on a Unix socket. The file has this mode, or the mode that the umask leaves.
-fn bind_unix(path: &Path, mode: Option<u32>) -> io::Result<Listener> {
+/// Listens at an address. `option`: the flag that names it.
+fn listen_at(
+    address: &Address,
+    socket_count: usize,
+    permissions: &SocketPermissions,
+    option: &str,
+) -> Result<Listener, UserError> {
+    let bound = match address {
+        Address::Tcp(socket) => bind_tcp(*socket, socket_count),
+        Address::Unix(path) => bind_unix(path),
+    };
+    let bound = bound.map_err(|error| listen_error(address, error, option))?;
+    if let Some(file) = &bound.socket_file {
+        // On failure, dropping `bound` removes the file.
+        file.set_permissions(permissions).map_err(|error| {
+            UserError::new(
+                format_args!("cannot set mode, owner and group of {address}"),
+                reason(&error),
+                "name the user that starts tarpon and one of its groups, or start tarpon as root",
+            )
+        })?;
+    }
+    Ok(bound)
+}
+
+/// Listens on a Unix socket. Until its file gets other permissions, only the user of this process may connect.
+fn bind_unix(path: &Path) -> io::Result<Listener> {
     let address = SocketAddrUnix::new(path)?;
     let socket = || socket::stream(AddressFamily::UNIX);
     let listener = socket()?;
-    let bind = || match mode {
-        Some(mode) => socket::bind_with_mode(&listener, &address, mode),
-        None => bind(&listener, &address),
-    };
+    let bind = || socket::bind_with_mode(&listener, &address, OWNER_ONLY);
     match bind() {
         // The file of a server that was killed: the socket refuses connections.
         Err(Errno::ADDRINUSE)
@@ -306,13 +358,12 @@ fn bind_unix(path: &Path, mode: Option<u32>) -> io::Result<Listener> {
     }
     listen(&listener, BACKLOG)?;
     let file = SocketFile::new(path)?;
-    if let Some(mode) = mode {
-        // The umask may have taken permissions that the mode has.
-        file.name.set_socket_mode(path, mode)?;
-    }
     let listener = Listener::inherited(Address::Unix(path.to_owned()), vec![listener]);
     Ok(Listener { socket_file: Some(file), ..listener })
 }
+
+/// The mode of a new socket file.
+const OWNER_ONLY: u32 = 0o600;
 
 /// Returns whether the file is a socket: connecting to another file is refused too, but such a file must stay.
 fn is_socket(path: &Path) -> bool {

@@ -16,6 +16,7 @@
 //! | `helpers` | processes and threads that do for workers what their sandbox forbids |
 //! | `server` | a server in one process: its worker threads and its handle |
 //! | `listeners` | listening sockets |
+//! | `socket_permissions` | mode, user and group of the file of a Unix socket |
 //! | `sandbox` | confines each process: user, files, system calls |
 //! | `systemd` | socket activation and readiness |
 //! | `admin` | the admin listener: health, metrics, orders |
@@ -35,6 +36,7 @@ pub(crate) mod process;
 pub(crate) mod sandbox;
 pub(crate) mod server;
 pub(crate) mod server_process;
+mod socket_permissions;
 pub(crate) mod stats;
 pub(crate) mod supervisor;
 pub(crate) mod systemd;

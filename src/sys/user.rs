@@ -100,6 +100,26 @@ impl User {
     }
 }
 
+/// Looks up the number of a group by name: getgrnam(3).
+pub(crate) fn group_number(name: &str) -> io::Result<Option<u32>> {
+    let Ok(name) = CString::new(name) else { return Ok(None) };
+    let mut room: Vec<c_char> = vec![0; GROUP_LEN_MAX];
+    let mut found = ptr::null_mut();
+    // SAFETY: plain numbers and pointers, of which none is used before it was set.
+    let mut entry: libc::group = unsafe { mem::zeroed() };
+    // SAFETY: the name ends in a zero, `entry` and `found` are written, and of `room` no more than its length.
+    let code = unsafe {
+        libc::getgrnam_r(name.as_ptr(), &mut entry, room.as_mut_ptr().cast(), room.len(), &mut found)
+    };
+    match code {
+        0 if found.is_null() => Ok(None),
+        0 => Ok(Some(entry.gr_gid)),
+        // As for users.
+        libc::ENOENT | libc::ESRCH => Ok(None),
+        code => Err(io::Error::from_raw_os_error(code)),
+    }
+}
+
 fn find(
     ask: impl FnOnce(*mut libc::passwd, &mut [c_char], *mut *mut libc::passwd) -> i32,
 ) -> io::Result<Option<User>> {
@@ -136,3 +156,6 @@ static ALL: Mutex<()> = Mutex::new(());
 
 /// Buffer size for the strings of one entry; sysconf(_SC_GETPW_R_SIZE_MAX) suggests 1 KiB.
 const ENTRY_LEN_MAX: usize = 64 * 1024;
+
+/// Buffer size for the strings of a group: its members may be tens of thousands of users.
+const GROUP_LEN_MAX: usize = 1024 * 1024;

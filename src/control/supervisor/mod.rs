@@ -52,11 +52,12 @@ use crate::{
         log_config::LogConfig,
         settings::{Settings, UnknownHost},
         site_config::SiteConfig,
+        socket_access::SocketAccess,
     },
     control::handover::predecessor::PredecessorChannel,
 };
 use driver::Driver;
-use std::{error::Error, time::Duration};
+use std::{collections::HashMap, error::Error, path::PathBuf, time::Duration};
 
 /// A service: its sites, addresses, settings and logs.
 #[derive(Debug)]
@@ -65,6 +66,8 @@ pub struct Service {
     pub settings: Settings,
     /// The addresses of the listeners. If empty: the sockets of systemd, if there are any, or else the [default](crate::default_addresses).
     pub addresses: Vec<Address>,
+    /// Which users may connect to Unix sockets, by path. The others have the [default](SocketAccess::default).
+    pub socket_access: HashMap<PathBuf, SocketAccess>,
     /// The sites, at least one.
     pub sites: Vec<SiteConfig>,
     /// How to answer a request for an unknown host.
@@ -83,6 +86,14 @@ pub struct Service {
     pub admin_is_default: bool,
     /// Which clients may use the admin listener.
     pub admin_access: AdminAccess,
+}
+
+impl Service {
+    /// Returns which users may connect to a Unix socket for clients.
+    fn socket_access(&self, address: &Address) -> SocketAccess {
+        let Address::Unix(path) = address else { return SocketAccess::default() };
+        self.socket_access.get(path).cloned().unwrap_or_default()
+    }
 }
 
 /// Serves until SIGTERM or SIGINT; a second one ends the grace period. SIGHUP reads the configuration again and serves it; SIGUSR2 starts the

@@ -3,7 +3,7 @@
 use super::{CommandResult, flags, read};
 use crate::program::output::events;
 use crate::{
-    Listener, Service,
+    Address, ListenAddress, Listener, Service,
     config::{AdminAt, CommandKind, Config, ServerConfig},
     default_admin_address,
     sys::inject,
@@ -46,6 +46,11 @@ fn service(config: Config) -> Service {
     let unknown_host = config.unknown_host();
     let Config { sites, listeners, server, log } = config;
     let ServerConfig { settings, grace_period, user, sandbox, admin, admin_access, .. } = server;
+    let socket_access = listeners.iter().filter_map(|listener| match &listener.address {
+        ListenAddress::One(Address::Unix(path)) => Some((path.clone(), listener.access.clone())),
+        _ => None,
+    });
+    let socket_access = socket_access.collect();
     let addresses = listeners.iter().flat_map(|listener| Listener::addresses(&listener.address)).collect();
     let admin_is_default = admin == AdminAt::Default;
     let admin = match admin {
@@ -56,6 +61,7 @@ fn service(config: Config) -> Service {
     Service {
         settings,
         addresses,
+        socket_access,
         sites,
         unknown_host,
         grace_period,

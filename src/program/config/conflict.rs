@@ -11,6 +11,7 @@ pub(super) fn find(entries: &[OptionValue], errors: &mut Vec<ConfigError>) {
     let is_fixed = |address: &str| !address.ends_with(":0");
     duplicates("listener", entries_of(entries, "listener", &["address"]), sockets, is_fixed, errors);
     admin_conflicts(entries, is_fixed, errors);
+    access_conflicts(entries, errors);
     let is_mounted =
         |entry: &OptionValue| entry.number.and_then(|number| mount_of(entries, number)).is_some();
     let itself = |host: &str| vec![host.to_owned()];
@@ -122,6 +123,21 @@ fn sockets(value: &str) -> Vec<String> {
             both.addresses().iter().map(|address| address.to_string()).collect()
         }
         _ => vec![value.to_owned()],
+    }
+}
+
+/// Adds an error for each permission of a listener that is no Unix socket.
+fn access_conflicts(entries: &[OptionValue], errors: &mut Vec<ConfigError>) {
+    let addresses: Vec<_> = entries_of(entries, "listener", &["address"]).collect();
+    for entry in entries_of(entries, "listener", &["mode", "owner", "group"]) {
+        let address = addresses.iter().find(|address| address.number == entry.number);
+        let is_unix =
+            address.is_some_and(|address| address.values.iter().all(|value| value.starts_with("unix:")));
+        if !entry.values.is_empty() && entry.origin != Origin::Default && !is_unix {
+            let found = format!("`{}` is for a Unix socket", entry.option.name);
+            let hint = format!("remove `{}`, or set address = \"unix:PATH\"", entry.option.name);
+            errors.push(entry.error(0, found, "expected it beside a unix:PATH", hint));
+        }
     }
 }
 

@@ -66,18 +66,21 @@ const SERVER: Opt = Opt { commands: &[Serve, Embedded], heading: "Server", ..OPT
 const TIME: Opt = Opt { value_name: "TIME", example: "1m30s", ..SERVER };
 
 /// Accepts every name that a user database can hold.
-fn user(name: &str) -> Result<String, String> {
+pub(super) fn user(name: &str) -> Result<String, String> {
     let is_forbidden = |char: char| [':', '/', ' '].contains(&char) || char.is_control();
     let is_name = !name.is_empty() && !name.contains(is_forbidden);
     if is_name { Ok(name.to_owned()) } else { Err("expected a user name".to_owned()) }
 }
 
 /// Accepts an octal mode of a file, without set-user-ID and other special bits.
-fn mode(text: &str) -> Result<String, String> {
+pub(super) fn mode(text: &str) -> Result<String, String> {
     let is_octal = (3..=4).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     let mode = u32::from_str_radix(text, 8).ok().filter(|mode| is_octal && *mode <= 0o777);
     mode.map(|mode| format!("{mode:04o}")).ok_or_else(|| "expected an octal mode up to 0777".to_owned())
 }
+
+/// Texts that are no mode.
+pub(super) const NO_MODES: &[&str] = &["", "rw", "60", "0o600", "00600", "0680", "1600", "-600", "+600"];
 
 /// Accepts a host name that is no wildcard.
 fn admin_host(text: &str) -> Result<String, String> {
@@ -265,7 +268,7 @@ const OPTIONS: &[Opt] = &[
         }),
         default: OptionDefault::Value("0600"),
         example: "0660",
-        invalid: &["", "rw", "60", "0o600", "00600", "0680", "1600", "-600", "+600"],
+        invalid: NO_MODES,
         help: "Set the mode of the Unix socket of the admin listener, whatever the umask",
         details: "With 0600 the user of the supervisor and root may connect; with 0660 its group, too. Clients that may connect may give orders. A socket of systemd keeps its SocketMode=.",
         ..SERVER

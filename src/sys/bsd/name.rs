@@ -1,6 +1,6 @@
 //! Identity of a path: detects that another file has taken its place, by inode and creation time.
 
-use rustix::fs::{AtFlags, CWD, Mode, chmodat};
+use rustix::fs::{AtFlags, CWD, Gid, Mode, Uid, chmodat, chownat};
 use std::{
     fs::{self, Metadata},
     io,
@@ -35,6 +35,21 @@ impl Named {
             true => Ok(chmodat(CWD, path, Mode::from_bits_truncate(mode as _), AtFlags::SYMLINK_NOFOLLOW)?),
             false => Err(io::ErrorKind::NotFound.into()),
         }
+    }
+
+    /// Sets the user and the group of a socket file. Another file at the path keeps its own.
+    pub(crate) fn set_socket_owner(&self, path: &Path, uid: u32, gid: u32) -> io::Result<()> {
+        let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+        match self.is_at(path) {
+            true => Ok(chownat(CWD, path, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?),
+            false => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// Returns the permissions, the user and the group of the file.
+    pub(crate) fn permissions(&self, path: &Path) -> io::Result<(u32, u32, u32)> {
+        let meta = fs::symlink_metadata(path)?;
+        Ok((meta.mode() & 0o777, meta.uid(), meta.gid()))
     }
 
     fn of(meta: &Metadata) -> Named {

@@ -1,6 +1,6 @@
 //! Identity of a path: detects that another file has taken its place: open(2), `O_PATH`.
 
-use rustix::fs::{FileType, Mode, OFlags, Stat, chmod, fstat, lstat, open};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid, chmod, chownat, fstat, lstat, open};
 use std::{
     io,
     os::fd::{AsRawFd, OwnedFd},
@@ -28,6 +28,19 @@ impl Named {
             chmod(format!("/proc/self/fd/{}", self.0.as_raw_fd()), Mode::from_raw_mode(mode))?;
         }
         Ok(())
+    }
+
+    /// Sets the user and the group of a socket file.
+    pub(crate) fn set_socket_owner(&self, _path: &Path, uid: u32, gid: u32) -> io::Result<()> {
+        let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+        // An empty path stands for the file of the descriptor: fchownat(2), AT_EMPTY_PATH.
+        Ok(chownat(&self.0, "", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?)
+    }
+
+    /// Returns the permissions, the user and the group of the file.
+    pub(crate) fn permissions(&self, _path: &Path) -> io::Result<(u32, u32, u32)> {
+        let stat = fstat(&self.0)?;
+        Ok((stat.st_mode & 0o777, stat.st_uid, stat.st_gid))
     }
 
     /// Returns whether the path still names this file.

@@ -6,14 +6,17 @@ use crate::{
     base::{
         address::{Address, default_addresses},
         error::{UserError, reason},
+        socket_access::SocketAccess,
     },
     control::{
         listeners::{Listener, SocketFile},
         process::message::InheritedSocket,
+        socket_permissions::SocketPermissions,
     },
 };
 use rustix::net::sockopt::ipv6_v6only;
 use std::{
+    collections::{BTreeMap, btree_map::Entry},
     fs::DirBuilder,
     io, mem,
     net::{Ipv4Addr, SocketAddr},
@@ -32,6 +35,8 @@ pub(super) struct Listeners {
     files: Vec<(Address, SocketFile)>,
     /// The addresses where systemd listens. These sockets stay open: systemd has them too, so no other program could listen there.
     lent: Vec<Address>,
+    /// The permissions of Unix sockets, so that a reload looks no user up again: a database in a network may not answer.
+    permissions: BTreeMap<SocketAccess, SocketPermissions>,
     /// The default address of the admin listener, and why this program has no listener there.
     admin_error: Option<(Address, UserError)>,
 }
@@ -49,7 +54,7 @@ impl Listeners {
     pub(super) fn lent(sockets: Vec<Listener>) -> Listeners {
         let lent: Vec<_> = sockets.iter().map(|bound| bound.address().clone()).collect();
         let bound = lent.iter().cloned().zip(sockets).collect();
-        Listeners { bound, files: Vec::new(), lent, admin_error: None }
+        Listeners { bound, lent, ..Listeners::default() }
     }
 
     /// Wraps the sockets of the predecessor, which owns the files of Unix sockets until [`own_files`](Listeners::own_files).
@@ -151,6 +156,13 @@ impl Listeners {
     /// # Errors
     /// One of them cannot be bound; then none is added.
     pub(super) fn add(&mut self, service: &Service) -> Result<Vec<Address>, UserError> {
+        for address in &service.addresses {
+            let access = service.socket_access(address);
+            if let Entry::Vacant(unknown) = self.permissions.entry(access) {
+                let permissions = SocketPermissions::new(unknown.key())?;
+                unknown.insert(permissions);
+            }
+        }
         let mut added = Vec::new();
         let socket_count = service.settings.socket_count();
         let clients = service.addresses.iter().map(|address| (address, socket_count));
@@ -163,7 +175,10 @@ impl Listeners {
             let directory = if is_default { make_directory(address) } else { Ok(()) };
             let listener = directory.and_then(|()| match is_admin {
                 true => Listener::for_admin(address, &service.admin_access),
-                false => Listener::new(address, socket_count),
+                false => {
+                    let permissions = &self.permissions[&service.socket_access(address)];
+                    Listener::with_permissions(address, socket_count, permissions)
+                }
             });
             match listener {
                 Ok(mut bound) => {
@@ -210,8 +225,13 @@ impl Listeners {
     pub(super) fn keep_only(&mut self, service: &Service) {
         self.bound.retain(|(address, _)| uses(service, address) || self.lent.contains(address));
         self.files.retain(|(address, _)| uses(service, address));
-        let admin = self.files.iter().filter(|(address, _)| service.admin.as_ref() == Some(address));
-        admin.for_each(|(_, file)| file.update_mode(service.admin_access.mode));
+        for (address, file) in &self.files {
+            if service.admin.as_ref() == Some(address) {
+                file.update_permissions(&SocketPermissions::of_process(service.admin_access.mode));
+            } else if let Some(permissions) = self.permissions.get(&service.socket_access(address)) {
+                file.update_permissions(permissions);
+            }
+        }
     }
 
     /// Returns whether systemd owns any of the sockets.
