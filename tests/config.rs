@@ -7,14 +7,15 @@ mod common;
 use common::{
     client::{TestClient, get},
     program::{ProgramExit, RunningProgram, serve, tarpon},
-    site, write_files,
+    site, wait_for, write_files,
 };
+use rustix::process::Signal;
 use std::{
     env,
     ffi::OsStr,
     fs,
     net::TcpListener,
-    os::unix::ffi::OsStrExt,
+    os::unix::{ffi::OsStrExt, fs::PermissionsExt},
     path::Path,
     process::{Command, Stdio},
 };
@@ -174,12 +175,140 @@ fn check_reports_missing_paths_and_addresses() {
     assert_eq!((ended.status.code(), ended.error_line()), (Some(1), want));
 }
 
+/// Returns `tarpon serve` in a directory, without a path and without `--config`.
+fn serve_there(dir: &Path, flags: &[&str]) -> Command {
+    let mut command = tarpon_command(&["serve"], flags);
+    command.current_dir(dir);
+    command
+}
+
+#[test]
+fn file_in_the_current_directory_is_read_if_no_argument_names_a_site() {
+    let text = "[[listener]]\naddress = \"127.0.0.1:0\"\n[[site]]\npath = \"public\"\nspa = true\n[server]\nadmin = \"off\"\n";
+    let dir = site(&[("tarpon.toml", text), ("public/index.html", "home")]);
+    set_mode(&dir.path().join("tarpon.toml"), 0o644);
+    let first_line = |text: String| text.lines().next().unwrap_or_default().to_owned();
+    let program = RunningProgram::start_ready(serve_there(dir.path(), &[]));
+    assert_eq!(first_line(program.out()), "configuration: ./tarpon.toml");
+    let page = TestClient::connect(program.address()).get("/route");
+    assert_eq!((page.status, &page.content[..]), (200, &b"home"[..]));
+    // A reload reads it again, and serves nothing else without it.
+    for (is_there, want) in
+        [(true, "\nreloaded\n"), (false, "cannot use ./tarpon.toml: no such file or directory")]
+    {
+        if !is_there {
+            fs::remove_file(dir.path().join("tarpon.toml")).unwrap();
+        }
+        program.signal(Signal::HUP);
+        wait_for(want, || (program.out() + &program.err()).contains(want).then_some(()));
+    }
+    assert_eq!(program.out().matches("configuration:").count(), 1);
+    assert_eq!(TestClient::connect(program.address()).get("/route").status, 200);
+
+    write_files(dir.path(), &[("tarpon.toml", text)]);
+    set_mode(&dir.path().join("tarpon.toml"), 0o644);
+    // Flags win, and messages can be JSON.
+    let program = RunningProgram::start(serve_there(dir.path(), &["--no-spa", "--log-format", "json"]));
+    wait_for("the start", || program.err().contains("\"serving\"").then_some(()));
+    let first = first_line(program.err());
+    assert!(first.contains("\"file\":\"./tarpon.toml\"") && first.contains("\"configuration\""), "{first}");
+    let shown = RunningProgram::run({
+        let mut command = tarpon_command(&["config", "show"], &[]);
+        command.current_dir(dir.path());
+        command
+    });
+    assert!(shown.out.contains("tarpon.toml:4"), "{shown:?}");
+    // A path replaces it.
+    let program = RunningProgram::start_ready(serve_there(
+        dir.path(),
+        &["public", "--listen", "127.0.0.1:0", "--admin", "off"],
+    ));
+    assert!(!program.out().contains("configuration:"));
+    assert_eq!(TestClient::connect(program.address()).get("/route").status, 404);
+}
+
+#[test]
+fn file_in_the_current_directory_that_others_can_write_is_refused() {
+    let is_root = rustix::process::geteuid().is_root();
+    #[rustfmt::skip]
+    let cases: &[(&str, u32, u32, &str)] = &[
+        // case             directory  file   why
+        ("group file",      0o755,     0o664, "other users may write to it (mode 0664)"),
+        ("world file",      0o755,     0o646, "other users may write to it (mode 0646)"),
+        ("group directory", 0o775,     0o644, "other users may write to its directory (mode 0775)"),
+        ("sticky",          0o1777,    0o644, "other users may write to its directory (mode 1777)"),
+        ("a link",          0o755,     0,     "it is no regular file"),
+        ("foreign file",    0o755,     0o644, "it belongs to another user, number 1"),
+        ("foreign dir",     0o755,     0o644, "its directory belongs to another user, number 1"),
+    ];
+    for &(case, dir_mode, mode, why) in cases {
+        let dir = site(&[("public/index.html", "home"), ("other.toml", "[[site]]\npath = \"public\"\n")]);
+        let file = dir.path().join("tarpon.toml");
+        match mode {
+            0 => std::os::unix::fs::symlink("other.toml", &file).unwrap(),
+            mode => {
+                fs::copy(dir.path().join("other.toml"), &file).unwrap();
+                set_mode(&file, mode);
+            }
+        }
+        set_mode(dir.path(), dir_mode);
+        if case.starts_with("foreign") {
+            if !is_root {
+                println!("skipped: only root can give a file to another user");
+                continue;
+            }
+            let path = if case == "foreign file" { &file } else { dir.path() };
+            std::os::unix::fs::chown(path, Some(1), None).unwrap();
+        }
+        let ended = RunningProgram::run(serve_there(dir.path(), &["--listen", "127.0.0.1:0"]));
+        let want = format!(
+            "tarpon: cannot use ./tarpon.toml: {why}; to use it, name it, as in tarpon serve --config tarpon.toml; to serve the \
+             directory without it, name that: tarpon serve ."
+        );
+        assert_eq!((ended.status.code(), ended.error_line()), (Some(1), &*want), "{case}");
+        // The way out.
+        let named = ["--config", "tarpon.toml", "--listen", "127.0.0.1:0", "--admin", "off"];
+        RunningProgram::start_ready(serve_there(dir.path(), &named));
+    }
+}
+
+#[test]
+fn site_that_holds_files_of_the_server_is_refused() {
+    let text = "[[site]]\npath = \".\"\n";
+    let dir = site(&[("tarpon.toml", text), ("public/index.html", "home")]);
+    let at = dir.path().to_str().unwrap();
+    set_mode(&dir.path().join("tarpon.toml"), 0o644);
+    let why = "keep the site in a directory of its own, such as public, or move the file out of it";
+    let log = format!("{at}/public/access.log");
+    #[rustfmt::skip]
+    let cases: &[(&[&str], &str)] = &[
+        (&["serve"],                                            "tarpon.toml would be served as /tarpon.toml: it lies in the directory ."),
+        (&["serve", "--config", "tarpon.toml"],                 " --> tarpon.toml:2:8"),
+        (&["config", "check", "--config", "tarpon.toml"],       " --> tarpon.toml:2:8"),
+        (&["serve", "public", "--access-log", &log],            "/public/access.log would be served as /access.log: it lies in the directory public"),
+        (&["serve", "public", "--listen", "unix:public/socket"], "public/socket would be served as /socket: it lies in the directory public"),
+    ];
+    for (arguments, want) in cases {
+        let mut command = tarpon(arguments.iter().map(|argument| argument.as_ref()));
+        command.current_dir(dir.path());
+        let ended = RunningProgram::run(command);
+        assert_eq!(ended.status.code(), Some(1), "{arguments:?}: {ended:?}");
+        assert!(ended.err.contains(want) && ended.err.contains(why), "{arguments:?}: {ended:?}");
+    }
+    assert!(!dir.path().join("public/access.log").exists());
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
 #[test]
 fn engine_of_another_system_is_refused_by_name() {
     let absent = if cfg!(target_os = "linux") { "kqueue" } else { "epoll" };
-    let dir = site(&[("tarpon.toml", &*format!("[server]\nengine = \"{absent}\"\n")), ("index.html", "")]);
+    let dir =
+        site(&[("tarpon.toml", &*format!("[server]\nengine = \"{absent}\"\n")), ("public/index.html", "")]);
     let reason = format!("cannot use {absent}: this system does not have it; take --engine ");
-    let (path, file) = (dir.path(), dir.path().join("tarpon.toml"));
+    let (path, file) = (dir.path().join("public"), dir.path().join("tarpon.toml"));
     let (path, file) = (path.to_str().unwrap(), file.to_str().unwrap());
     for arguments in [
         &["serve", path, "--engine", absent][..],

@@ -59,6 +59,7 @@ fn show(matches: &ArgMatches) -> CommandResult {
 fn check(matches: &ArgMatches) -> CommandResult {
     let resolved = read::resolve_file(matches)?;
     config::check_system(&resolved).map_err(read::ReadError)?;
+    read::check_exposed(&resolved)?;
     messages::config_ok(&resolved);
     Ok(())
 }

@@ -20,6 +20,7 @@ mod control;
 mod embedded;
 mod flags;
 mod inspect;
+mod local_file;
 mod manual;
 mod pack;
 mod read;

@@ -1,6 +1,7 @@
 //! Reads the configuration that a command line describes: its flags, and the file of --config.
 
-use super::flags;
+use super::{flags, local_file};
+use crate::UserError;
 use crate::config::{self, CliFlags, CommandKind, ConfigErrors, ConfigFile, ResolvedConfig};
 use clap::{Arg, ArgMatches, ValueHint, value_parser};
 use std::{error::Error, fmt, path::PathBuf};
@@ -15,22 +16,41 @@ pub(super) fn config_arg() -> Arg {
         .value_parser(value_parser!(PathBuf))
         .value_hint(ValueHint::FilePath)
         .help("Read this configuration file")
-        .long_help("Read this configuration file\n\nRelative paths in it start at its directory.")
+        .long_help(
+            "Read this configuration file\n\nRelative paths in it start at its directory. Without this option and without a path, tarpon \
+             serve reads ./tarpon.toml if it exists, and if no other user can write to it or to its directory.",
+        )
 }
 
-/// Merges the file and the flags of `tarpon serve`.
+/// Merges the file and the flags of `tarpon serve`. Without `--config` and without a path, the file is `./tarpon.toml`.
 pub(super) fn resolve(matches: &ArgMatches) -> Result<ResolvedConfig, Box<dyn Error>> {
-    read(matches, &flags::values(matches, CommandKind::Serve))
+    let flags = flags::values(matches, CommandKind::Serve);
+    let is_file_named = matches.contains_id("config") || flags.0.contains_key("path");
+    let file = if is_file_named { named_file(matches)? } else { local_file::read()? };
+    read(file.as_ref(), &flags)
+}
+
+/// Returns whether [`resolve`] has read `./tarpon.toml`, which no argument names.
+pub(super) fn is_local_file(matches: &ArgMatches, resolved: &ResolvedConfig) -> bool {
+    resolved.file.is_some() && !matches.contains_id("config")
+}
+
+/// Checks that no site serves the files of the server itself.
+pub(super) fn check_exposed(resolved: &ResolvedConfig) -> Result<(), ReadError> {
+    config::check_exposed(resolved).map_err(ReadError)
 }
 
 /// Reads the file alone.
 pub(super) fn resolve_file(matches: &ArgMatches) -> Result<ResolvedConfig, Box<dyn Error>> {
-    read(matches, &CliFlags::default())
+    read(named_file(matches)?.as_ref(), &CliFlags::default())
 }
 
-fn read(matches: &ArgMatches, flags: &CliFlags) -> Result<ResolvedConfig, Box<dyn Error>> {
-    let file = matches.get_one::<PathBuf>("config").map(ConfigFile::open).transpose()?;
-    Ok(config::read(file.as_ref(), flags, CommandKind::Serve).map_err(ReadError)?)
+fn named_file(matches: &ArgMatches) -> Result<Option<ConfigFile>, UserError> {
+    matches.get_one::<PathBuf>("config").map(ConfigFile::open).transpose()
+}
+
+fn read(file: Option<&ConfigFile>, flags: &CliFlags) -> Result<ResolvedConfig, Box<dyn Error>> {
+    Ok(config::read(file, flags, CommandKind::Serve).map_err(ReadError)?)
 }
 
 /// The errors of a configuration, formatted for a terminal.

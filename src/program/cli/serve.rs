@@ -1,6 +1,6 @@
 //! `tarpon serve`: serves sites until a signal stops the server.
 
-use super::{CommandResult, flags, read};
+use super::{CommandResult, flags, local_file, read};
 use crate::program::output::events;
 use crate::{
     Address, ListenAddress, Listener, Service,
@@ -10,7 +10,7 @@ use crate::{
 };
 use clap::{ArgMatches, Command};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use std::error::Error;
+use std::{error::Error, sync::Once};
 
 pub(super) fn command() -> Command {
     Command::new("serve")
@@ -30,8 +30,19 @@ pub(super) fn command() -> Command {
 }
 
 pub(super) fn run(matches: &ArgMatches) -> CommandResult {
-    serve(&|| Ok(read::resolve(matches)?.config))
+    serve(&|| {
+        let resolved = read::resolve(matches)?;
+        read::check_exposed(&resolved)?;
+        if read::is_local_file(matches, &resolved) {
+            events::init(resolved.config.log.events);
+            LOCAL_FILE.call_once(|| events::configuration(local_file::NAME));
+        }
+        Ok(resolved.config)
+    })
 }
+
+/// Names `./tarpon.toml` at the start, not at each reload.
+static LOCAL_FILE: Once = Once::new();
 
 /// Serves a configuration; `read` reads it at the start and at each reload.
 pub(super) fn serve(read: &dyn Fn() -> Result<Config, Box<dyn Error>>) -> CommandResult {

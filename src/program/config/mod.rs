@@ -19,13 +19,15 @@
 //! | `read` | merges defaults, file and flags into a `Config` |
 //! | `conflict` | finds options that contradict each other |
 //! | `system` | finds paths, addresses and engines that this system does not have |
+//! | `exposed` | finds files of the server that a site would serve |
 //! | `errors` | errors with their position and a hint |
 //! | `show` | prints the resolved configuration as a file |
 //!
-//! Knows nothing of the command line except the names of its flags. Only `system` makes system calls.
+//! Knows nothing of the command line except the names of its flags. Only `system` and `exposed` make system calls.
 
 mod conflict;
 mod errors;
+mod exposed;
 mod file;
 mod listener;
 mod log;
@@ -42,6 +44,7 @@ pub use crate::base::{
     site_config::SiteConfig,
 };
 pub use errors::{ConfigError, ConfigErrors};
+pub use exposed::check_exposed;
 pub use file::ConfigFile;
 pub use listener::ListenerConfig;
 pub use option::{Choices, CommandKind, ConfigSection, FlagForm, Opt, OptionDefault, ValueKind};

@@ -47,6 +47,14 @@ pub(crate) fn init(format: EventFormat) {
     }
 }
 
+/// Names a configuration file that no argument names.
+pub(crate) fn configuration(name: &str) {
+    match IS_JSON.get() {
+        Some(true) => info!(file = format!("./{name}"), "configuration"),
+        _ => messages::configuration(name),
+    }
+}
+
 /// Prints a notice of the server.
 pub(crate) fn notice(notice: Notice<'_>) {
     if !IS_JSON.get().is_some_and(|&is_json| is_json) {

@@ -126,6 +126,11 @@ pub(crate) fn exchange<'f>(field: impl Fn(&str) -> &'f str) -> String {
     text
 }
 
+/// Names a configuration file in the current directory.
+pub(crate) fn configuration(name: &str) {
+    println!("configuration: ./{name}");
+}
+
 fn serving(served: &ServingReport<'_>) {
     let ServingReport { sites, addresses, fallback_reason, confinement, admin_error, .. } = served;
     if let Some(reason) = fallback_reason {

@@ -1,0 +1,151 @@
+//! Finds files of the server itself that a site would serve to every client: the configuration, logs, sockets.
+//!
+//! A directory is served without the names in it that begin with a dot, and with `.well-known`.
+
+use super::{ConfigErrors, OptionValue, ResolvedConfig, ValueKind};
+use crate::{Address, ListenAddress, LogTarget};
+use std::{
+    ffi::OsStr,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
+use tarpon_site::Printable;
+
+/// Checks that no site serves a file of the server itself.
+///
+/// # Errors
+/// Each file that lies in the directory of a site, or in one that its links may lead into.
+pub fn check_exposed(resolved: &ResolvedConfig) -> Result<(), ConfigErrors> {
+    let served: Vec<ServedDir<'_>> = resolved.entries.iter().flat_map(ServedDir::all).collect();
+    let mut errors = Vec::new();
+    if let Some(file) = &resolved.file
+        && let Some((dir, path)) = find(&served, &file.path)
+    {
+        let found = exposed(&file.path, dir, &path);
+        errors.push(dir.entry.error(dir.at, found, EXPECTED, HINT));
+    }
+    for entry in resolved.entries.iter().filter(|entry| entry.number.is_some()) {
+        for (at, value) in entry.values.iter().enumerate() {
+            if let Some(own) = own_path(entry, value)
+                && let Some((dir, path)) = find(&served, &own)
+            {
+                errors.push(entry.error(at, exposed(&own, dir, &path), EXPECTED, HINT));
+            }
+        }
+    }
+    if errors.is_empty() { Ok(()) } else { Err(ConfigErrors::new(resolved.file.as_ref(), errors)) }
+}
+
+const EXPECTED: &str = "expected files of the server outside of the directories of sites";
+const HINT: &str = "keep the site in a directory of its own, such as public, or move the file out of it";
+
+fn exposed(own: &Path, dir: &ServedDir<'_>, path: &str) -> String {
+    let dir = dir.value.printable();
+    format!("{} would be served as {path}: it lies in the directory {dir}", own.printable())
+}
+
+/// A directory that clients can read.
+struct ServedDir<'a> {
+    /// Without symbolic links.
+    real: PathBuf,
+    entry: &'a OptionValue,
+    /// The index of its value.
+    at: usize,
+    value: &'a str,
+}
+
+impl<'a> ServedDir<'a> {
+    /// Returns the directories that an option names for clients.
+    fn all(entry: &'a OptionValue) -> impl Iterator<Item = ServedDir<'a>> {
+        let is_served = entry.number.is_some() && is_served(entry);
+        let values = entry.values.iter().enumerate().filter(move |_| is_served);
+        values.filter_map(move |(at, value)| {
+            // A directory that does not exist, or cannot be reached, is not served.
+            let real = Path::new(value).canonicalize().ok().filter(|real| real.is_dir())?;
+            Some(ServedDir { real, entry, at, value })
+        })
+    }
+}
+
+fn is_served(entry: &OptionValue) -> bool {
+    entry.section.name == "site" && ["path", "follow-links"].contains(&entry.option.name)
+}
+
+/// Returns the path of a file that the server reads or writes for itself.
+fn own_path(entry: &OptionValue, value: &str) -> Option<PathBuf> {
+    match entry.option.kind {
+        ValueKind::Path(_) => (!is_served(entry)).then(|| value.into()),
+        ValueKind::Target(_) => match value.parse() {
+            Ok(LogTarget::File(path)) => Some(path),
+            _ => None,
+        },
+        ValueKind::AddressOrOff(_) | ValueKind::Listen(_) => match value.parse() {
+            Ok(ListenAddress::One(Address::Unix(path))) => Some(path),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Returns the directory that serves a file, and the path there. The file need not exist yet.
+fn find<'s, 'a>(served: &'s [ServedDir<'a>], file: &Path) -> Option<(&'s ServedDir<'a>, String)> {
+    let real = file.canonicalize().or_else(|_| {
+        let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Ok::<_, std::io::Error>(dir.canonicalize()?.join(file.file_name().unwrap_or_default()))
+    });
+    let real = real.ok()?;
+    served.iter().find_map(|dir| {
+        let below = real.strip_prefix(&dir.real).ok()?;
+        let is_hidden = |name: &OsStr| name.as_bytes().starts_with(b".") && name != ".well-known";
+        (!below.iter().any(is_hidden)).then(|| (dir, format!("/{}", below.printable())))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::config::{CliFlags, CommandKind, ConfigFile, read};
+    use std::{fs, os::unix::fs::symlink};
+
+    #[test]
+    fn file_that_a_site_would_serve_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().canonicalize().unwrap();
+        for name in ["public/logs", "public/.cache", "public/.well-known", "releases/7", "run"] {
+            fs::create_dir_all(dir.join(name)).unwrap();
+        }
+        symlink("releases/7", dir.join("current")).unwrap();
+        symlink("public", dir.join("elsewhere")).unwrap();
+        let log = "[log]\naccess-log = ";
+        #[rustfmt::skip]
+        let cases: &[(&str, String, &[&str])] = &[
+            // case                  configuration                                                     refused
+            ("beside the site",      "[[site]]\npath = \"public\"".into(),                             &[]),
+            ("itself",               "[[site]]\npath = \".\"".into(),                                  &["2:8: DIR/tarpon.toml would be served as /tarpon.toml: it lies in the directory DIR/."]),
+            ("itself, default path", String::new(),                                                    &[]),
+            ("a log elsewhere",      format!("[[site]]\npath = \"public\"\n{log}\"run/log\""),         &[]),
+            ("a log",                format!("[[site]]\npath = \"public\"\n{log}\"public/logs/a\""),   &["4:14: DIR/public/logs/a would be served as /logs/a: it lies in the directory DIR/public"]),
+            ("a log behind a link",  format!("[[site]]\npath = \"public\"\n{log}\"elsewhere/a\""),     &["4:14: DIR/elsewhere/a would be served as /a: it lies in the directory DIR/public"]),
+            ("a site behind a link", format!("[[site]]\npath = \"current\"\n{log}\"releases/7/a\""),   &["4:14: DIR/releases/7/a would be served as /a: it lies in the directory DIR/current"]),
+            ("beside a release",     format!("[[site]]\npath = \"current\"\n{log}\"releases/a\""),     &[]),
+            ("a hidden log",         format!("[[site]]\npath = \"public\"\n{log}\"public/.cache/a\""), &[]),
+            ("a hidden name",        format!("[[site]]\npath = \"public\"\n{log}\"public/.log\""),     &[]),
+            ("well-known",           format!("[[site]]\npath = \"public\"\n{log}\"public/.well-known/a\""), &["4:14: DIR/public/.well-known/a would be served as /.well-known/a: it lies in the directory DIR/public"]),
+            ("the log of a site",    "[[site]]\npath = \"public\"\naccess-log = \"public/a\"".into(),  &["3:14: DIR/public/a would be served as /a: it lies in the directory DIR/public"]),
+            ("sockets",              "[[site]]\npath = \"public\"\n[[listener]]\naddress = \"unix:public/a\"\n[server]\nadmin = \"unix:public/b\"".into(),
+                &["4:11: DIR/public/a would be served as /a: it lies in the directory DIR/public", "6:9: DIR/public/b would be served as /b: it lies in the directory DIR/public"]),
+            ("a log elsewhere",      format!("[[site]]\npath = \"public\"\n{log}\"unix:public/a\""),   &[]),
+            ("no directory",         format!("[[site]]\npath = \"none\"\n{log}\"none/a\""),            &[]),
+        ];
+        for (name, text, want) in cases {
+            let file = ConfigFile { path: dir.join("tarpon.toml"), text: text.clone() };
+            fs::write(&file.path, text).unwrap();
+            let resolved = read(Some(&file), &CliFlags::default(), CommandKind::Serve).expect(name);
+            let found = check_exposed(&resolved).map_or_else(|errors| errors.lines(), |()| Vec::new());
+            let tail = format!("; {EXPECTED}; {HINT}");
+            let want: Vec<_> =
+                want.iter().map(|line| line.replace("DIR", &dir.printable().to_string()) + &tail).collect();
+            assert_eq!(found, want, "{name}");
+        }
+    }
+}
