@@ -66,10 +66,7 @@ fn check(matches: &ArgMatches) -> CommandResult {
 
 fn write_table(resolved: &ResolvedConfig, to: &mut impl Write) -> io::Result<()> {
     let row = |entry: &OptionValue| {
-        let number =
-            entry.number.filter(|_| entry.section.is_many()).map(|number| format!(" {}", number + 1));
-        let section = format!("{}{}", entry.section.header(), number.unwrap_or_default());
-        [section, entry.option.name.to_owned(), entry.text(), resolved.origin(entry)]
+        [entry.section_text(), entry.option.name.to_owned(), entry.text(), resolved.origin(entry)]
     };
     let rows: Vec<_> = resolved.entries.iter().map(row).collect();
     // All columns are text: the range of numeric columns lies behind them.

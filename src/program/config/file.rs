@@ -33,6 +33,8 @@ pub(super) struct ConfigTable {
     /// The bytes of its header.
     pub(super) span: Range<usize>,
     pub(super) given: Vec<GivenOption>,
+    /// The sections that belong to it, in the order of the file.
+    pub(super) nested: Vec<ConfigTable>,
 }
 
 /// An option of a file.
@@ -111,10 +113,9 @@ pub(super) fn parse(file: &ConfigFile, errors: &mut Vec<ConfigError>) -> Vec<Con
             ConfigError::at(span, "this is not TOML", error.message(), "see https://toml.io for the syntax")
         })
         .collect();
-    let mut reader = FileReader { text: &file.text, tables: Vec::new(), errors: Vec::new() };
-    reader.root(root.get_ref());
-    let FileReader { mut tables, errors: found, .. } = reader;
-    tables.sort_by_key(|table| table.span.start);
+    let mut reader = FileReader { text: &file.text, errors: Vec::new() };
+    let tables = reader.root(root.get_ref());
+    let found = reader.errors;
     // Further errors in a line with a syntax error are not reliable, nor are those below a broken header.
     let lines: Vec<_> = syntax.iter().filter_map(ConfigError::start).map(|at| file.line(at)).collect();
     let is_header = |line: &&usize| {
@@ -132,44 +133,66 @@ pub(super) fn parse(file: &ConfigFile, errors: &mut Vec<ConfigError>) -> Vec<Con
 /// Walks through the parsed TOML.
 struct FileReader<'a> {
     text: &'a str,
-    tables: Vec<ConfigTable>,
     errors: Vec<ConfigError>,
 }
 
 impl FileReader<'_> {
-    fn root(&mut self, root: &DeTable<'_>) {
+    /// Returns the sections of a file, in its order.
+    fn root(&mut self, root: &DeTable<'_>) -> Vec<ConfigTable> {
+        let mut tables = Vec::new();
         for (key, value) in root {
-            let Some(section) = SECTIONS.into_iter().find(|section| section.name == key.get_ref()) else {
-                self.unknown(key, None);
-                continue;
-            };
-            match (value.get_ref(), section.is_many()) {
-                (DeValue::Table(table), false) => self.table(section, value.span(), table),
-                (DeValue::Array(tables), true) => {
-                    for table in tables.iter() {
-                        match table.get_ref() {
-                            DeValue::Table(found) => self.table(section, table.span(), found),
-                            other => self.wrong_type(section, table.span(), other),
-                        }
+            match ConfigSection::within(None).find(|section| section.name == key.get_ref()) {
+                Some(section) => self.sections(section, key, value, &mut tables),
+                None => self.unknown(key, None),
+            }
+        }
+        tables.sort_by_key(|table| table.span.start);
+        tables
+    }
+
+    /// Reads all sections of one kind: those of the file, or those that belong to one other section.
+    fn sections(
+        &mut self,
+        section: &'static ConfigSection,
+        key: &Spanned<impl AsRef<str>>,
+        value: &Spanned<DeValue<'_>>,
+        to: &mut Vec<ConfigTable>,
+    ) {
+        match (value.get_ref(), section.is_many()) {
+            (DeValue::Table(table), false) => to.push(self.table(section, value.span(), table)),
+            (DeValue::Array(tables), true) => {
+                for table in tables.iter() {
+                    match table.get_ref() {
+                        DeValue::Table(found) => to.push(self.table(section, table.span(), found)),
+                        other => self.wrong_type(section, table.span(), other),
                     }
                 }
-                (other, _) => self.wrong_type(section, key.span(), other),
             }
+            (other, _) => self.wrong_type(section, key.span(), other),
         }
     }
 
-    fn table(&mut self, section: &'static ConfigSection, span: Range<usize>, table: &DeTable<'_>) {
-        let mut given = Vec::new();
+    fn table(
+        &mut self,
+        section: &'static ConfigSection,
+        span: Range<usize>,
+        table: &DeTable<'_>,
+    ) -> ConfigTable {
+        let (mut given, mut nested) = (Vec::new(), Vec::new());
         for (key, value) in table {
-            match section.options.iter().find(|option| option.name == key.get_ref()) {
-                Some(option) => {
-                    given.push(GivenOption { option, values: self.values(option, value), span: key.span() });
-                }
-                None => self.unknown(key, Some(section)),
+            let name = key.get_ref();
+            let mut inner = ConfigSection::within(Some(section.name));
+            if let Some(option) = section.options.iter().find(|option| option.name == name) {
+                given.push(GivenOption { option, values: self.values(option, value), span: key.span() });
+            } else if let Some(inner) = inner.find(|inner| inner.own_name() == name) {
+                self.sections(inner, key, value, &mut nested);
+            } else {
+                self.unknown(key, Some(section));
             }
         }
         given.sort_by_key(|given| given.span.start);
-        self.tables.push(ConfigTable { section, span, given });
+        nested.sort_by_key(|table| table.span.start);
+        ConfigTable { section, span, given, nested }
     }
 
     fn values(&mut self, option: &'static Opt, value: &Spanned<DeValue<'_>>) -> Vec<(String, Range<usize>)> {
@@ -208,15 +231,20 @@ impl FileReader<'_> {
     fn unknown(&mut self, key: &Spanned<impl AsRef<str>>, section: Option<&'static ConfigSection>) {
         let name = key.get_ref().as_ref();
         let known: Vec<&str> = match section {
-            Some(section) => section.options.iter().map(|option| option.name).collect(),
-            None => SECTIONS.into_iter().map(|section| section.name).collect(),
+            Some(section) => {
+                let nested = ConfigSection::within(Some(section.name)).map(ConfigSection::own_name);
+                section.options.iter().map(|option| option.name).chain(nested).collect()
+            }
+            None => ConfigSection::within(None).map(|section| section.name).collect(),
         };
         let near = known.iter().map(|known| (strsim::jaro(name, known), *known));
         let near =
             near.filter(|(similarity, _)| *similarity >= SIMILARITY_MIN).max_by(|a, b| a.0.total_cmp(&b.0));
         let other_section =
             SECTIONS.into_iter().find(|section| section.options.iter().any(|option| option.name == name));
+        let other_header = SECTIONS.into_iter().find(|section| section.own_name() == name);
         let hint = match (near, other_section, section) {
+            _ if let Some(other) = other_header => format!("write it as {}", other.header()),
             _ if let Some(option) = Opt::renamed(name) => format!("it is now called `{}`", option.name),
             (_, Some(other), _) => format!("it is an option of {}: move it there", other.header()),
             (Some((_, near)), ..) => format!("did you mean `{near}`?"),
@@ -228,7 +256,7 @@ impl FileReader<'_> {
                 format!("expected an option of {}", section.header()),
             ),
             None => {
-                let headers: Vec<_> = SECTIONS.into_iter().map(ConfigSection::header).collect();
+                let headers: Vec<_> = ConfigSection::within(None).map(ConfigSection::header).collect();
                 (
                     format!("unknown section `{}`", name.printable()),
                     format!("expected {}", headers.join(", ")),
@@ -240,9 +268,9 @@ impl FileReader<'_> {
 
     fn wrong_type(&mut self, section: &ConfigSection, span: Range<usize>, found: &DeValue<'_>) {
         let header = section.header();
-        let found = format!("`{}` is {}", section.name, type_name(found));
+        let found = format!("`{}` is {}", section.own_name(), type_name(found));
         let hint = match section.is_many() {
-            true => format!("begin each {} with {header}", section.name),
+            true => format!("begin each {} with {header}", section.own_name()),
             false => format!("write {header} once, above its options"),
         };
         self.errors.push(ConfigError::at(span, found, format!("expected {header}"), hint));

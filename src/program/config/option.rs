@@ -13,7 +13,7 @@ use std::{
 /// A section of the file and its options.
 #[derive(Debug)]
 pub struct ConfigSection {
-    /// As in `[server]` or `[[site]]`.
+    /// As in `[server]` or `[[site]]`. `site.header` is a section that belongs to the `[[site]]` above it.
     pub name: &'static str,
     /// The minimum and maximum number of such sections. The reader adds missing ones up to the minimum.
     pub count: RangeInclusive<usize>,
@@ -24,7 +24,8 @@ pub struct ConfigSection {
     pub key: Option<&'static str>,
     /// Its options, in the order of the documentation.
     pub options: &'static [Opt],
-    /// Adds an empty section to the configuration; its options then set their values in it.
+    /// Adds an empty section to the configuration; its options then set their values in it. A nested section is added to the last
+    /// section of its parent.
     pub add: fn(&mut Config),
 }
 
@@ -154,6 +155,21 @@ impl ConfigSection {
     /// Whether a file may have several: `[[site]]`, not `[site]`.
     pub fn is_many(&self) -> bool {
         *self.count.end() > 1
+    }
+
+    /// Returns the name of the section that each section of this kind belongs to: `site` for `site.header`.
+    pub fn parent(&self) -> Option<&'static str> {
+        self.name.rsplit_once('.').map(|(parent, _)| parent)
+    }
+
+    /// Returns the name within the parent: `header` for `site.header`.
+    pub fn own_name(&self) -> &'static str {
+        self.name.rsplit_once('.').map_or(self.name, |(_, own)| own)
+    }
+
+    /// Returns the sections that belong to a section, or those that belong to none.
+    pub(super) fn within(parent: Option<&str>) -> impl Iterator<Item = &'static ConfigSection> {
+        super::SECTIONS.into_iter().filter(move |section| section.parent() == parent)
     }
 
     /// Returns the header as a file has it.

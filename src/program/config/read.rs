@@ -33,8 +33,11 @@ pub struct ResolvedConfig {
 pub struct OptionValue {
     /// The section.
     pub section: &'static ConfigSection,
-    /// The index of the section among those of its kind. `None`: the configuration has no such section; the entry stands for the default.
+    /// The index of the section among those of its kind that belong to the same section. `None`: the configuration has no such section;
+    /// the entry stands for the default.
     pub number: Option<usize>,
+    /// The indices of the sections around it, outermost first: that of the `[[site]]` for a `[[site.header]]`.
+    pub within: Vec<usize>,
     /// The option.
     pub option: &'static Opt,
     /// The values in canonical form. Empty if neither file nor flag sets any, and [`OptionDefault`] has none or describes it in words.
@@ -57,8 +60,31 @@ pub enum Origin {
 }
 
 impl OptionValue {
-    fn new(section: &'static ConfigSection, number: Option<usize>, option: &'static Opt) -> OptionValue {
-        OptionValue { section, number, option, values: vec![], origin: Origin::Default, spans: vec![] }
+    fn new(
+        section: &'static ConfigSection,
+        number: Option<usize>,
+        within: &[usize],
+        option: &'static Opt,
+    ) -> OptionValue {
+        let within = within.to_vec();
+        OptionValue {
+            section,
+            number,
+            within,
+            option,
+            values: vec![],
+            origin: Origin::Default,
+            spans: vec![],
+        }
+    }
+
+    /// Returns the section for people: its header, and its place among several: `[[site]] 2`, `[[site.header]] 2.1`.
+    pub fn section_text(&self) -> String {
+        let header = self.section.header();
+        let Some(number) = self.number.filter(|_| self.section.is_many()) else { return header };
+        let numbers: Vec<_> =
+            self.within.iter().chain([&number]).map(|number| (number + 1).to_string()).collect();
+        format!("{header} {}", numbers.join("."))
     }
 
     /// Returns an error about the value with the index `at`. It has a position if the value is from the file.
@@ -89,9 +115,9 @@ pub fn read(
     let tables = file.map(|file| file::parse(file, &mut errors)).unwrap_or_default();
     let mut reader =
         ConfigReader { file, flags, command, config: Config::default(), entries: Vec::new(), errors };
-    for section in SECTIONS {
+    for section in ConfigSection::within(None) {
         let tables: Vec<_> = tables.iter().filter(|table| table.section.name == section.name).collect();
-        reader.sections(section, &tables);
+        reader.sections(section, &tables, &[]);
     }
     let ConfigReader { mut config, entries, mut errors, .. } = reader;
     config.sites.iter_mut().for_each(SiteConfig::add_mount_to_base);
@@ -113,7 +139,7 @@ struct ConfigReader<'a> {
 
 impl<'a> ConfigReader<'a> {
     /// Reads all sections of one kind. Values of its key on the command line, such as `--listen`, replace all its sections in the file.
-    fn sections(&mut self, section: &'static ConfigSection, tables: &[&ConfigTable]) {
+    fn sections(&mut self, section: &'static ConfigSection, tables: &[&ConfigTable], within: &[usize]) {
         let key_option = section.options.iter().find(|option| section.key == Some(option.name));
         let (tables, count) = match key_option.and_then(|option| self.flag_values(option)) {
             Some(values) => (&[][..], values.len()),
@@ -122,12 +148,26 @@ impl<'a> ConfigReader<'a> {
         for number in 0..count {
             (section.add)(&mut self.config);
             for option in section.options {
-                self.option(section, number, option, tables);
+                self.option(section, number, within, option, tables);
+            }
+            let nested = tables.get(number).map(|table| &table.nested[..]).unwrap_or_default();
+            for inner in ConfigSection::within(Some(section.name)) {
+                let tables: Vec<_> = nested.iter().filter(|table| table.section.name == inner.name).collect();
+                self.sections(inner, &tables, &[within, &[number]].concat());
             }
         }
-        if count == 0 {
-            self.entries.extend(section.options.iter().map(|option| OptionValue::new(section, None, option)));
+        if within.is_empty() {
+            self.add_missing(section);
         }
+    }
+
+    /// Adds an entry for each option of a section that the configuration does not have anywhere, and for those that belong to it.
+    fn add_missing(&mut self, section: &'static ConfigSection) {
+        if !self.entries.iter().any(|entry| entry.section.name == section.name) {
+            let missing = section.options.iter().map(|option| OptionValue::new(section, None, &[], option));
+            self.entries.extend(missing);
+        }
+        ConfigSection::within(Some(section.name)).for_each(|inner| self.add_missing(inner));
     }
 
     /// Reads an option of one section.
@@ -135,12 +175,13 @@ impl<'a> ConfigReader<'a> {
         &mut self,
         section: &'static ConfigSection,
         number: usize,
+        within: &[usize],
         option: &'static Opt,
         tables: &[&ConfigTable],
     ) {
         let table = tables.get(number);
         let given = table.and_then(|table| table.given.iter().find(|given| given.option.name == option.name));
-        let mut entry = OptionValue::new(section, Some(number), option);
+        let mut entry = OptionValue::new(section, Some(number), within, option);
         if let Some(values) = self.flag_values(option) {
             let values = if section.key == Some(option.name) { &values[number..=number] } else { values };
             entry.origin = Origin::Flag;
@@ -148,7 +189,7 @@ impl<'a> ConfigReader<'a> {
             if matches!(option.flag, FlagForm::Positional) && tables.len() > 1 && number == 0 {
                 self.reject_for_several(section, option, tables.len());
             }
-        } else if given.is_some() && self.is_overridden(option) {
+        } else if given.is_some() && section.parent().is_none() && self.is_overridden(option) {
             entry.origin = Origin::Flag;
         } else if let (Some(file), Some(given)) = (self.file, given) {
             entry.origin = Origin::File(file.line(given.span.start));
@@ -195,7 +236,8 @@ impl<'a> ConfigReader<'a> {
     }
 
     /// Returns whether a flag sets an option of this name in any section: a flag for a limit of the server replaces the limits that sites
-    /// have in the file.
+    /// have in the file. The caller asks for no option of a nested section: it concerns a part of a site, and only shares its name with
+    /// a flag.
     fn is_overridden(&self, option: &Opt) -> bool {
         let mut options = SECTIONS.into_iter().flat_map(|section| section.options);
         options.any(|other| other.name == option.name && self.flag_values(other).is_some())
@@ -321,7 +363,8 @@ mod tests {
             ("redirects to nothing",     "[[site]]\npath = \"a\"\nhosts = [\"*.a.org\"]\nredirect-hosts = [\"b.org\"]",
                 &["4:19: `redirect-hosts` have no host to redirect to; expected one of `hosts` without a *; add the target of the redirects, as in hosts = [\"example.org\"]"]),
         ];
-        let sections = SECTIONS.map(ConfigSection::header).join(", ");
+        let sections: Vec<_> = ConfigSection::within(None).map(ConfigSection::header).collect();
+        let sections = sections.join(", ");
         for (name, text, want) in cases {
             let file = ConfigFile { path: "tarpon.toml".into(), text: (*text).to_owned() };
             let got = read(Some(&file), &CliFlags::default(), CommandKind::Serve);

@@ -13,7 +13,8 @@ impl ResolvedConfig {
         for (index, entry) in self.entries.iter().enumerate() {
             let before = index.checked_sub(1).map(|before| &self.entries[before]);
             let is_same_section = |before: &OptionValue| {
-                before.section.name == entry.section.name && before.number == entry.number
+                before.section.name == entry.section.name
+                    && (before.number, &before.within) == (entry.number, &entry.within)
             };
             if !before.is_some_and(is_same_section) {
                 let gap = if text.is_empty() { "" } else { "\n" };
