@@ -12,6 +12,7 @@ mod common;
 use bytes::Bytes;
 use common::{EMBEDDED, ENGINES, client::TestClient, program, server::settings};
 use std::{
+    ffi::OsStr,
     fs::{self, File},
     io::{Cursor, Write},
     net::{SocketAddr, TcpListener},
@@ -20,7 +21,10 @@ use std::{
     process::Command,
     time::Duration,
 };
-use tarpon::{Address, Dialect, Listener, Server, SiteSource, SiteWatcher};
+use tarpon::{
+    Address, Dialect, Listener, Policy, Server, SiteSource, SiteWatcher,
+    config::{self, CliFlags, CommandKind, ConfigFile},
+};
 use tarpon_conn::sim::{Cuts, Sim, UNIX_S};
 use tarpon_pack::{
     BuildCache, CompressionEffort, Dictionaries, PackInput, PackOptions, Progress, SiteOptions, pack_dir,
@@ -613,6 +617,66 @@ fn archive_and_packed_site_have_the_rules_of_their_directory() {
 }
 
 #[test]
+fn rules_of_the_configuration_make_the_same_image_as_those_of_files() {
+    for case in cases().filter(|case| case.dialect != Off) {
+        let (with_files, without) = (case.dir(), case.dir());
+        for name in ["_headers", "_redirects"] {
+            fs::remove_file(without.path().join(name)).expect(name);
+        }
+        let file = ConfigFile { path: "tarpon.toml".into(), text: case.toml(without.path()) };
+        let resolved = config::read(Some(&file), &CliFlags::default(), CommandKind::Serve);
+        let resolved = resolved.unwrap_or_else(|errors| panic!("{}: {errors}\n{}", case.name, file.text));
+        let SiteSource { policy, dialect, .. } = resolved.config.sites[0].source.clone();
+        let packed = |dir: &Path, policy| {
+            let mut out = Cursor::new(Vec::new());
+            let options = PackOptions { dialect, policy, ..PackOptions::new(UNIX_S) };
+            pack_dir(dir, &mut out, &options, &mut BuildCache::default()).expect(case.name);
+            out.into_inner()
+        };
+        let moved = packed(without.path(), policy);
+        assert!(packed(with_files.path(), Policy::default()) == moved, "{}: {}", case.name, file.text);
+    }
+}
+
+#[test]
+#[rustfmt::skip]
+fn rules_of_the_configuration_come_before_those_of_files() {
+    let dir = common::site(&[
+        ("site/index.html", "hello"),
+        ("site/_redirects", "/a /of-the-file\n/b /of-the-file\n"),
+        ("site/_headers", "/*\n  X-A: of the file\n  X-B: of the file\n"),
+        ("tarpon.toml", "[[site]]\npath = \"site\"\nsecure-headers = true\n\
+            [[site.redirect]]\nfrom = \"/a\"\nto = \"/of-the-configuration\"\nstatus = 302\n\
+            [[site.header]]\npath = \"/*\"\nset = [\"X-A: of the configuration\", \"X-C: of the configuration\"]\nremove = [\"X-Frame-Options\"]\n"),
+    ]);
+    let config = dir.path().join("tarpon.toml");
+    let serve_config = || {
+        let listen = ["--listen", "127.0.0.1:0", "--admin", "off", "--log-format", "human"].map(OsStr::new);
+        program::tarpon(["serve".as_ref(), "--config".as_ref(), config.as_os_str()].into_iter().chain(listen))
+    };
+    let program = program::RunningProgram::start_ready(serve_config());
+    let mut get = requester(program.address());
+    let cases: &[(&str, &[&str], &[&str])] = &[
+        // target  in the response                                                            not in it
+        ("/a",     &["HTTP/1.1 302 ", "Location: /of-the-configuration\r\n"],                 &[]),
+        ("/b",     &["HTTP/1.1 301 ", "Location: /of-the-file\r\n"],                          &[]),
+        ("/",      &["X-A: of the file\r\n", "X-B: of the file\r\n", "X-C: of the configuration\r\n", "Referrer-Policy: "],
+                                                                                              &["X-A: of the configuration", "X-Frame-Options"]),
+    ];
+    for (target, has, lacks) in cases {
+        let response = get(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        assert!(has.iter().all(|line| response.contains(line)), "{target}: {response}");
+        assert!(!lacks.iter().any(|line| response.contains(line)), "{target}: {response}");
+    }
+    // The target of a rewrite is a file of the site, so the builder finds this error.
+    let broken = fs::read_to_string(&config).expect("a file") + "[[site.redirect]]\nfrom = \"/c\"\nto = \"/none\"\nstatus = 200\n";
+    fs::write(&config, broken).expect("a file");
+    let output = serve_config().output().expect("a program");
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && error.contains("tarpon.toml:14:6: the site has no such file"), "{error}");
+}
+
+#[test]
 fn rules_give_the_expected_responses_on_every_engine() {
     for &engine in ENGINES {
         for case in cases() {
@@ -712,6 +776,43 @@ impl RuleCase {
                 .expect(name);
         }
         dir
+    }
+
+    /// Returns a configuration of the site with the rules of both files.
+    fn toml(&self, dir: &Path) -> String {
+        let dialect = format!("{:?}", self.dialect).to_lowercase();
+        let mut toml = format!("[[site]]\npath = {dir:?}\nrules = {dialect:?}\n");
+        let lines = |text: &'static str| {
+            text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
+        };
+        let (mut set, mut remove) = (Vec::new(), Vec::new());
+        for line in lines(self.headers).chain(["/end"]) {
+            if line.starts_with('/') {
+                if toml.contains("[[site.header]]") {
+                    toml += &format!("set = {set:?}\nremove = {remove:?}\n");
+                }
+                (set, remove) = (Vec::new(), Vec::new());
+                let path = line.split(' ').next().unwrap_or_default();
+                toml += &format!("[[site.header]]\npath = {path:?}\n");
+            } else if let Some(name) = line.strip_prefix('!') {
+                remove.push(name.trim());
+            } else {
+                set.push(line);
+            }
+        }
+        for line in lines(self.redirects) {
+            let parts: Vec<_> =
+                line.split_ascii_whitespace().take_while(|part| !part.starts_with('#')).collect();
+            let is_target = |part: &&str| part.starts_with(['/', 'h']) && !part.starts_with("h=");
+            let target = 1 + parts[1..].iter().position(is_target).expect("a target");
+            let (from, to) = (parts[..target].join(" "), parts[target]);
+            toml += &format!("[[site.redirect]]\nfrom = {from:?}\nto = {to:?}\n");
+            if let Some(status) = parts.get(target + 1) {
+                let force = status.ends_with('!');
+                toml += &format!("status = {}\nforce = {force}\n", status.trim_end_matches('!'));
+            }
+        }
+        toml
     }
 
     /// Returns the image of the directory, with an empty archive.

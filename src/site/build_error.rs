@@ -50,7 +50,7 @@ pub(super) fn pack_error(error: PackError, user: Option<&str>) -> UserError {
             "see tar -tf for those it has",
         ),
         PackError::Rules { file, line, column, error } => {
-            UserError::new(format_args!("{}:{line}:{column}", file.name()), error, error.hint())
+            UserError::new(format_args!("{}:{line}:{column}", file.name().printable()), error, error.hint())
         }
         error @ PackError::NoShell => UserError::new(
             "cannot serve the site with --spa",

@@ -137,6 +137,13 @@ pub(crate) fn from_archive(archive: Archive, source: &SiteSource) -> Result<Site
             "leave --prefix out, or pack that directory by itself",
         ));
     }
+    if !policy.rules.is_empty() {
+        return Err(UserError::new(
+            format_args!("cannot serve {} with rules of the configuration", path.printable()),
+            "it is a packed site, which keeps the rules that it was packed with",
+            "move [[site.header]] and [[site.redirect]] to _headers and _redirects, and pack the site again",
+        ));
+    }
     // A mount or a proxy that the site was not packed for would break its redirects.
     if !policy.base.is_empty() && policy.base.as_bytes() != image.base() {
         let base = String::from_utf8_lossy(image.base()).into_owned();

@@ -224,7 +224,7 @@ fn input_error(error: PackError, site: &Path) -> UserError {
             "see tar -tf for those it has",
         ),
         PackError::Rules { file, line, column, error } => {
-            UserError::new(format_args!("{}:{line}:{column}", file.name()), error, error.hint())
+            UserError::new(format_args!("{}:{line}:{column}", file.name().printable()), error, error.hint())
         }
         error @ PackError::NoShell => UserError::new(
             format_args!("cannot pack {} with --spa", site.printable()),

@@ -61,7 +61,7 @@ pub enum PackError {
         /// The directory that the caller gave.
         prefix: PathBuf,
     },
-    /// An error in `_headers` or `_redirects`.
+    /// An error in `_headers` or `_redirects`, or in a rule of the configuration.
     Rules {
         /// The file.
         file: RuleFile,
@@ -162,7 +162,7 @@ impl fmt::Display for PackError {
                 write!(f, "there is no directory {} in {}", prefix.printable(), path.printable())
             }
             PackError::Rules { file, line, column, error } => {
-                write!(f, "{}:{line}:{column}: {error}; {}", file.name(), error.hint())
+                write!(f, "{}:{line}:{column}: {error}; {}", file.name().printable(), error.hint())
             }
             PackError::NoShell => f.write_str("a single-page application needs an index.html at its root"),
             PackError::TooLarge => {

@@ -77,7 +77,10 @@ pub use packed::{
 #[doc(hidden)]
 pub use packed::{Encoder, compress};
 pub use policy::{Policy, TrailingSlash};
-pub use rules::{Dialect, RuleError, RuleFile, RuleFileError, check as check_rules};
+pub use rules::{
+    ConfiguredRules, Dialect, HeaderEntry, RedirectEntry, RuleError, RuleFile, RuleFileError, RulePosition,
+    RuleText, check as check_rules,
+};
 pub use skip::{SkipReason, Skipped};
 pub use tree::{DirTree, Inaccessible, LINK_COUNT_MAX, OPEN_DIR, reversed_components};
 pub use user::{OmitReason, Omitted, USER_ENTRY_COUNT_MAX, USER_LEN_MAX, UserDirectory};
@@ -149,6 +152,7 @@ pub fn pack_tree<W: Write + Seek>(
     let mut site = walk::list(&Arc::new(tree))?;
     let rules = RuleSet::read(
         site.files.iter().map(|file| (&file.path[..], &file.location)),
+        &options.policy.rules,
         options.dialect,
         content::read_start,
     )?;
@@ -195,6 +199,7 @@ pub fn pack_tar<W: Write + Seek>(
     };
     let rules = RuleSet::read(
         site.files.iter().map(|file| (&file.path[..], &file.location)),
+        &options.policy.rules,
         options.dialect,
         |member: &ArchiveMember, len| {
             let MemberContent { at, len: member_len, .. } = member.content;

@@ -1,5 +1,7 @@
 //! The options of how a site answers, beyond its files and rules.
 
+use crate::rules::ConfiguredRules;
+
 /// How a site answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
@@ -20,6 +22,8 @@ pub struct Policy {
     /// The path below which clients see the site, if a mount or a proxy strips it from requests: `/docs`. Redirects and listings of the
     /// site lead below it. Decoded, without a slash at its end; empty: the root of the host.
     pub base: String,
+    /// The rules of the configuration, which come before those of the site's own files.
+    pub rules: ConfiguredRules,
 }
 
 impl Policy {

@@ -14,7 +14,7 @@ use crate::address::PageAddresses;
 use crate::content::{ContentPlace, FileContent};
 use crate::error::PackError;
 use crate::fields::{self, Representation, Varies};
-use crate::rules::{CompiledRules, Destination, HeaderFields, PathSet, RuleFile, RuleSet, resolve_file};
+use crate::rules::{CompiledRules, Destination, HeaderFields, PathSet, RuleSet, resolve_file};
 use crate::url_path::dir_of;
 use crate::write::{FileRecord, ImageVariant, ImageWriter, VariantRecords};
 use crate::{cache_control, page};
@@ -130,7 +130,7 @@ impl<'r> RuleRecords<'r> {
             return Ok(sections);
         }
         let head = encode_head(&fields, writer.hpack_block(&fields)?, content);
-        let rules = self.compiled.encode_table().map_err(|error| error.in_file(RuleFile::Redirects))?;
+        let rules = self.compiled.encode_table().map_err(|error| self.rules.redirect_error(error))?;
         sections.push((section::RULES, [head, rules].concat()));
         Ok(sections)
     }

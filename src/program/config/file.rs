@@ -3,7 +3,10 @@
 //! Checks names and types. The range and the meaning of a value are up to its option.
 
 use super::{ConfigError, ConfigSection, Opt, SECTIONS, ValueKind};
-use crate::base::error::{UserError, reason};
+use crate::{
+    RulePosition,
+    base::error::{UserError, reason},
+};
 use std::{
     fs::File,
     io::{self, Read},
@@ -75,6 +78,13 @@ impl ConfigFile {
     /// Returns the directory where relative paths start.
     pub(super) fn base(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new(""))
+    }
+
+    /// Returns the position of a byte, for errors that are found later.
+    pub(super) fn position(&self, at: usize) -> RulePosition {
+        let line_at = self.text[..at].rfind('\n').map_or(0, |newline| newline + 1);
+        let column = self.text[line_at..at].chars().count() + 1;
+        RulePosition { file: 0, line: self.line(at) as u32, column: column as u32 }
     }
 
     /// Returns the number of the line that contains a byte. Lines start at 1.

@@ -14,6 +14,7 @@
 //! |---|---|
 //! | `option` | the definition of an option, and the check of its values |
 //! | `site`, `listener`, `server`, `log` | the sections and their options |
+//! | `rules` | the sections of rules, which belong to a site, and the check of these |
 //! | `time` | the format of durations |
 //! | `file` | parses a file into sections and options |
 //! | `read` | merges defaults, file and flags into a `Config` |
@@ -33,6 +34,7 @@ mod listener;
 mod log;
 mod option;
 mod read;
+mod rules;
 mod server;
 mod show;
 mod site;
@@ -65,6 +67,6 @@ pub struct Config {
     pub log: LogConfig,
 }
 
-/// All sections, in the order of the documentation.
-pub const SECTIONS: [&ConfigSection; 4] =
-    [&site::SECTION, &listener::SECTION, &server::SECTION, &log::SECTION];
+/// All sections, in the order of the documentation. A section comes after the one that it belongs to.
+pub const SECTIONS: [&ConfigSection; 6] =
+    [&site::SECTION, &rules::HEADER, &rules::REDIRECT, &listener::SECTION, &server::SECTION, &log::SECTION];

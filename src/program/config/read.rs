@@ -4,6 +4,7 @@ use super::{
     CommandKind, Config, ConfigError, ConfigErrors, ConfigFile, ConfigSection, FlagForm, Opt, OptionDefault,
     SECTIONS, SiteConfig, conflict,
     file::{self, ConfigTable},
+    rules,
 };
 use std::{
     collections::BTreeMap,
@@ -122,6 +123,9 @@ pub fn read(
     let ConfigReader { mut config, entries, mut errors, .. } = reader;
     config.sites.iter_mut().for_each(SiteConfig::add_mount_to_base);
     conflict::find(&entries, &mut errors);
+    if let Some(file) = file {
+        rules::find_errors(file, &entries, &mut config, &mut errors);
+    }
     match errors.is_empty() {
         true => Ok(ResolvedConfig { config, entries, file: file.cloned() }),
         false => Err(ConfigErrors::new(file, errors)),
@@ -360,6 +364,30 @@ mod tests {
             ("no host, but the first", "[[site]]\npath = \"a\"\n[[site]]\npath = \"b\"\nhosts = [\"b.org\"]", &[]),
             ("a default, others refused", "[server]\nrefuse-unknown-hosts = true\n[[site]]\npath = \"a\"\nhosts = [\"a.org\"]\ndefault = true",
                 &["6:11: this site is the default, but refuse-unknown-hosts refuses what it would answer; expected one of the two; remove default or refuse-unknown-hosts"]),
+            ("nested, none above",     "[[site.header]]\npath = \"/*\"",
+                &["1:3: `site` is a table; expected [[site]]; begin each site with [[site]]"]),
+            ("nested, one of several", "[[site]]\npath = \"a\"\n[site.header]\npath = \"/*\"",
+                &["3:7: `header` is a table; expected [[site.header]]; begin each header with [[site.header]]"]),
+            ("nested, no table",       "[[site]]\npath = \"a\"\nheader = [3]",
+                &["3:11: `header` is a whole number; expected [[site.header]]; begin each header with [[site.header]]"]),
+            ("without its parent",     "[[header]]\npath = \"/*\"",
+                &["1:3: unknown section `header`; expected SECTIONS; write it as [[site.header]]"]),
+            ("a section of the file",  "[[site]]\npath = \"a\"\n[site.log]\ndebug = true",
+                &["3:7: unknown option `log`; expected an option of [[site]]; write it as [log]"]),
+            ("nested, unknown option", "[[site]]\npath = \"a\"\n[[site.redirect]]\nfrom = \"/a\"\nto = \"/b\"\nforced = true",
+                &["6:1: unknown option `forced`; expected an option of [[site.redirect]]; did you mean `force`?"]),
+            ("nested, of another",     "[[site]]\npath = \"a\"\nforce = true",
+                &["3:1: unknown option `force`; expected an option of [[site]]; it is an option of [[site.redirect]]: move it there"]),
+            ("nested, what it needs",  "[[site]]\npath = \"a\"\n[[site.header]]\nset = [\"X-A: b\"]\n[[site]]\npath = \"b\"\nhosts = [\"b.org\"]\n[[site.redirect]]\nstatus = 302",
+                &["3:1: this [[site.header]] has no `path`; expected `path` in it; as in path = \"/assets/*\"",
+                  "8:1: this [[site.redirect]] has no `from`; expected `from` in it; as in from = \"/news/*\"",
+                  "8:1: this [[site.redirect]] has no `to`; expected `to` in it; as in to = \"/blog/:splat\""]),
+            ("rules",                  "[[site]]\npath = \"a\"\n[[site.header]]\npath = \"/a/*/*\"\n[[site.header]]\npath = \"/*\"\nset = [\"X-A: b\", \"Content-Length: 3\"]\n[[site.redirect]]\nfrom = \"/a\"\nto = \"/:b\"\nstatus = 418",
+                &["4:8: the path has more than one *; expected a rule as in _headers; use placeholders before the last *, as in /:a/*",
+                  "7:18: rules cannot set this header: the server sets it; expected a rule as in _headers; remove it",
+                  "10:6: rules cannot have this status; expected a rule as in _redirects; use 301, 302, 303, 307 or 308 to redirect, or 200, 403, 404, 410, 451, 500 or 503 to send a page"]),
+            ("rules of a dialect",     "[[site]]\npath = \"a\"\nrules = \"cloudflare\"\n[[site.redirect]]\nfrom = \"/a\"\nto = \"/b\"\nforce = true",
+                &["6:6: ! needs --rules netlify; with --rules cloudflare every rule comes before files; expected a rule as in _redirects; remove it"]),
             ("redirects to nothing",     "[[site]]\npath = \"a\"\nhosts = [\"*.a.org\"]\nredirect-hosts = [\"b.org\"]",
                 &["4:19: `redirect-hosts` have no host to redirect to; expected one of `hosts` without a *; add the target of the redirects, as in hosts = [\"example.org\"]"]),
         ];
@@ -438,6 +466,57 @@ mod tests {
                 entries.iter().find(|entry| entry.option.name == "idle-timeout").expect("the site has it");
             assert_eq!((entry.section.name, entry.origin), ("site", origin), "{flag:?}");
         }
+    }
+
+    #[test]
+    fn nested_sections_belong_to_the_section_above_them() {
+        let text = "[[site]]\npath = \"a\"\n[[site.header]]\npath = \"/1\"\n[[site.redirect]]\nfrom = \"/2\"\nto = \"/\"\n\
+                    [[site.header]]\npath = \"/3\"\n[server]\nworkers = 2\n[[site]]\npath = \"b\"\nhosts = [\"b.org\"]\n\
+                    redirect = [{ from = \"/4\", to = \"/b\", status = 302 }]\n";
+        let file = ConfigFile { path: "tarpon.toml".into(), text: text.to_owned() };
+        // A flag of the same name changes the option of its own section only.
+        let flags = CliFlags(BTreeMap::from([("spa", vec!["true".into()])]));
+        let resolved = read(Some(&file), &flags, CommandKind::Serve).expect("the file is valid");
+        let rules = |site: usize| &resolved.config.sites[site].source.policy.rules;
+        let paths = |site: usize| {
+            let headers = rules(site).headers.iter().map(|entry| &entry.path);
+            let redirects = rules(site).redirects.iter().map(|entry| &entry.from);
+            headers
+                .chain(redirects)
+                .map(|path| format!("{} {}", path.text, path.position.line))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (paths(0), paths(1)),
+            (vec!["/1 4".into(), "/3 9".into(), "/2 6".into()], vec!["/4 15".into()])
+        );
+        assert_eq!(rules(1).redirects[0].status, Some(302));
+        let sections: Vec<_> = resolved.entries.iter().map(OptionValue::section_text).collect();
+        let wanted = [
+            "[[site]] 1",
+            "[[site.header]] 1.1",
+            "[[site.header]] 1.2",
+            "[[site.redirect]] 1.1",
+            "[[site]] 2",
+            "[[site.redirect]] 2.1",
+        ];
+        let mut at = sections.iter();
+        for section in wanted {
+            assert!(at.any(|found| found == section), "{section} in order among {sections:?}");
+        }
+        let shown = ConfigFile { path: "shown.toml".into(), text: resolved.toml() };
+        let again =
+            read(Some(&shown), &CliFlags::default(), CommandKind::Serve).expect("the shown file is valid");
+        let values = |resolved: &ResolvedConfig| {
+            resolved
+                .entries
+                .iter()
+                .map(|entry| (entry.section_text(), entry.option.name, entry.text()))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(values(&again).len(), values(&resolved).len());
+        assert_eq!(again.config.sites[0].source.policy.rules.headers.len(), 2);
+        assert_eq!(again.config.sites[1].source.policy.rules.redirects[0].status, Some(302));
     }
 
     #[test]

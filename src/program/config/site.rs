@@ -381,7 +381,7 @@ impl Config {
 }
 
 /// Accepts a path of a site.
-fn open_path(path: &str) -> Result<String, String> {
+pub(super) fn open_path(path: &str) -> Result<String, String> {
     if path.starts_with('/') {
         Ok(path.to_owned())
     } else {

@@ -97,7 +97,7 @@ impl<'i> PackPlan<'i> {
             Ok::<_, SiteError>(Some(scan))
         })?;
         let paths = found.iter().map(|found| (&found.path[..], &found.location));
-        let rules = RuleSet::read(paths, options.dialect, |location, len| {
+        let rules = RuleSet::read(paths, &options.policy.rules, options.dialect, |location, len| {
             let Some(plain) = input.open(location)? else { return Ok(None) };
             let mut text = Vec::new();
             let read = plain.reader().take(len).read_to_end(&mut text);

@@ -11,3 +11,10 @@ pub enum Dialect {
     /// The server ignores the files. It does not send them either.
     Off,
 }
+
+impl Dialect {
+    /// Returns the format of rules that the configuration adds: that of Netlify unless another one is selected.
+    pub(crate) fn of_rules(self) -> Dialect {
+        if self == Dialect::Off { Dialect::Netlify } else { self }
+    }
+}

@@ -1,37 +1,36 @@
 //! Errors in a rule file: the position, what is wrong, and a hint.
 
 use std::fmt;
+use std::sync::Arc;
+use tarpon_site::Printable;
 
-/// A rule file of a site.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A file with rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuleFile {
     /// `_headers`.
     Headers,
     /// `_redirects`.
     Redirects,
+    /// The file of this name, which is part of the server's configuration and not of the site.
+    Configuration(Arc<str>),
 }
 
 impl RuleFile {
-    pub(crate) const ALL: [RuleFile; 2] = [RuleFile::Headers, RuleFile::Redirects];
-
-    /// Returns its name at the root of the site.
-    pub fn name(self) -> &'static str {
+    /// Returns its name at the root of the site, or that of the file of the configuration.
+    pub fn name(&self) -> &str {
         match self {
             RuleFile::Headers => "_headers",
             RuleFile::Redirects => "_redirects",
+            RuleFile::Configuration(name) => name,
         }
     }
 
-    pub(crate) fn path(self) -> &'static [u8] {
-        match self {
-            RuleFile::Headers => b"/_headers",
-            RuleFile::Redirects => b"/_redirects",
-        }
-    }
+    /// Returns the paths of the files of a site.
+    pub(crate) const PATHS: [&'static [u8]; 2] = [b"/_headers", b"/_redirects"];
 }
 
 /// An error with its file and position. Its text ends with a hint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleFileError {
     /// The file.
     pub file: RuleFile,
@@ -46,27 +45,22 @@ pub struct RuleFileError {
 impl fmt::Display for RuleFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let RuleFileError { file, line, column, error } = self;
-        write!(f, "{}:{line}:{column}: {error}; {}", file.name(), error.hint())
+        write!(f, "{}:{line}:{column}: {error}; {}", file.name().printable(), error.hint())
     }
 }
 
 impl std::error::Error for RuleFileError {}
 
-/// An error with its position, while the file is not known.
+/// An error with its position, while the name of the file is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LocatedRuleError {
+    /// The number of the file of the configuration. `None`: a file of the site.
+    pub(crate) config_file: Option<u32>,
     /// From 1.
     pub(crate) line: u32,
     /// In bytes, from 1.
     pub(crate) column: u32,
     pub(crate) error: RuleError,
-}
-
-impl LocatedRuleError {
-    pub(crate) fn in_file(self, file: RuleFile) -> RuleFileError {
-        let LocatedRuleError { line, column, error } = self;
-        RuleFileError { file, line, column, error }
-    }
 }
 
 macro_rules! errors {
@@ -193,9 +187,9 @@ mod tests {
 
     #[test]
     fn error_text_has_position_problem_and_hint() {
-        let error = LocatedRuleError { line: 3, column: 12, error: RuleError::NoTarget };
+        let (file, error) = (RuleFile::Redirects, RuleError::NoTarget);
         assert_eq!(
-            error.in_file(RuleFile::Redirects).to_string(),
+            RuleFileError { file, line: 3, column: 12, error }.to_string(),
             "_redirects:3:12: the rule has no target; write source and target in one line, as in /old /new 301"
         );
     }

@@ -27,7 +27,7 @@ pub(crate) struct HeaderFields {
 }
 
 #[derive(Debug)]
-struct HeaderRule {
+pub(super) struct HeaderRule {
     pattern: Pattern,
     actions: Vec<FieldAction>,
 }
@@ -47,8 +47,14 @@ enum ValuePart {
 }
 
 impl HeaderRules {
-    pub(crate) fn parse(text: &[u8], dialect: Dialect) -> Result<HeaderRules, LocatedRuleError> {
-        let mut rules: Vec<HeaderRule> = Vec::new();
+    /// Parses the text of `_headers`. Its rules follow those of the configuration.
+    pub(super) fn parse(
+        configured: Vec<HeaderRule>,
+        text: &[u8],
+        dialect: Dialect,
+    ) -> Result<HeaderRules, LocatedRuleError> {
+        let configured_count = configured.len();
+        let mut rules = configured;
         for line in lines(text) {
             let line = line?;
             if !is_field(line) {
@@ -61,11 +67,27 @@ impl HeaderRules {
                 rules.push(HeaderRule { pattern, actions: Vec::new() });
                 continue;
             }
-            let Some(rule) = rules.last_mut() else { return Err(line.trimmed().error(RuleError::NoPath)) };
+            let Some(rule) = rules[configured_count..].last_mut() else {
+                return Err(line.trimmed().error(RuleError::NoPath));
+            };
             let action = parse_field(line.trimmed(), &rule.pattern, dialect)?;
             rule.actions.push(action);
         }
         Ok(HeaderRules { rules, dialect })
+    }
+
+    /// Parses an entry of the configuration. Fields are removed before others are added.
+    pub(super) fn entry<'t>(
+        path: RuleToken<'t>,
+        remove: impl Iterator<Item = RuleToken<'t>>,
+        set: impl Iterator<Item = RuleToken<'t>>,
+        dialect: Dialect,
+    ) -> Result<HeaderRule, LocatedRuleError> {
+        let pattern = Pattern::parse(path, dialect, RuleFile::Headers)?;
+        let remove = remove.map(|name| field_name(name).map(FieldAction::Remove));
+        let set = set.map(|line| parse_addition(line, &pattern, dialect));
+        let actions = remove.chain(set).collect::<Result<_, _>>()?;
+        Ok(HeaderRule { pattern, actions })
     }
 
     /// Returns the fields of a response for several requested paths, such as that of a rule and that of the file it sends. A rule
@@ -184,6 +206,14 @@ fn parse_field(
         let token = line.from(line.text.len() - removed.len()).trim();
         return Ok(FieldAction::Remove(field_name(token)?));
     }
+    parse_addition(line, pattern, dialect)
+}
+
+fn parse_addition(
+    line: RuleToken<'_>,
+    pattern: &Pattern,
+    dialect: Dialect,
+) -> Result<FieldAction, LocatedRuleError> {
     let Some(colon) = line.text.iter().position(|&byte| byte == b':') else {
         return Err(line.error(RuleError::NoColon));
     };

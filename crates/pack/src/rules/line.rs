@@ -14,9 +14,11 @@ pub(crate) struct RuleLine<'t> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RuleToken<'t> {
     pub(crate) text: &'t [u8],
-    line: u32,
+    pub(crate) line: u32,
     /// In bytes, from 1.
-    column: u32,
+    pub(crate) column: u32,
+    /// The number of the file of the configuration. `None`: a file of the site.
+    pub(crate) config_file: Option<u32>,
 }
 
 /// Returns the lines of a file, without empty lines and comments.
@@ -61,7 +63,12 @@ impl<'t> RuleLine<'t> {
     }
 
     fn token(self, from: usize, to: usize) -> RuleToken<'t> {
-        RuleToken { text: &self.text[from..to], line: self.number, column: from as u32 + 1 }
+        RuleToken {
+            text: &self.text[from..to],
+            line: self.number,
+            column: from as u32 + 1,
+            config_file: None,
+        }
     }
 
     /// Rejects control characters, which could end a line of a message, and bytes that are not UTF-8.
@@ -76,9 +83,11 @@ impl<'t> RuleLine<'t> {
 }
 
 impl<'t> RuleToken<'t> {
-    /// Returns the part from `at` on.
+    /// Returns the part from `at` on. In a configuration it keeps the position of the whole value: escapes before it may be longer than
+    /// the characters that they stand for.
     pub(crate) fn from(self, at: usize) -> RuleToken<'t> {
-        RuleToken { text: &self.text[at..], column: self.column + at as u32, ..self }
+        let passed = if self.config_file.is_some() { 0 } else { at as u32 };
+        RuleToken { text: &self.text[at..], column: self.column + passed, ..self }
     }
 
     /// Returns the part before `at`.
@@ -95,6 +104,7 @@ impl<'t> RuleToken<'t> {
 
     /// Returns an error at this position.
     pub(crate) fn error(self, error: RuleError) -> LocatedRuleError {
-        LocatedRuleError { line: self.line, column: self.column, error }
+        let RuleToken { line, column, config_file, .. } = self;
+        LocatedRuleError { config_file, line, column, error }
     }
 }

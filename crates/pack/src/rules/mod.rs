@@ -8,6 +8,7 @@
 //!
 //! | file | content |
 //! |---|---|
+//! | `configured.rs` | rules of the configuration, before those of the files |
 //! | `dialect.rs` | the platform whose format the files have |
 //! | `error.rs` | errors in rule files, with position and hint |
 //! | `line.rs` | splits a file into lines and tokens with positions |
@@ -20,6 +21,7 @@
 //! `docs/rules.md` describes both files for their authors. This module does not know how contents are stored.
 
 mod compile;
+mod configured;
 mod dialect;
 mod error;
 mod headers;
@@ -28,6 +30,7 @@ mod pattern;
 mod redirects;
 mod target;
 
+pub use configured::{ConfiguredRules, HeaderEntry, RedirectEntry, RulePosition, RuleText};
 pub use dialect::Dialect;
 pub use error::{RuleError, RuleFile, RuleFileError};
 
@@ -35,12 +38,15 @@ pub(crate) use compile::{CompiledRules, Destination, resolve_file};
 pub(crate) use headers::HeaderFields;
 pub(crate) use pattern::PathSet;
 
+use error::LocatedRuleError;
 use headers::HeaderRules;
 use redirects::RedirectRule;
 
 /// The rules of a site.
 #[derive(Debug)]
 pub(crate) struct RuleSet {
+    /// Names the files of the configuration in errors.
+    configured: ConfiguredRules,
     headers: HeaderRules,
     redirects: Vec<RedirectRule>,
 }
@@ -50,12 +56,13 @@ impl RuleSet {
     /// file, or `None` if the file no longer exists.
     pub(crate) fn read<'f, F: 'f, E: From<RuleFileError>>(
         files: impl Iterator<Item = (&'f [u8], &'f F)> + Clone,
+        configured: &ConfiguredRules,
         dialect: Dialect,
         mut read: impl FnMut(&F, u64) -> Result<Option<Vec<u8>>, E>,
     ) -> Result<RuleSet, E> {
         let mut texts = [Vec::new(), Vec::new()];
-        for (file, text) in RuleFile::ALL.into_iter().zip(&mut texts) {
-            let Some((_, found)) = files.clone().find(|(path, _)| *path == file.path()) else { continue };
+        for ((file, name), text) in SITE_FILES.into_iter().zip(RuleFile::PATHS).zip(&mut texts) {
+            let Some((_, found)) = files.clone().find(|(path, _)| *path == name) else { continue };
             if dialect == Dialect::Off {
                 continue;
             }
@@ -65,20 +72,32 @@ impl RuleSet {
                 return Err(RuleFileError { file, line: 1, column: 1, error }.into());
             }
         }
-        Ok(RuleSet::parse(&texts[0], &texts[1], dialect)?)
+        Ok(RuleSet::parse(configured, &texts[0], &texts[1], dialect)?)
     }
 
-    /// Parses the texts of `_headers` and `_redirects`.
+    /// Parses the rules of the configuration, and after them the texts of `_headers` and `_redirects`.
     pub(crate) fn parse(
+        configured: &ConfiguredRules,
         headers: &[u8],
         redirects: &[u8],
         dialect: Dialect,
     ) -> Result<RuleSet, RuleFileError> {
-        let headers =
-            HeaderRules::parse(headers, dialect).map_err(|error| error.in_file(RuleFile::Headers))?;
-        let redirects =
-            redirects::parse(redirects, dialect).map_err(|error| error.in_file(RuleFile::Redirects))?;
-        Ok(RuleSet { headers, redirects })
+        let dialect = dialect.of_rules();
+        let headers = configured
+            .header_rules(dialect)
+            .and_then(|first| HeaderRules::parse(first, headers, dialect))
+            .map_err(|error| configured.locate(error, RuleFile::Headers))?;
+        let redirects = configured.redirect_rules(dialect).and_then(|mut rules| {
+            rules.append(&mut redirects::parse(redirects, dialect)?);
+            Ok(rules)
+        });
+        let redirects = redirects.map_err(|error| configured.locate(error, RuleFile::Redirects))?;
+        Ok(RuleSet { configured: configured.clone(), headers, redirects })
+    }
+
+    /// Returns an error of a redirect or rewrite with the name of its file.
+    pub(crate) fn redirect_error(&self, error: LocatedRuleError) -> RuleFileError {
+        self.configured.locate(error, RuleFile::Redirects)
     }
 
     /// Returns the fields of a response for the requested paths: see [`HeaderRules::fields`].
@@ -100,16 +119,19 @@ impl RuleSet {
         exists: impl Fn(&[u8]) -> bool,
     ) -> Result<CompiledRules<'r>, RuleFileError> {
         let compiled = CompiledRules::new(&self.redirects, base, file, exists);
-        compiled.map_err(|error| error.in_file(RuleFile::Redirects))
+        compiled.map_err(|error| self.redirect_error(error))
     }
 }
 
 /// Returns whether a path is that of a rule file or of a compressed copy of it. The server sends neither.
 pub(crate) fn is_hidden(path: &[u8]) -> bool {
-    RuleFile::ALL.iter().any(|file| {
-        path.strip_prefix(file.path()).is_some_and(|rest| matches!(rest, b"" | b".br" | b".gz" | b".zst"))
+    RuleFile::PATHS.iter().any(|file| {
+        path.strip_prefix(*file).is_some_and(|rest| matches!(rest, b"" | b".br" | b".gz" | b".zst"))
     })
 }
+
+/// The files of a site, in the order of [`RuleFile::PATHS`].
+const SITE_FILES: [RuleFile; 2] = [RuleFile::Headers, RuleFile::Redirects];
 
 /// The largest rule file, in bytes: ten thousand rules of a hundred bytes.
 const FILE_LEN_MAX: u64 = 1 << 20;
@@ -125,7 +147,7 @@ pub fn check(
     dialect: Dialect,
     files: &[&[u8]],
 ) -> Result<(), RuleFileError> {
-    let rules = RuleSet::parse(headers, redirects, dialect)?;
+    let rules = RuleSet::parse(&ConfiguredRules::default(), headers, redirects, dialect)?;
     for path in files {
         drop(rules.fields(&[PathSet::one(path)], HeaderFields::default()));
     }

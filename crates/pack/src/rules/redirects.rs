@@ -32,7 +32,8 @@ pub(crate) fn parse(text: &[u8], dialect: Dialect) -> Result<Vec<RedirectRule>, 
     lines(text).map(|line| parse_rule(line?.tokens(), dialect)).collect()
 }
 
-fn parse_rule<'t>(
+/// Parses the source with its parameters, the target, and the status if there is one.
+pub(super) fn parse_rule<'t>(
     mut tokens: impl Iterator<Item = RuleToken<'t>>,
     dialect: Dialect,
 ) -> Result<RedirectRule, LocatedRuleError> {
@@ -56,7 +57,7 @@ fn parse_rule<'t>(
         reject_condition(*token)?;
     }
     let (status, forced) = match rest.is_empty() {
-        true => (if dialect == Dialect::Cloudflare { 302 } else { 301 }, false),
+        true => (default_status(dialect), false),
         false => status(rest.remove(0), dialect)?,
     };
     if let Some(token) = rest.first() {
@@ -130,6 +131,11 @@ impl RedirectRule {
         };
         row.encode().ok_or_else(|| self.target_error(RuleError::RuleLength))
     }
+}
+
+/// Returns the status of a rule that names none.
+pub(super) fn default_status(dialect: Dialect) -> u16 {
+    if dialect == Dialect::Cloudflare { 302 } else { 301 }
 }
 
 fn is_redirect(status: u16) -> bool {

@@ -1,0 +1,224 @@
+//! Rules that the configuration of a server adds to a site. They stand before those of the site's own files.
+//!
+//! ```text
+//! configuration ─ entries with positions ─┐
+//!                                         ├─▶ rules, in this order
+//! _headers, _redirects ─ lines ───────────┘
+//! ```
+//!
+//! A pattern, a header and a target have the syntax of the files, so both kinds of rules share one parser.
+
+use super::dialect::Dialect;
+use super::error::{LocatedRuleError, RuleError, RuleFile, RuleFileError};
+use super::headers::{HeaderRule, HeaderRules};
+use super::line::RuleToken;
+use super::redirects::{self, RedirectRule};
+use std::sync::Arc;
+
+/// The rules that a configuration adds to a site.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConfiguredRules {
+    /// The names of the files that positions refer to.
+    pub files: Vec<Arc<str>>,
+    /// The entries of headers, in order. They count as if they stood at the start of `_headers`.
+    pub headers: Vec<HeaderEntry>,
+    /// The redirects and rewrites, in order. They count as if they stood at the start of `_redirects`.
+    pub redirects: Vec<RedirectEntry>,
+}
+
+/// Headers for the paths that a pattern matches.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeaderEntry {
+    /// The pattern of the paths, as in `/assets/*`.
+    pub path: RuleText,
+    /// The headers to add, each as in `X-Frame-Options: DENY`.
+    pub set: Vec<RuleText>,
+    /// The names of headers to remove before the others are added: those of earlier entries, and the server's own defaults.
+    pub remove: Vec<RuleText>,
+}
+
+/// A redirect or rewrite.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RedirectEntry {
+    /// The pattern of the paths, and the parameters behind it, as in `/store id=:id`.
+    pub from: RuleText,
+    /// The target, as in `/blog/:splat`.
+    pub to: RuleText,
+    /// The status. `None`: the default of the dialect.
+    pub status: Option<u16>,
+    /// Whether the rule comes before a file of that path.
+    pub force: bool,
+}
+
+/// A text of the configuration, with its position for errors.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuleText {
+    /// The text.
+    pub text: String,
+    /// Where it begins.
+    pub position: RulePosition,
+}
+
+/// A position in a file of the configuration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RulePosition {
+    /// The index of the file in [`ConfiguredRules::files`].
+    pub file: u32,
+    /// From 1.
+    pub line: u32,
+    /// From 1.
+    pub column: u32,
+}
+
+impl ConfiguredRules {
+    /// Returns whether there are no rules.
+    pub fn is_empty(&self) -> bool {
+        self.headers.is_empty() && self.redirects.is_empty()
+    }
+
+    /// Returns the error of each entry that has one, apart from those that depend on the files of the site.
+    pub fn errors(&self, dialect: Dialect) -> Vec<(RulePosition, RuleError)> {
+        let dialect = dialect.of_rules();
+        let headers = self.headers.iter().filter_map(|entry| entry.rule(dialect).err());
+        let redirects = self.redirects.iter().filter_map(|entry| entry.rule(dialect).err());
+        let position = |LocatedRuleError { config_file, line, column, error }| {
+            (RulePosition { file: config_file.unwrap_or_default(), line, column }, error)
+        };
+        headers.chain(redirects).map(position).collect()
+    }
+
+    /// Parses the entries of headers.
+    pub(super) fn header_rules(&self, dialect: Dialect) -> Result<Vec<HeaderRule>, LocatedRuleError> {
+        self.headers.iter().map(|entry| entry.rule(dialect)).collect()
+    }
+
+    /// Parses the redirects and rewrites.
+    pub(super) fn redirect_rules(&self, dialect: Dialect) -> Result<Vec<RedirectRule>, LocatedRuleError> {
+        self.redirects.iter().map(|entry| entry.rule(dialect)).collect()
+    }
+
+    /// Returns an error with the name of its file; `file` is the one whose lines have no other.
+    pub(super) fn locate(&self, error: LocatedRuleError, file: RuleFile) -> RuleFileError {
+        let LocatedRuleError { config_file, line, column, error } = error;
+        let file = match config_file {
+            None => file,
+            Some(number) => {
+                let name = self.files.get(number as usize).cloned();
+                RuleFile::Configuration(name.unwrap_or_else(|| "configuration".into()))
+            }
+        };
+        RuleFileError { file, line, column, error }
+    }
+}
+
+impl HeaderEntry {
+    fn rule(&self, dialect: Dialect) -> Result<HeaderRule, LocatedRuleError> {
+        let texts = |texts: &[RuleText]| texts.iter().try_for_each(|text| text.check());
+        self.path.check().and_then(|()| texts(&self.remove)).and_then(|()| texts(&self.set))?;
+        let remove = self.remove.iter().map(|name| name.token().trim());
+        let set = self.set.iter().map(|field| field.token().trim());
+        HeaderRules::entry(self.path.token(), remove, set, dialect)
+    }
+}
+
+impl RedirectEntry {
+    fn rule(&self, dialect: Dialect) -> Result<RedirectRule, LocatedRuleError> {
+        self.from.check().and_then(|()| self.to.check())?;
+        let mut status = RuleText { position: self.to.position, ..RuleText::default() };
+        status.text = self.status.map(|status| status.to_string()).unwrap_or_default();
+        if self.force {
+            // `_redirects` has the mark behind a status, so the default needs to be written.
+            status.text = format!("{}!", self.status.unwrap_or(redirects::default_status(dialect)));
+        }
+        let from = self.from.token();
+        let is_space = |byte: &u8| matches!(byte, b' ' | b'\t');
+        let parts = from.text.split(is_space).filter(|part| !part.is_empty());
+        let mut tokens: Vec<_> = parts.map(|text| RuleToken { text, ..from }).collect();
+        if tokens.is_empty() {
+            return Err(from.error(RuleError::NoSlash));
+        }
+        tokens.push(self.to.token());
+        tokens.extend((!status.text.is_empty()).then(|| status.token()));
+        redirects::parse_rule(tokens.into_iter(), dialect)
+    }
+}
+
+impl RuleText {
+    fn token(&self) -> RuleToken<'_> {
+        let RulePosition { file, line, column } = self.position;
+        RuleToken { text: self.text.as_bytes(), line, column, config_file: Some(file) }
+    }
+
+    /// Rejects control characters, which could end a line of a message.
+    fn check(&self) -> Result<(), LocatedRuleError> {
+        match self.text.chars().any(|char| char.is_ascii_control() && char != '\t') {
+            true => Err(self.token().error(RuleError::Text)),
+            false => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str, line: u32) -> RuleText {
+        RuleText { text: text.to_owned(), position: RulePosition { file: 0, line, column: 5 } }
+    }
+
+    #[test]
+    #[rustfmt::skip]
+    fn errors_have_the_position_of_their_value() {
+        use Dialect::{Cloudflare, Netlify, Off};
+        let header = |path: &str, set: &[&str], remove: &[&str]| ConfiguredRules {
+            headers: vec![HeaderEntry {
+                path: text(path, 1),
+                set: set.iter().zip(10..).map(|(field, line)| text(field, line)).collect(),
+                remove: remove.iter().zip(20..).map(|(name, line)| text(name, line)).collect(),
+            }],
+            ..ConfiguredRules::default()
+        };
+        let redirect = |from: &str, to: &str, status: u16, force: bool| ConfiguredRules {
+            redirects: vec![RedirectEntry {
+                from: text(from, 1),
+                to: text(to, 2),
+                status: (status > 0).then_some(status),
+                force,
+            }],
+            ..ConfiguredRules::default()
+        };
+        let cases = [
+            // case                 rules                                          dialect     line, error
+            ("a header",            header("/*", &["X-A: b"], &[]),                Netlify,    None),
+            ("two headers",         header("/:a/*", &["X-A: b", "B: :c"], &[]),    Off,        None),
+            ("a removal",           header("/*", &[], &["X-A"]),                   Netlify,    None),
+            ("no slash",            header("a", &["X-A: b"], &[]),                 Netlify,    Some((1, RuleError::NoSlash))),
+            ("an empty path",       header("", &["X-A: b"], &[]),                  Netlify,    Some((1, RuleError::NoSlash))),
+            ("no colon",            header("/*", &["X-A: b", "X-B"], &[]),         Netlify,    Some((11, RuleError::NoColon))),
+            ("no value",            header("/*", &["X-A: "], &[]),                 Netlify,    Some((10, RuleError::FieldValue))),
+            ("no name",             header("/*", &[": b"], &[]),                   Netlify,    Some((10, RuleError::FieldName))),
+            ("a mark of removal",   header("/*", &["! X-A"], &[]),                 Cloudflare, Some((10, RuleError::NoColon))),
+            ("two lines",           header("/*", &["X-A: b\r\nX-B: c"], &[]),      Netlify,    Some((10, RuleError::Text))),
+            ("of the server",       header("/*", &["Content-Length: 3"], &[]),     Netlify,    Some((10, RuleError::ServerField))),
+            ("removes a length",    header("/*", &[], &["content-length"]),        Netlify,    Some((20, RuleError::ServerField))),
+            ("removes two lines",   header("/*", &[], &["X-A\n"]),                 Netlify,    Some((20, RuleError::Text))),
+            ("a redirect",          redirect("/a", "/b", 0, false),                Netlify,    None),
+            ("with parameters",     redirect("/a id=:id", "/b/:id", 302, false),   Netlify,    None),
+            ("parameters, refused", redirect("/a id=:id", "/b/:id", 302, false),   Cloudflare, Some((1, RuleError::Parameters))),
+            ("forced",              redirect("/a", "/b", 0, true),                 Netlify,    None),
+            ("forced, refused",     redirect("/a", "/b", 0, true),                 Cloudflare, Some((2, RuleError::Force))),
+            ("a status",            redirect("/a", "/b", 418, false),              Netlify,    Some((2, RuleError::StatusUnknown))),
+            ("no source",           redirect(" ", "/b", 0, false),                 Netlify,    Some((1, RuleError::NoSlash))),
+            ("no target",           redirect("/a", "", 0, false),                  Netlify,    Some((2, RuleError::Target))),
+            ("a space in a target", redirect("/a", "/b c", 0, false),              Netlify,    Some((2, RuleError::TargetByte))),
+            ("an unknown name",     redirect("/a", "/:b", 0, false),               Netlify,    Some((2, RuleError::UnknownName))),
+            ("a proxy",             redirect("/a", "https://b.org/", 200, false),  Netlify,    Some((2, RuleError::Proxy))),
+            ("two splats",          redirect("/*/*", "/b", 0, false),              Netlify,    Some((1, RuleError::SplatInside))),
+        ];
+        for (name, rules, dialect, want) in cases {
+            let got: Vec<_> = rules.errors(dialect).into_iter().map(|(at, error)| (at.line, at.column, error)).collect();
+            let want: Vec<_> = want.into_iter().map(|(line, error)| (line, 5, error)).collect();
+            assert_eq!(got, want, "{name}");
+        }
+    }
+}
