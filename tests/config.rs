@@ -392,8 +392,7 @@ fn examples_in_the_documents_are_valid() {
     {
         let text = fs::read_to_string(&document).unwrap();
         for example in text.split("```toml\n").skip(1) {
-            let file =
-                ConfigFile { path: document.clone(), text: example.split("```").next().unwrap().to_owned() };
+            let file = ConfigFile::new(document.clone(), example.split("```").next().unwrap());
             let read = config::read(Some(&file), &CliFlags::default(), config::CommandKind::Serve);
             assert!(read.is_ok(), "{}", read.unwrap_err());
             count += 1;

@@ -269,7 +269,7 @@ fn names_in_a_configuration_are_shown_without_forged_lines() {
         let output = on(&["config", "show", "--toml"]);
         fs::write(&toml, output.replace("\r\n", "\n")).expect("a file");
         let text = fs::read_to_string(&toml).expect("text");
-        let same = config::ConfigFile { path: toml, text };
+        let same = config::ConfigFile::new(toml, text);
         let settled = config::read(Some(&same), &CliFlags::default(), config::CommandKind::Serve);
         let path = temp.path().join(name);
         assert_eq!(settled.expect("a configuration").config.sites[0].source.path, path, "{}", same.text);

@@ -623,7 +623,7 @@ fn rules_of_the_configuration_make_the_same_image_as_those_of_files() {
         for name in ["_headers", "_redirects"] {
             fs::remove_file(without.path().join(name)).expect(name);
         }
-        let file = ConfigFile { path: "tarpon.toml".into(), text: case.toml(without.path()) };
+        let file = ConfigFile::new("tarpon.toml", case.toml(without.path()));
         let resolved = config::read(Some(&file), &CliFlags::default(), CommandKind::Serve);
         let resolved = resolved.unwrap_or_else(|errors| panic!("{}: {errors}\n{}", case.name, file.text));
         let SiteSource { policy, dialect, .. } = resolved.config.sites[0].source.clone();

@@ -29,7 +29,7 @@ fuzz_target!(|text: &str| {
 });
 
 fn resolve(text: &str) -> Result<ResolvedConfig, ConfigErrors> {
-    let file = ConfigFile { path: "/etc/tarpon.toml".into(), text: text.to_owned() };
+    let file = ConfigFile::new("/etc/tarpon.toml", text);
     read(Some(&file), &CliFlags::default(), CommandKind::Serve)
 }
 

@@ -101,9 +101,14 @@ fn escaped(text: &str) -> String {
     text.replace('|', "\\|").replace('*', "\\*").replace("_", "\\_")
 }
 
-const SYNTAX: [&str; 3] = [
+const SYNTAX: [&str; 5] = [
     "A TOML file for tarpon serve --config. Everything in it is optional; flags win over it.",
     "Times are strings such as \"20s\", \"1m30s\" or \"500ms\", or numbers of seconds; sizes are strings such as \"64KiB\", or \
      numbers of bytes. Relative paths start at the directory of the file.",
+    "A section such as [[site.header]] belongs to the [[site]] above it. include = [\"sites/*.toml\"] above all sections adds the \
+     sections of other files. They, and their directories, belong to root or to the user of tarpon, and other users may not write \
+     to them.",
+    "In a string, ${NAME} stands for a variable of the environment, ${NAME:-default} for one that may be missing, and $${ for the \
+     characters ${. Output shows *** in place of such values.",
     "tarpon config check reports all errors of a file; tarpon config show prints the value of every option and its origin.",
 ];

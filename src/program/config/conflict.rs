@@ -1,23 +1,23 @@
 //! Conflicts between options whose values are valid by themselves: duplicates, contradictions and missing counterparts.
 
-use super::{ConfigError, OptionValue, Origin};
+use super::{ConfigError, ConfigFile, OptionValue, Origin};
 use crate::ListenAddress;
 use std::collections::BTreeMap;
 use tarpon_site::Printable;
 
 /// Adds an error for each conflict.
-pub(super) fn find(entries: &[OptionValue], errors: &mut Vec<ConfigError>) {
+pub(super) fn find(file: Option<&ConfigFile>, entries: &[OptionValue], errors: &mut Vec<ConfigError>) {
     // Port 0 never conflicts: the kernel chooses a free port each time.
     let is_fixed = |address: &str| !address.ends_with(":0");
-    duplicates("listener", entries_of(entries, "listener", &["address"]), sockets, is_fixed, errors);
+    duplicates(file, "listener", entries_of(entries, "listener", &["address"]), sockets, is_fixed, errors);
     admin_conflicts(entries, is_fixed, errors);
     access_conflicts(entries, errors);
     let is_mounted =
         |entry: &OptionValue| entry.number.and_then(|number| mount_of(entries, number)).is_some();
     let itself = |host: &str| vec![host.to_owned()];
     let hosts = entries_of(entries, "site", &["hosts", "redirect-hosts"]);
-    duplicates("host", hosts.filter(|entry| !is_mounted(entry)), itself, |_| true, errors);
-    mount_conflicts(entries, errors);
+    duplicates(file, "host", hosts.filter(|entry| !is_mounted(entry)), itself, |_| true, errors);
+    mount_conflicts(file, entries, errors);
     default_conflicts(entries, errors);
     // The first site is the default unless an option decides otherwise.
     let has_default = entries_of(entries, "site", &["default"]).any(is_on);
@@ -49,8 +49,8 @@ pub(super) fn find(entries: &[OptionValue], errors: &mut Vec<ConfigError>) {
 }
 
 /// Adds an error for each mount that occurred before at the same host, and for options that a site with a mount cannot have.
-fn mount_conflicts(entries: &[OptionValue], errors: &mut Vec<ConfigError>) {
-    let mut first: BTreeMap<(&str, &str), Origin> = BTreeMap::new();
+fn mount_conflicts(file: Option<&ConfigFile>, entries: &[OptionValue], errors: &mut Vec<ConfigError>) {
+    let mut first: BTreeMap<(&str, &str), &OptionValue> = BTreeMap::new();
     for mount in entries_of(entries, "site", &["mount"]) {
         let Some((number, path)) = mount.number.and_then(|number| Some((number, mount_of(entries, number)?)))
         else {
@@ -62,12 +62,9 @@ fn mount_conflicts(entries: &[OptionValue], errors: &mut Vec<ConfigError>) {
         let hosts = of_site("hosts").map_or(&[][..], |hosts| &hosts.values);
         let every_host = hosts.is_empty().then_some("every host");
         for host in hosts.iter().map(String::as_str).chain(every_host) {
-            let Some(before) = first.insert((host, path), mount.origin) else { continue };
-            let found = format!("mount {} of {} occurs twice", path.printable(), host.printable());
-            let before = match before {
-                Origin::File(line) => format!("line {line} has it already"),
-                Origin::Flag | Origin::Default => "an earlier site has it already".to_owned(),
-            };
+            let Some(before) = first.insert((host, path), mount) else { continue };
+            let found = format!("mount {} of {} occurs twice", mount.shown(0).printable(), host.printable());
+            let before = place_of(file, before, mount);
             errors.push(mount.error(0, found, before, "give each site another mount, or other hosts"));
         }
         if let Some(redirect_hosts) = of_site("redirect-hosts").filter(|entry| !entry.values.is_empty()) {
@@ -92,25 +89,25 @@ fn mount_of(entries: &[OptionValue], number: usize) -> Option<&str> {
 
 /// Adds an error for each value that occurred before, in the same section or another one. `parts`: the things that a value names.
 fn duplicates<'a>(
+    file: Option<&ConfigFile>,
     noun: &str,
     entries: impl Iterator<Item = &'a OptionValue>,
     parts: impl Fn(&str) -> Vec<String>,
     is_checked: impl Fn(&str) -> bool,
     errors: &mut Vec<ConfigError>,
 ) {
-    let mut first: BTreeMap<String, Origin> = BTreeMap::new();
+    let mut first: BTreeMap<String, &OptionValue> = BTreeMap::new();
     for entry in entries {
         for (at, value) in entry.values.iter().enumerate().filter(|(_, value)| is_checked(value)) {
             let parts = parts(value);
             let Some((part, &before)) = parts.iter().find_map(|part| Some((part, first.get(part)?))) else {
-                first.extend(parts.into_iter().map(|part| (part, entry.origin)));
+                first.extend(parts.into_iter().map(|part| (part, entry)));
                 continue;
             };
-            let found = format!("{noun} {} occurs twice", part.printable());
-            let before = match before {
-                Origin::File(line) => format!("line {line} has it already"),
-                Origin::Flag | Origin::Default => "an earlier value is the same".to_owned(),
-            };
+            let is_shown = entry.shown(at) == &**value;
+            let shown = if is_shown { &**part } else { entry.shown(at) };
+            let found = format!("{noun} {} occurs twice", shown.printable());
+            let before = place_of(file, before, entry);
             errors.push(entry.error(at, found, before, "remove one of them"));
         }
     }
@@ -141,13 +138,25 @@ fn access_conflicts(entries: &[OptionValue], errors: &mut Vec<ConfigError>) {
     }
 }
 
+/// Describes where an option stands, for an error about another one.
+fn place_of(file: Option<&ConfigFile>, before: &OptionValue, after: &OptionValue) -> String {
+    match before.origin {
+        Origin::File(line) if before.place == after.place => format!("line {line} has it already"),
+        Origin::File(line) => {
+            let path = before.path_in(file).map(|path| path.printable().to_string());
+            format!("line {line} of {} has it already", path.unwrap_or_default())
+        }
+        Origin::Flag | Origin::Default => "an earlier value is the same".to_owned(),
+    }
+}
+
 /// Adds an error if the admin listener has the address of a listener.
 fn admin_conflicts(entries: &[OptionValue], is_fixed: impl Fn(&str) -> bool, errors: &mut Vec<ConfigError>) {
     for admin in entries_of(entries, "server", &["admin"]) {
         for (at, value) in admin.values.iter().enumerate().filter(|(_, value)| is_fixed(value)) {
             let mut listeners = entries_of(entries, "listener", &["address"]).flat_map(|entry| &entry.values);
             if listeners.any(|listener| sockets(listener).contains(value)) {
-                let found = format!("admin {} is also a listener", value.printable());
+                let found = format!("admin {} is also a listener", admin.shown(at).printable());
                 let hint = "use another port, as in admin = \"127.0.0.1:9000\", a Unix socket, or off";
                 errors.push(admin.error(at, found, "expected an address of its own", hint));
             }

@@ -55,6 +55,11 @@ impl ConfigError {
         ConfigError { span: None, found, expected, hint }
     }
 
+    /// Returns the error with the start of its file added to its position.
+    pub(super) fn shifted(self, by: usize) -> ConfigError {
+        ConfigError { span: self.span.map(|span| span.start + by..span.end + by), ..self }
+    }
+
     /// Returns the byte of the file where the error begins.
     pub(super) fn start(&self) -> Option<usize> {
         self.span.as_ref().map(|span| span.start)
@@ -77,13 +82,13 @@ impl ConfigErrors {
         self.file.as_ref().map(|file| &file.path)
     }
 
-    /// Returns a line for each error: `7:1: problem; expected content; hint`. Lines and columns start at 1; columns count characters.
+    /// Returns a line for each error: `7:1: problem; expected content; hint`, with the path of the file before it if another file includes
+    /// that one. Lines and columns start at 1; columns count characters.
     pub fn lines(&self) -> Vec<String> {
         let line = |ConfigError { span, found, expected, hint }: &ConfigError| {
             let position =
                 self.file.as_ref().zip(span.as_ref()).map(|(file, span)| SourceLine::of(file, span.start));
-            let position =
-                position.map(|line| format!("{}:{}: ", line.number, line.column)).unwrap_or_default();
+            let position = position.map(|line| line.prefix()).unwrap_or_default();
             format!("{position}{found}; {expected}; {hint}")
         };
         self.list.iter().map(line).collect()
@@ -105,21 +110,33 @@ impl Error for ConfigErrors {}
 
 /// The line of a file that contains a byte.
 struct SourceLine<'a> {
+    file: &'a ConfigFile,
+    /// Whether another file includes it.
+    is_included: bool,
     number: usize,
     column: usize,
-    /// The offset of its first byte.
+    /// The offset of its first byte in its file.
     start: usize,
+    /// The offset of the position in its file.
+    at: usize,
     text: &'a str,
 }
 
 impl SourceLine<'_> {
     fn of(file: &ConfigFile, at: usize) -> SourceLine<'_> {
+        let (number, file, at) = file.find(at);
+        let is_included = number > 0;
         // An error at the end of the file lies behind the last byte.
         let at = at.min(file.text.len());
         let start = file.text[..at].rfind('\n').map_or(0, |newline| newline + 1);
         let text = file.text[start..].lines().next().unwrap_or_default();
         let column = file.text[start..at].chars().count() + 1;
-        SourceLine { number: file.line(at), column, start, text }
+        SourceLine { file, is_included, number: file.line(at), column, start, at, text }
+    }
+
+    fn prefix(&self) -> String {
+        let path = if self.is_included { format!("{}:", self.file.path.printable()) } else { String::new() };
+        format!("{path}{}:{}: ", self.number, self.column)
     }
 }
 
@@ -163,7 +180,8 @@ impl StyledErrors<'_> {
         let Some((file, span)) = self.errors.file.as_ref().zip(span.as_ref()) else {
             return writeln!(f, "  {frame}={frame:#} {expected}: {hint}");
         };
-        let SourceLine { number, column, start, text } = SourceLine::of(file, span.start);
+        let SourceLine { file, number, column, start, at, text, .. } = SourceLine::of(file, span.start);
+        let span = at..at + span.len();
         let margin = " ".repeat(number.to_string().len());
         // The marker ends with the line and has at least one caret.
         let end = span.end.min(start + text.len());
@@ -211,7 +229,7 @@ mod tests {
             ("no position",       "a = 1\n", None,             "error: F\n  = E: R\n"),
         ];
         for (name, text, span, want) in cases {
-            let file = ConfigFile { path: "x/t.toml".into(), text: (*text).to_owned() };
+            let file = ConfigFile::new("x/t.toml", *text);
             let error = ConfigError { span: span.clone(), ..ConfigError::new("F", "E", "R") };
             let errors = ConfigErrors::new(Some(&file), vec![error]);
             assert_eq!(errors.to_string(), *want, "{name}");

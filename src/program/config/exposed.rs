@@ -138,7 +138,7 @@ mod tests {
             ("no directory",         format!("[[site]]\npath = \"none\"\n{log}\"none/a\""),            &[]),
         ];
         for (name, text, want) in cases {
-            let file = ConfigFile { path: dir.join("tarpon.toml"), text: text.clone() };
+            let file = ConfigFile::new(dir.join("tarpon.toml"), text.clone());
             fs::write(&file.path, text).unwrap();
             let resolved = read(Some(&file), &CliFlags::default(), CommandKind::Serve).expect(name);
             let found = check_exposed(&resolved).map_or_else(|errors| errors.lines(), |()| Vec::new());

@@ -16,7 +16,9 @@
 //! | `site`, `listener`, `server`, `log` | the sections and their options |
 //! | `rules` | the sections of rules, which belong to a site, and the check of these |
 //! | `time` | the format of durations |
-//! | `file` | parses a file into sections and options |
+//! | `file` | parses files into sections and options |
+//! | `include` | finds the files that a file includes |
+//! | `environment` | replaces `${NAME}` in values |
 //! | `read` | merges defaults, file and flags into a `Config` |
 //! | `conflict` | finds options that contradict each other |
 //! | `system` | finds paths, addresses and engines that this system does not have |
@@ -24,12 +26,14 @@
 //! | `errors` | errors with their position and a hint |
 //! | `show` | prints the resolved configuration as a file |
 //!
-//! Knows nothing of the command line except the names of its flags. Only `system` and `exposed` make system calls.
+//! Knows nothing of the command line except the names of its flags. Only `file`, `include`, `system` and `exposed` make system calls.
 
 mod conflict;
+mod environment;
 mod errors;
 mod exposed;
 mod file;
+mod include;
 mod listener;
 mod log;
 mod option;

@@ -3,7 +3,7 @@
 use super::{
     CommandKind, Config, ConfigError, ConfigErrors, ConfigFile, ConfigSection, FlagForm, Opt, OptionDefault,
     SECTIONS, SiteConfig, conflict,
-    file::{self, ConfigTable},
+    file::{self, ConfigTable, GivenValue},
     rules,
 };
 use std::{
@@ -45,16 +45,23 @@ pub struct OptionValue {
     pub values: Vec<String>,
     /// The origin of the values.
     pub origin: Origin,
+    /// The number of the file that has the values, if one has.
+    pub(super) place: Option<usize>,
     /// The range of bytes of each value in the file. Empty if the values are not from the file.
     pub(super) spans: Vec<Range<usize>>,
+    /// For each value of the file: the text of the file, if the value has parts of the environment, which output must not show.
+    pub(super) sources: Vec<Option<String>>,
 }
+
+/// Stands for a value that has parts of the environment.
+const MASK: &str = "***";
 
 /// The origin of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The default.
     Default,
-    /// This line of the file.
+    /// This line of its file.
     File(usize),
     /// A flag. Without values: a flag of the server removed the override of this site.
     Flag,
@@ -75,7 +82,9 @@ impl OptionValue {
             option,
             values: vec![],
             origin: Origin::Default,
+            place: None,
             spans: vec![],
+            sources: vec![],
         }
     }
 
@@ -86,6 +95,21 @@ impl OptionValue {
         let numbers: Vec<_> =
             self.within.iter().chain([&number]).map(|number| (number + 1).to_string()).collect();
         format!("{header} {}", numbers.join("."))
+    }
+
+    /// Returns the value with the index `at` for messages. A value with parts of the environment is masked.
+    pub(super) fn shown(&self, at: usize) -> &str {
+        if self.source(at).is_some() { MASK } else { &self.values[at] }
+    }
+
+    /// Returns the text of the file for the value with the index `at`, if that value has parts of the environment.
+    pub(super) fn source(&self, at: usize) -> Option<&str> {
+        self.sources.get(at).and_then(Option::as_deref)
+    }
+
+    /// Returns the path of the file that has the values.
+    pub(super) fn path_in<'f>(&self, file: Option<&'f ConfigFile>) -> Option<&'f Path> {
+        file?.paths().nth(self.place?)
     }
 
     /// Returns an error about the value with the index `at`. It has a position if the value is from the file.
@@ -122,7 +146,7 @@ pub fn read(
     }
     let ConfigReader { mut config, entries, mut errors, .. } = reader;
     config.sites.iter_mut().for_each(SiteConfig::add_mount_to_base);
-    conflict::find(&entries, &mut errors);
+    conflict::find(file, &entries, &mut errors);
     if let Some(file) = file {
         rules::find_errors(file, &entries, &mut config, &mut errors);
     }
@@ -197,10 +221,12 @@ impl<'a> ConfigReader<'a> {
             entry.origin = Origin::Flag;
         } else if let (Some(file), Some(given)) = (self.file, given) {
             entry.origin = Origin::File(file.line(given.span.start));
-            for (value, span) in &given.values {
-                let set = option.kind.set(value.as_ref(), file.base(), &mut self.config);
+            entry.place = Some(file.find(given.span.start).0);
+            for GivenValue { text, source, span } in &given.values {
+                let set = option.kind.set(text.as_ref(), file.base(span.start), &mut self.config);
                 entry.values.push(set.expect("the file reader checked the value"));
                 entry.spans.push(span.clone());
+                entry.sources.push(source.clone());
             }
         } else if let (true, Some(table)) = (option.required, table) {
             let found = format!("this {} has no `{}`", section.header(), option.name);
@@ -394,7 +420,7 @@ mod tests {
         let sections: Vec<_> = ConfigSection::within(None).map(ConfigSection::header).collect();
         let sections = sections.join(", ");
         for (name, text, want) in cases {
-            let file = ConfigFile { path: "tarpon.toml".into(), text: (*text).to_owned() };
+            let file = ConfigFile::new("tarpon.toml", *text);
             let got = read(Some(&file), &CliFlags::default(), CommandKind::Serve);
             let errors = got.map_or_else(|errors| errors.lines(), |_| Vec::new());
             let want: Vec<_> = want.iter().map(|line| line.replace("SECTIONS", &sections)).collect();
@@ -432,7 +458,7 @@ mod tests {
             ("for other commands", "",                       &[("hosts", "a.org")],    "hosts",        "",       Origin::Default),
         ];
         for &(name, text, flags, option, want, origin) in cases {
-            let file = ConfigFile { path: "tarpon.toml".into(), text: text.to_owned() };
+            let file = ConfigFile::new("tarpon.toml", text);
             let flags = CliFlags(flags.iter().map(|&(flag, value)| (flag, vec![value.into()])).collect());
             let resolved = read(Some(&file), &flags, CommandKind::Serve).expect(name);
             let entries: Vec<_> = resolved.entries.iter().filter(|entry| entry.option.name == option).collect();
@@ -446,7 +472,7 @@ mod tests {
     fn flags_of_the_server_replace_overrides_of_sites() {
         let text =
             "[[site]]\npath = \".\"\nidle-timeout = 1\nkeepalive-requests = 2\n[server]\nidle-timeout = 5\n";
-        let file = ConfigFile { path: "tarpon.toml".into(), text: text.to_owned() };
+        let file = ConfigFile::new("tarpon.toml", text);
         let s = Duration::from_secs;
         for (flag, site, server, origin) in
             [(None, Some(s(1)), s(5), Origin::File(3)), (Some("7s"), None, s(7), Origin::Flag)]
@@ -473,7 +499,7 @@ mod tests {
         let text = "[[site]]\npath = \"a\"\n[[site.header]]\npath = \"/1\"\n[[site.redirect]]\nfrom = \"/2\"\nto = \"/\"\n\
                     [[site.header]]\npath = \"/3\"\n[server]\nworkers = 2\n[[site]]\npath = \"b\"\nhosts = [\"b.org\"]\n\
                     redirect = [{ from = \"/4\", to = \"/b\", status = 302 }]\n";
-        let file = ConfigFile { path: "tarpon.toml".into(), text: text.to_owned() };
+        let file = ConfigFile::new("tarpon.toml", text);
         // A flag of the same name changes the option of its own section only.
         let flags = CliFlags(BTreeMap::from([("spa", vec!["true".into()])]));
         let resolved = read(Some(&file), &flags, CommandKind::Serve).expect("the file is valid");
@@ -504,7 +530,7 @@ mod tests {
         for section in wanted {
             assert!(at.any(|found| found == section), "{section} in order among {sections:?}");
         }
-        let shown = ConfigFile { path: "shown.toml".into(), text: resolved.toml() };
+        let shown = ConfigFile::new("shown.toml", resolved.toml());
         let again =
             read(Some(&shown), &CliFlags::default(), CommandKind::Serve).expect("the shown file is valid");
         let values = |resolved: &ResolvedConfig| {
@@ -522,7 +548,7 @@ mod tests {
     #[test]
     fn errors_of_overridden_options_are_reported() {
         let text = "[server]\nworkers = 0\n[[listener]]\naddress = \"localhost\"\n";
-        let file = ConfigFile { path: "tarpon.toml".into(), text: text.to_owned() };
+        let file = ConfigFile::new("tarpon.toml", text);
         let flags = BTreeMap::from([("workers", vec!["3".into()]), ("listen", vec!["[::1]:80".into()])]);
         let errors = read(Some(&file), &CliFlags(flags), CommandKind::Serve).expect_err("two errors");
         assert_eq!(errors.count(), 2, "{errors}");
@@ -532,7 +558,7 @@ mod tests {
     fn paths_of_a_file_start_at_its_directory_and_paths_of_flags_do_not() {
         let text = "[[site]]\npath = \"public\"\nprefix = \"in/it\"\n[[listener]]\naddress = \"unix:tarpon.sock\"\n\
                     [[listener]]\naddress = \"unix:/run/tarpon.sock\"";
-        let file = ConfigFile { path: "/etc/tarpon/tarpon.toml".into(), text: text.to_owned() };
+        let file = ConfigFile::new("/etc/tarpon/tarpon.toml", text);
         let config =
             read(Some(&file), &CliFlags::default(), CommandKind::Serve).expect("the file is valid").config;
         assert_eq!(config.sites[0].source.path, Path::new("/etc/tarpon/public"));
@@ -548,7 +574,7 @@ mod tests {
     #[test]
     fn flags_of_sites_apply_to_all_sites_but_the_path_needs_a_single_site() {
         let text = "[[site]]\npath = \"a\"\ndefault = true\n[[site]]\npath = \"b\"\nhosts = [\"b.org\"]\n";
-        let file = ConfigFile { path: "tarpon.toml".into(), text: text.to_owned() };
+        let file = ConfigFile::new("tarpon.toml", text);
         let flags = |flag, value: &str| CliFlags(BTreeMap::from([(flag, vec![value.into()])]));
         let config = read(Some(&file), &flags("keep-releases", "3"), CommandKind::Serve)
             .expect("the file is valid")

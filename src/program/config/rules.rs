@@ -114,7 +114,7 @@ pub(super) fn find_errors(
     for entry in entries {
         let (&[site, ..], Some(number)) = (&entry.within[..], entry.number) else { continue };
         let rules = &mut config.sites[site].source.policy.rules;
-        rules.files = vec![file.path.printable().to_string().into()];
+        rules.files = file.paths().map(|path| path.printable().to_string().into()).collect();
         for (at, span) in entry.spans.iter().enumerate() {
             let text = match (entry.section.own_name(), entry.option.name) {
                 ("header", "path") => &mut rules.headers[number].path,

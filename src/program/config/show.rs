@@ -1,6 +1,9 @@
 //! The resolved configuration as a file.
 
-use super::{OptionDefault, OptionValue, Origin, ResolvedConfig, ValueKind, file::toml_value};
+use super::{
+    OptionDefault, OptionValue, Origin, ResolvedConfig, ValueKind,
+    file::{quoted, toml_value},
+};
 use crate::{Address, LogTarget};
 use std::path::absolute;
 use tarpon_site::Printable;
@@ -29,7 +32,10 @@ impl ResolvedConfig {
     /// Returns the origin of a value: `default`, a line of the file, or a flag.
     pub fn origin(&self, entry: &OptionValue) -> String {
         match (entry.origin, &self.file) {
-            (Origin::File(line), Some(file)) => format!("{}:{line}", file.path.printable()),
+            (Origin::File(line), Some(file)) => {
+                let path = entry.path_in(Some(file)).unwrap_or(&file.path);
+                format!("{}:{line}", path.printable())
+            }
             (Origin::Flag, _) => match (&entry.option.kind, &entry.values[..]) {
                 (ValueKind::Flag(_), [off]) if off == "false" => format!("--no-{}", entry.option.flag_name()),
                 (ValueKind::Flag(_), _) => format!("--{}", entry.option.flag_name()),
@@ -48,7 +54,8 @@ impl OptionValue {
             ([], _, ValueKind::Flag(_)) => "false".to_owned(),
             ([], ..) if !self.option.is_list => "not set".to_owned(),
             (values, ..) => {
-                let values: Vec<_> = values.iter().map(|value| value.printable().to_string()).collect();
+                let values = (0..values.len()).map(|at| self.shown(at).printable().to_string());
+                let values: Vec<_> = values.collect();
                 values.join(", ")
             }
         }
@@ -58,14 +65,26 @@ impl OptionValue {
 /// Returns the line of an option in a file. An option without a value becomes a comment.
 fn line(entry: &OptionValue) -> String {
     let name = entry.option.name;
-    let values: Vec<_> =
-        entry.values.iter().map(|value| toml_value(entry.option, &absolute_value(entry, value))).collect();
+    let value = |(at, value): (usize, &String)| match entry.source(at) {
+        // The text of the file names the variables, and does not show their values.
+        Some(source) => quoted(source),
+        None => toml_value(entry.option, &literal(entry, &absolute_value(entry, value))),
+    };
+    let values: Vec<_> = entry.values.iter().enumerate().map(value).collect();
     match (&values[..], &entry.option.kind) {
         _ if entry.number.is_none() => format!("# {name}: {}", entry.text()),
         (values, _) if entry.option.is_list => format!("{name} = [{}]", values.join(", ")),
         ([value, ..], _) => format!("{name} = {value}"),
         ([], ValueKind::Flag(_)) => format!("{name} = false"),
         ([], _) => format!("# {name}: {}", entry.text()),
+    }
+}
+
+/// Returns a value as a file has it: `${` needs another `$`.
+fn literal(entry: &OptionValue, value: &str) -> String {
+    match entry.option.kind {
+        ValueKind::Flag(_) | ValueKind::Count(..) => value.to_owned(),
+        _ => value.replace("${", "$${"),
     }
 }
 

@@ -20,7 +20,7 @@ pub fn check_system(resolved: &ResolvedConfig) -> Result<(), ConfigErrors> {
         for (at, value) in entry.values.iter().enumerate() {
             match entry.option.kind {
                 ValueKind::Path(_) if !Path::new(value).exists() => {
-                    let found = format!("{} does not exist", value.printable());
+                    let found = format!("{} does not exist", entry.shown(at).printable());
                     let hint =
                         "create it, or name another; relative paths start at the directory of the file";
                     report(entry, at, found, "expected an existing path", hint);
@@ -28,10 +28,10 @@ pub fn check_system(resolved: &ResolvedConfig) -> Result<(), ConfigErrors> {
                 ValueKind::Listen(_) | ValueKind::AddressOrOff(_) => match value.parse() {
                     Ok(Address::Unix(path)) if !dir(&path).is_dir() => {
                         let expected = "expected a socket in an existing directory";
-                        report(entry, at, missing_dir(&path), expected, "create the directory");
+                        report(entry, at, missing_dir(entry, at, &path), expected, "create the directory");
                     }
                     Ok(address) if !address.is_supported() => {
-                        let found = format!("{} is no address of this host", value.printable());
+                        let found = format!("{} is no address of this host", entry.shown(at).printable());
                         let hint = "use one, such as 127.0.0.1, or 0.0.0.0 for all of them";
                         report(entry, at, found, "expected an address of this host", hint);
                     }
@@ -40,7 +40,7 @@ pub fn check_system(resolved: &ResolvedConfig) -> Result<(), ConfigErrors> {
                 ValueKind::Target(_) => match value.parse() {
                     Ok(LogTarget::File(path) | LogTarget::Socket(path)) if !dir(&path).is_dir() => {
                         let expected = "expected a log in an existing directory";
-                        report(entry, at, missing_dir(&path), expected, "create the directory");
+                        report(entry, at, missing_dir(entry, at, &path), expected, "create the directory");
                     }
                     _ => {}
                 },
@@ -56,8 +56,11 @@ pub fn check_system(resolved: &ResolvedConfig) -> Result<(), ConfigErrors> {
     if errors.is_empty() { Ok(()) } else { Err(ConfigErrors::new(resolved.file.as_ref(), errors)) }
 }
 
-fn missing_dir(path: &Path) -> String {
-    format!("directory {} does not exist", dir(path).printable())
+fn missing_dir(entry: &OptionValue, at: usize, path: &Path) -> String {
+    match entry.source(at) {
+        None => format!("directory {} does not exist", dir(path).printable()),
+        Some(_) => format!("the directory of {} does not exist", entry.shown(at)),
+    }
 }
 
 /// Returns the directory of a path.
