@@ -58,5 +58,5 @@ fn worker() -> BackendSim {
     let mut routes = RouteTable::new(Arc::new(Hosts::new(Some(SiteId::FIRST))));
     let route = BackendRoute { backend: BackendId(0), limits: BackendLimits::default() };
     routes.add(None, "/app".parse().expect("a prefix"), RouteTarget::Backend(route)).expect("a free prefix");
-    BackendSim::new(Sites::by_route([(IMAGE.clone(), Limits::default())], Arc::new(routes)))
+    BackendSim::new(Sites::by_route([(IMAGE.clone(), Limits::default())], [routes].into()))
 }

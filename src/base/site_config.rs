@@ -1,6 +1,6 @@
 //! The configuration of a site: its source, hosts, limits and user directories.
 
-use super::{log_config::SiteLogConfig, settings::SiteLimits};
+use super::{address::ListenAddress, log_config::SiteLogConfig, settings::SiteLimits};
 use std::path::PathBuf;
 use tarpon_conn::{HostName, PathPrefix};
 use tarpon_pack::{Dialect, Policy, UserDirectory};
@@ -16,6 +16,8 @@ pub struct SiteConfig {
     pub redirect_hosts: Vec<HostName>,
     /// The path that the site is mounted at: requests below it at these hosts, or at every host if there are none, are for this site.
     pub mount: Option<PathPrefix>,
+    /// The only listeners that the site answers at. Empty: those that no site names.
+    pub listen: Vec<ListenAddress>,
     /// Whether the site answers requests for hosts that belong to no site.
     pub is_default: bool,
     /// Limits that override those of the server.

@@ -7,6 +7,7 @@
 
 use crate::{
     base::{
+        address::ListenAddress,
         engine::{ChosenEngine, Engine},
         log_config::{LogConfig, LogOwner, Logging},
         settings::{Settings, UnknownHost},
@@ -208,13 +209,14 @@ impl PendingSite {
     /// # Panics
     /// The site is not complete.
     pub(crate) fn host(self, config: &SiteConfig, logging: Logging) -> VirtualHost {
-        let SiteConfig { hosts, redirect_hosts, mount, limits, keep_releases, log, .. } = config;
+        let SiteConfig { hosts, redirect_hosts, mount, listen, limits, keep_releases, log, .. } = config;
         VirtualHost {
             site: self.current.expect("the site is complete"),
             earlier: self.earlier,
             names: hosts.clone(),
             redirect_hosts: redirect_hosts.clone(),
             mount: mount.clone(),
+            listen: listen.iter().flat_map(ListenAddress::addresses).collect(),
             limits: *limits,
             keep_releases: Some(*keep_releases),
             log: log.resolve(logging),

@@ -10,12 +10,15 @@
 //! `tarpon-conn` defines how host names are compared.
 
 use crate::{
+    base::address::Address,
     base::settings::{SiteLimits, UnknownHost},
     base::{error::UserError, log_config::SiteLog},
     site::Site,
 };
 use std::sync::Arc;
-use tarpon_conn::{HostName, Hosts, HostsError, PathPrefix, RouteTable, RouteTaken, RouteTarget, SiteId};
+use tarpon_conn::{
+    HostName, Hosts, HostsError, PathPrefix, RouteTable, RouteTableId, RouteTaken, RouteTarget, SiteId,
+};
 use tarpon_site::Printable;
 
 /// A site, its hosts and its settings. The number of a site is its index in [`VirtualHosts::new`], from 0.
@@ -32,6 +35,8 @@ pub struct VirtualHost {
     /// The path that the site is mounted at: it answers requests below this path only, and looks up the rest of the path. It was built with this
     /// path as [`Policy::base`](crate::Policy::base), so that its redirects lead below it. Without hosts, it answers at every host.
     pub mount: Option<PathPrefix>,
+    /// The only listeners that the site answers at, by their addresses. Empty: those that no site names.
+    pub listen: Vec<Address>,
     /// Limits that override those of the server.
     pub limits: SiteLimits,
     /// Overrides [`Settings::keep_releases`](crate::Settings::keep_releases).
@@ -44,17 +49,19 @@ pub struct VirtualHost {
 #[derive(Debug)]
 pub struct VirtualHosts {
     pub(crate) sites: Vec<VirtualHost>,
-    pub(crate) routes: Arc<RouteTable>,
+    pub(crate) routes: Arc<ServerRoutes>,
     /// A name for each site, for logs and metrics. `None`: it has no host and no mount.
     pub(crate) labels: Vec<Option<String>>,
 }
 
 /// Where a site answers.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct SiteAddress<'n> {
     pub(crate) names: &'n [HostName],
     pub(crate) redirect_hosts: &'n [HostName],
     pub(crate) mount: Option<&'n PathPrefix>,
+    /// The only listeners that the site answers at. Empty: those that no site names.
+    pub(crate) listen: Vec<Address>,
 }
 
 impl VirtualHosts {
@@ -70,20 +77,26 @@ impl VirtualHosts {
             }
         }
         let addresses = || sites.iter().map(VirtualHost::address);
-        let (routes, labels) = (route_table(addresses(), unknown)?, addresses().map(SiteAddress::label));
+        let (routes, labels) =
+            (server_routes(addresses(), unknown)?, addresses().map(|address| address.label()));
         Ok(VirtualHosts { routes: Arc::new(routes), labels: labels.collect(), sites })
     }
 }
 
 impl VirtualHost {
     fn address(&self) -> SiteAddress<'_> {
-        SiteAddress { names: &self.names, redirect_hosts: &self.redirect_hosts, mount: self.mount.as_ref() }
+        SiteAddress {
+            names: &self.names,
+            redirect_hosts: &self.redirect_hosts,
+            mount: self.mount.as_ref(),
+            listen: self.listen.clone(),
+        }
     }
 }
 
 impl SiteAddress<'_> {
     /// Returns a name of the site: its canonical host and its mount.
-    pub(crate) fn label(self) -> Option<String> {
+    pub(crate) fn label(&self) -> Option<String> {
         let host = self.names.iter().find(|name| !name.is_wildcard()).map(HostName::to_string);
         match (host, self.mount) {
             (host, None) => host,
@@ -108,18 +121,53 @@ fn check_base(site: &Site, mount: &PathPrefix) -> Result<(), UserError> {
     ))
 }
 
+/// The routes of a server.
+#[derive(Debug)]
+pub(crate) struct ServerRoutes {
+    /// The first is for every listener without a table of its own.
+    pub(crate) tables: Arc<[RouteTable]>,
+    /// The listeners with a table of their own.
+    by_listener: Vec<(Address, RouteTableId)>,
+}
+
+impl ServerRoutes {
+    /// Returns the same table for every listener.
+    #[cfg(test)]
+    pub(crate) fn one(table: RouteTable) -> ServerRoutes {
+        ServerRoutes { tables: [table].into(), by_listener: Vec::new() }
+    }
+
+    /// Returns whether the table depends on the listener.
+    #[inline]
+    pub(crate) fn depend_on_listener(&self) -> bool {
+        !self.by_listener.is_empty()
+    }
+
+    /// Returns the table for a client that has connected to this address of the server.
+    pub(crate) fn table_at(&self, local: &Address) -> RouteTableId {
+        let is_local = |listener: &Address| match (listener, local) {
+            (Address::Tcp(listener), Address::Tcp(local)) => {
+                listener.ip().is_unspecified()
+                    && listener.is_ipv4() == local.is_ipv4()
+                    && listener.port() == local.port()
+            }
+            _ => false,
+        };
+        let find = |accepts: &dyn Fn(&Address) -> bool| self.by_listener.iter().find(|(at, _)| accepts(at));
+        let found = find(&|listener| listener == local).or_else(|| find(&is_local));
+        found.map_or(RouteTableId::default(), |(_, table)| *table)
+    }
+}
+
 /// Returns the routes to sites that answer at these addresses. A site's number is its place.
-pub(crate) fn route_table<'n>(
+pub(crate) fn server_routes<'n>(
     sites: impl IntoIterator<Item = SiteAddress<'n>>,
     unknown: UnknownHost,
-) -> Result<RouteTable, UserError> {
+) -> Result<ServerRoutes, UserError> {
     let sites: Vec<_> = sites.into_iter().collect();
     let count = sites.len();
-    let default = match unknown {
-        UnknownHost::Refused => None,
-        UnknownHost::Site(number) => Some(number),
-    };
-    if count == 0 || count > SiteId::COUNT_MAX || default.is_some_and(|number| number >= count) {
+    let is_missing = matches!(unknown, UnknownHost::Site(number) if number >= count);
+    if count == 0 || count > SiteId::COUNT_MAX || is_missing {
         return Err(UserError::new(
             "cannot serve these sites",
             format_args!(
@@ -129,11 +177,47 @@ pub(crate) fn route_table<'n>(
             "name at least one site, and one of them as the default",
         ));
     }
+    let group_of = |is_in_group: &dyn Fn(&SiteAddress<'_>) -> bool| -> Vec<usize> {
+        (0..count).filter(|&number| is_in_group(&sites[number])).collect()
+    };
+    // If every site names its listeners, there are no others.
+    let mut groups = vec![group_of(&|site| site.listen.is_empty())];
+    groups.retain(|group| !group.is_empty());
+    let mut by_listener: Vec<(Address, RouteTableId)> = Vec::new();
+    for listener in sites.iter().flat_map(|site| &site.listen) {
+        if by_listener.iter().any(|(known, _)| known == listener) {
+            continue;
+        }
+        let group = group_of(&|site| site.listen.contains(listener));
+        let place = groups.iter().position(|known| *known == group).unwrap_or_else(|| {
+            groups.push(group);
+            groups.len() - 1
+        });
+        // There are fewer groups than sites, twice: far fewer than 2^16.
+        by_listener.push((listener.clone(), RouteTableId(place as u16)));
+    }
+    let tables = groups.iter().map(|group| route_table(&sites, group, unknown));
+    Ok(ServerRoutes { tables: tables.collect::<Result<_, _>>()?, by_listener })
+}
+
+/// Returns the routes to some of the sites, given by their numbers.
+fn route_table(
+    sites: &[SiteAddress<'_>],
+    group: &[usize],
+    unknown: UnknownHost,
+) -> Result<RouteTable, UserError> {
+    let numbered = || group.iter().map(|&number| (SiteId::new(number), &sites[number]));
     // A mounted site answers below its mount only.
-    let default = default.filter(|number| sites[*number].mount.is_none());
-    let numbered = || sites.iter().enumerate().map(|(number, site)| (SiteId::new(number), site));
-    let mut hosts = Hosts::new(default.map(SiteId::new));
-    for (id, site) in numbered().filter(|(_, site)| site.mount.is_none()) {
+    let unmounted = || numbered().filter(|(_, site)| site.mount.is_none());
+    let default = match unknown {
+        UnknownHost::Refused => None,
+        UnknownHost::Site(number) => {
+            let given = unmounted().find(|(id, _)| id.index() == number);
+            given.or_else(|| unmounted().next()).map(|(id, _)| id)
+        }
+    };
+    let mut hosts = Hosts::new(default);
+    for (id, site) in unmounted() {
         let add = |name: &HostName| hosts.add(name.clone(), id).map_err(|error| host_error(name, error));
         site.names.iter().try_for_each(add)?;
     }
@@ -150,7 +234,8 @@ pub(crate) fn route_table<'n>(
         };
         site.redirect_hosts.iter().try_for_each(add)?;
     }
-    let mut routes = RouteTable::new(Arc::new(hosts));
+    let first = numbered().next().map_or(SiteId::FIRST, |(id, _)| id);
+    let mut routes = RouteTable::with_fallback(Arc::new(hosts), default.unwrap_or(first));
     for (id, site) in numbered() {
         let Some(mount) = site.mount else { continue };
         let names = site.names.iter().map(Some).chain(site.names.is_empty().then_some(None));
@@ -196,7 +281,17 @@ impl From<Site> for VirtualHost {
     fn from(site: Site) -> VirtualHost {
         let (earlier, names, redirect_hosts) = (Vec::new(), Vec::new(), Vec::new());
         let (limits, log) = (SiteLimits::default(), SiteLog::default());
-        VirtualHost { site, earlier, names, redirect_hosts, mount: None, limits, keep_releases: None, log }
+        VirtualHost {
+            site,
+            earlier,
+            names,
+            redirect_hosts,
+            mount: None,
+            listen: Vec::new(),
+            limits,
+            keep_releases: None,
+            log,
+        }
     }
 }
 

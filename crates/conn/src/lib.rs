@@ -99,7 +99,7 @@ pub use record::{
     REFERER_LEN_MAX, Record, RecordedText, Recording, Records, RequestEnd, RequestStart,
 };
 pub use response_prefix::{Persistence, ResponsePrefix, ResponsePrefixes};
-pub use route_table::{PathPrefix, PathPrefixError, RouteTable, RouteTaken, RouteTarget};
+pub use route_table::{PathPrefix, PathPrefixError, RouteTable, RouteTableId, RouteTaken, RouteTarget};
 pub use sites::{ImageId, MissingPage, SiteId, Sites};
 pub use span::{SPAN_COUNT_MAX, Span};
 pub use step::{DriveState, DriveStep};

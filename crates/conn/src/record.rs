@@ -14,7 +14,7 @@
 //! This module uses no threads and does not format records.
 
 use crate::{
-    Tick,
+    RouteTableId, Tick,
     open_exchanges::{OpenExchange, OpenExchanges},
     sites::SiteId,
 };
@@ -44,6 +44,8 @@ pub struct Recording {
 /// A client whose connection was accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AcceptedClient {
+    /// The routes of its requests. Records do not have it.
+    pub routes: RouteTableId,
     /// The number of the connection, unique among those that are open. A later connection may reuse it.
     pub number: u32,
     /// The address of the client. `None`: it has none, or exchanges are not recorded.
@@ -449,7 +451,8 @@ impl<'a> RequestStart<'a> {
         let [flags] = reader.take()?;
         let has_flag = |number: usize| flags >> number & 1 == 1;
         let peer = address_of(reader.take()?);
-        let accepted = AcceptedClient { number: u32::from_le_bytes(reader.take()?), peer };
+        let accepted =
+            AcceptedClient { number: u32::from_le_bytes(reader.take()?), peer, ..AcceptedClient::default() };
         let site = u32::from_le_bytes(reader.take()?);
         let (unix_ms, tick) = (reader.u64()?, Tick(reader.u64()?));
         let id = ExchangeId::from_le_bytes(reader.take()?);
@@ -623,7 +626,7 @@ mod tests {
             for heads in [false, true] {
                 let mut records = Records::new(recording(NonZeroU32::MIN, heads));
                 records.set_time(1_768_364_481_042);
-                let accepted = AcceptedClient { number: 7, peer };
+                let accepted = AcceptedClient { number: 7, peer, ..AcceptedClient::default() };
                 records.start_record(
                     ExchangeStart {
                         accepted,
@@ -642,7 +645,11 @@ mod tests {
                 let (read, len) = Record::read(records.bytes()).expect(name);
                 let Record::Start(record) = read else { panic!("{read:?}") };
                 let canonical = peer.map(|peer| peer.to_canonical());
-                assert_eq!(record.accepted, AcceptedClient { number: 7, peer: canonical }, "{name}");
+                assert_eq!(
+                    record.accepted,
+                    AcceptedClient { number: 7, peer: canonical, ..AcceptedClient::default() },
+                    "{name}"
+                );
                 assert_eq!(
                     (record.unix_ms, record.tick, record.version),
                     (1_768_364_481_042, Tick(40), Some(Version::Http11))

@@ -20,6 +20,10 @@ use crate::{
 use std::{collections::HashMap, fmt, iter, str::FromStr, sync::Arc};
 use tarpon_http::target;
 
+/// The number of a table of routes: a connection has the table of the listener that accepted it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RouteTableId(pub u16);
+
 /// What a route leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteTarget {
@@ -57,6 +61,7 @@ pub struct RouteTaken(pub RouteTarget);
 #[derive(Clone, Debug)]
 pub struct RouteTable {
     hosts: Arc<Hosts>,
+    fallback: SiteId,
     by_prefix: HashMap<PathPrefix, PrefixRoutes>,
     /// The length of the longest prefix in bytes.
     prefix_len_max: usize,
@@ -83,7 +88,13 @@ struct PrefixRoutes {
 impl RouteTable {
     /// Returns a table without routes by path.
     pub fn new(hosts: Arc<Hosts>) -> RouteTable {
-        RouteTable { hosts, by_prefix: HashMap::new(), prefix_len_max: 0 }
+        let fallback = hosts.default().unwrap_or(SiteId::FIRST);
+        RouteTable::with_fallback(hosts, fallback)
+    }
+
+    /// Returns a table without routes by path. `fallback` responds to requests that are for no site, and to invalid ones.
+    pub fn with_fallback(hosts: Arc<Hosts>, fallback: SiteId) -> RouteTable {
+        RouteTable { hosts, fallback, by_prefix: HashMap::new(), prefix_len_max: 0 }
     }
 
     /// Adds the route of all paths with this prefix at the hosts that `host` matches; `None`: at all hosts, also at unknown ones.
@@ -111,6 +122,11 @@ impl RouteTable {
     /// Returns the sites by host, which decide if no route by path does.
     pub fn hosts(&self) -> &Hosts {
         &self.hosts
+    }
+
+    /// Returns the site that responds while the site of a request is unknown.
+    pub(crate) fn fallback(&self) -> SiteId {
+        self.fallback
     }
 
     /// Returns whether every request is for the first site, so that no lookup is needed.

@@ -15,7 +15,7 @@ use crate::{
     backend::BackendRoute,
     hosts::{HostMatch, Hosts},
     request::Request,
-    route_table::{FoundRoute, RouteTable},
+    route_table::{FoundRoute, RouteTable, RouteTableId},
 };
 use std::{iter, mem, ops::Range, sync::Arc};
 use tarpon_site::{Image, NotResident, Region};
@@ -63,10 +63,8 @@ impl SiteId {
 pub struct Sites {
     /// The sites by number. Invariant: never empty.
     rows: Vec<SiteRow>,
-    /// The routes to the sites. `None`: every request is for the first site.
-    routes: Option<Arc<RouteTable>>,
-    /// The site that responds if a request has no site: the default site, or the first.
-    fallback: SiteId,
+    /// The routes to the sites, by listener. `None`: every request is for the first site.
+    routes: Option<Arc<[RouteTable]>>,
     /// The path of health checks.
     health_path: Option<Arc<[u8]>>,
     /// The images by number.
@@ -146,27 +144,27 @@ impl Sites {
     /// # Panics
     /// Panics if `images` is empty.
     pub fn by_host(images: impl IntoIterator<Item = (Image, Limits)>, hosts: Arc<Hosts>) -> Sites {
-        Sites::by_route(images, Arc::new(RouteTable::new(hosts)))
+        Sites::by_route(images, [RouteTable::new(hosts)].into())
     }
 
-    /// Returns several sites, as [`by_host`](Sites::by_host), with routes that may depend on the path too.
+    /// Returns several sites, as [`by_host`](Sites::by_host), with routes that may depend on the listener and on the path too. There is a table
+    /// for each [`RouteTableId`] of a client.
     ///
     /// # Panics
-    /// Panics if `images` is empty.
-    pub fn by_route(images: impl IntoIterator<Item = (Image, Limits)>, routes: Arc<RouteTable>) -> Sites {
+    /// Panics if `images` or `routes` is empty.
+    pub fn by_route(images: impl IntoIterator<Item = (Image, Limits)>, routes: Arc<[RouteTable]>) -> Sites {
         let (mut rows, mut slots) = (Vec::new(), Vec::new());
         for (image, limits) in images {
             let current = ImageId(SiteId::new(slots.len()).0);
             slots.push(ImageSlot { image: Some(image), holders: 0 });
             rows.push(SiteRow { current, earlier: Vec::new(), limits });
         }
-        assert!(!rows.is_empty(), "at least one site");
-        let fallback = routes.hosts().default().unwrap_or(SiteId::FIRST);
-        let routes = (!routes.always_leads_to_first_site()).then_some(routes);
+        assert!(!rows.is_empty() && !routes.is_empty(), "at least one site, and one table");
+        let routes = (!routes.iter().all(RouteTable::always_leads_to_first_site)).then_some(routes);
         // With a single choice, no request records its site.
         let requested = if routes.is_none() { 0..1 } else { 0..0 };
         let (health_path, retiring) = (None, Vec::new());
-        Sites { rows, routes, fallback, health_path, slots, retiring, requested, earlier_used: false }
+        Sites { rows, routes, health_path, slots, retiring, requested, earlier_used: false }
     }
 
     /// Sets the path of health checks, with which load balancers ask whether to send clients here. It applies to all hosts. A file or rule
@@ -227,10 +225,10 @@ impl Sites {
 
     /// Returns the route of a request.
     #[inline]
-    pub(crate) fn route<'a>(&mut self, request: &Request<'a>) -> Route<'a> {
+    pub(crate) fn route<'a>(&mut self, routes: RouteTableId, request: &Request<'a>) -> Route<'a> {
         match &self.routes {
             None => Route::Site(SiteId::FIRST),
-            Some(_) => self.route_by_table(request),
+            Some(_) => self.route_by_table(routes, request),
         }
     }
 
@@ -241,20 +239,21 @@ impl Sites {
     }
 
     #[inline(never)]
-    fn route_by_table<'a>(&mut self, request: &Request<'a>) -> Route<'a> {
-        let routes = self.routes.as_ref().expect("several routes");
+    fn route_by_table<'a>(&mut self, of: RouteTableId, request: &Request<'a>) -> Route<'a> {
+        let fallback = self.fallback(of);
+        let routes = self.table(of).expect("several routes");
         let host_match = request.authority.and_then(|host| routes.hosts().find(host));
         let route = match (host_match, routes.find(request)) {
             // A redirect host has nothing of its own.
             (Some(HostMatch::RedirectHost(site)), _) => Route::RedirectHost(site),
             (Some(HostMatch::Site(site)), Some(FoundRoute::Backend(to))) => Route::Backend(site, to),
-            (None, Some(FoundRoute::Backend(to))) => Route::Backend(self.fallback, to),
+            (None, Some(FoundRoute::Backend(to))) => Route::Backend(fallback, to),
             (_, Some(FoundRoute::Mount(site, rest))) => Route::Mount(site, rest),
             (_, Some(FoundRoute::Site(site))) | (Some(HostMatch::Site(site)), None) => Route::Site(site),
             (None, None) => match routes.hosts().default() {
                 Some(site) => Route::Site(site),
-                None if routes.has_host(request.authority) => Route::NoSite(self.fallback, NoSite::Path),
-                None => Route::NoSite(self.fallback, NoSite::Host),
+                None if routes.has_host(request.authority) => Route::NoSite(fallback, NoSite::Path),
+                None => Route::NoSite(fallback, NoSite::Host),
             },
         };
         let SiteId(number) = route.site();
@@ -281,17 +280,22 @@ impl Sites {
         self.health_path.as_deref()
     }
 
-    /// Returns the site that responds while the site of a request is unknown.
+    /// Returns the site that responds while the site of a request is unknown: the default site, or the first.
     #[inline]
-    pub(crate) fn fallback(&self) -> SiteId {
-        self.fallback
+    pub(crate) fn fallback(&self, routes: RouteTableId) -> SiteId {
+        self.table(routes).map_or(SiteId::FIRST, RouteTable::fallback)
+    }
+
+    fn table(&self, RouteTableId(number): RouteTableId) -> Option<&RouteTable> {
+        self.routes.as_ref().map(|tables| &tables[number as usize])
     }
 
     /// Returns the canonical host of a site that has redirect hosts.
     pub(crate) fn canonical(&self, site: SiteId) -> &[u8] {
         self.routes
-            .as_ref()
-            .and_then(|routes| routes.hosts().canonical(site))
+            .iter()
+            .flat_map(|tables| &**tables)
+            .find_map(|routes| routes.hosts().canonical(site))
             .expect("a site with redirect hosts has a canonical host")
     }
 

@@ -137,7 +137,7 @@ fn the_path_selects_the_site_before_the_host() {
     for (host, site) in [(None, 2), (Some("two.org".parse().unwrap()), 0)] {
         routes.add(host.as_ref(), "/dir".parse().unwrap(), RouteTarget::Site(id(site))).unwrap();
     }
-    let mut sim = Sim::with_sites(Sites::by_route(images(), routes.into()));
+    let mut sim = Sim::with_sites(Sites::by_route(images(), [routes].into()));
     for &(name, host, target, want) in cases {
         let request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
         assert_eq!(send(&mut sim, &request), [want], "{name}: {target} at {host}");
@@ -182,7 +182,7 @@ fn a_mount_strips_its_path_and_redirects_below_it() {
     routes.add(None, "/docs".parse().unwrap(), RouteTarget::Mount(id(1))).unwrap();
     routes.add(Some(&"wild.org".parse().unwrap()), "/a b".parse().unwrap(), RouteTarget::Mount(id(2))).unwrap();
     let images = [image(ONE), image_below(TWO, "/docs"), image_below(WILD, "/a b")];
-    let mut sites = Sites::by_route(images.map(|image| (image, Limits::default())), routes.into());
+    let mut sites = Sites::by_route(images.map(|image| (image, Limits::default())), [routes].into());
     sites.set_health_path((*b"/health").into());
     let mut sim = Sim::with_sites(sites);
     for &(name, host, target, want) in cases {
@@ -195,7 +195,7 @@ fn a_mount_strips_its_path_and_redirects_below_it() {
 fn a_single_site_with_a_route_by_path_keeps_its_table() {
     let mut routes = RouteTable::new(Hosts::new(Some(id(0))).into());
     routes.add(None, "/dir".parse().unwrap(), RouteTarget::Site(id(1))).unwrap();
-    let mut sim = Sim::with_sites(Sites::by_route(images(), routes.into()));
+    let mut sim = Sim::with_sites(Sites::by_route(images(), [routes].into()));
     assert_eq!(send(&mut sim, "GET /dir/ HTTP/1.1\r\nHost: a\r\n\r\n"), ["200 dir of two"]);
     assert_eq!(send(&mut sim, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"), ["200 one"]);
 }

@@ -203,7 +203,7 @@ mod tests {
             records: &mut records,
             pipes: &mut Pipes::default(),
         };
-        let accepted = |number| AcceptedClient { number: number as u32, peer: None };
+        let accepted = |number| AcceptedClient { number: number as u32, ..AcceptedClient::default() };
         let mut open: Vec<_> =
             (0..CONN_COUNT).map(|number| Connection::new(&mut cx, accepted(number))).collect();
         let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";

@@ -298,7 +298,10 @@ mod tests {
 
     fn exchange() -> Exchange<'static> {
         let start = RequestStart {
-            accepted: AcceptedClient { number: 0, peer: Some(Ipv4Addr::new(192, 0, 2, 7).into()) },
+            accepted: AcceptedClient {
+                peer: Some(Ipv4Addr::new(192, 0, 2, 7).into()),
+                ..AcceptedClient::default()
+            },
             unix_ms: 1_768_364_481_042,
             version: Some(Version::Http11),
             status: 200,

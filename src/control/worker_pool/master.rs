@@ -10,7 +10,8 @@ use super::{
 };
 use crate::{
     base::{
-        engine::Engine, error::reason, log_config::LogConfig, settings::Settings, site_config::SiteConfig,
+        address::ListenAddress, engine::Engine, error::reason, log_config::LogConfig, settings::Settings,
+        site_config::SiteConfig,
     },
     control::{
         access_log::LogPlan,
@@ -31,7 +32,7 @@ use crate::{
     site::{
         set::SiteSet,
         transfer::SiteTransfer,
-        virtual_hosts::{self, SiteAddress},
+        virtual_hosts::{self, ServerRoutes, SiteAddress},
     },
     sys::{
         io::timespec,
@@ -53,7 +54,7 @@ use std::{
     thread,
     time::Duration,
 };
-use tarpon_conn::{Recording, RouteTable};
+use tarpon_conn::Recording;
 
 /// The master. It has a single thread, so that it may fork at any time.
 pub(super) struct Master<'a> {
@@ -79,7 +80,7 @@ pub(super) struct Master<'a> {
     /// The sandbox of this process.
     pub(super) confinement: Confinement,
     pub(super) worker_seccomp: WorkerSeccomp,
-    pub(super) routes: Arc<RouteTable>,
+    pub(super) routes: Arc<ServerRoutes>,
     /// A name for each site.
     pub(super) labels: Vec<Option<String>>,
     pub(super) shared: SharedMemory,
@@ -164,10 +165,11 @@ impl<'a> Master<'a> {
             names: &site.hosts,
             redirect_hosts: &site.redirect_hosts,
             mount: site.mount.as_ref(),
+            listen: site.listen.iter().flat_map(ListenAddress::addresses).collect(),
         });
-        let labels: Vec<_> = addresses.clone().map(SiteAddress::label).collect();
+        let labels: Vec<_> = addresses.clone().map(|address| address.label()).collect();
         let routes =
-            virtual_hosts::route_table(addresses, unknown_host).map_err(|error| error.to_string())?;
+            virtual_hosts::server_routes(addresses, unknown_host).map_err(|error| error.to_string())?;
         let slot_count = settings.workers().get();
         let site_logs = sites.iter().map(|site| site.log.resolve(log.logging)).zip(labels.clone());
         let logs = LogPlan::new(settings.logging, site_logs, settings.debug);

@@ -20,7 +20,7 @@ use crate::{
         },
         worker::{Backends, WorkerConfig, WorkerRows, mailbox::Mailbox},
     },
-    site::set::SiteSet,
+    site::{set::SiteSet, virtual_hosts::ServerRoutes},
     sys::process::{SingleThreaded, set_name},
 };
 use rustix::process::WaitOptions;
@@ -29,7 +29,7 @@ use std::{
     os::fd::{AsFd, AsRawFd, RawFd},
     sync::Arc,
 };
-use tarpon_conn::{Recording, RouteTable, Transport};
+use tarpon_conn::{Recording, Transport};
 
 /// A fork copies each page of the stack that was ever used, and then each that the master writes before the next. So what has large variables
 /// is not inlined into the functions that run for each client.
@@ -183,7 +183,7 @@ impl Master<'_> {
 /// Returns the configuration of a worker without listeners.
 fn worker_config(
     settings: &Settings,
-    routes: &Arc<RouteTable>,
+    routes: &Arc<ServerRoutes>,
     shared: &SharedMemory,
     sites: &SiteSet,
     slot: usize,

@@ -17,16 +17,18 @@ pub(crate) struct Backends {
 
 impl Backends {
     /// Returns these routes to sites, and those to backends.
-    pub(super) fn add_routes(&self, sites: Arc<RouteTable>) -> Arc<RouteTable> {
+    pub(super) fn add_routes(&self, sites: &Arc<[RouteTable]>) -> Arc<[RouteTable]> {
         if self.routes.is_empty() {
-            return sites;
+            return Arc::clone(sites);
         }
-        let mut table = RouteTable::clone(&sites);
+        let mut tables: Vec<_> = sites.to_vec();
         for (prefix, route) in &self.routes {
-            // The first route of a prefix stays.
-            let _ = table.add(None, prefix.clone(), RouteTarget::Backend(*route));
+            for table in &mut tables {
+                // The first route of a prefix stays.
+                let _ = table.add(None, prefix.clone(), RouteTarget::Backend(*route));
+            }
         }
-        Arc::new(table)
+        tables.into()
     }
 }
 

@@ -1,13 +1,17 @@
 //! Configuration of one worker.
 
 use super::{backends::Backends, idle_workers::IdleWorkers, loader::Loader, mailbox::Mailbox};
-use crate::{data::log_ring::RingProducer, site::versions::SiteVersions, sys::shared::SharedRow};
+use crate::{
+    data::log_ring::RingProducer,
+    site::{versions::SiteVersions, virtual_hosts::ServerRoutes},
+    sys::shared::SharedRow,
+};
 use std::{os::fd::OwnedFd, sync::Arc};
-use tarpon_conn::{Counters, Limits, Recording, RouteTable, Transport};
+use tarpon_conn::{Counters, Limits, Recording, Transport};
 #[cfg(test)]
 use {
     crate::sys::shared::SharedArray,
-    tarpon_conn::{Hosts, SiteId},
+    tarpon_conn::{Hosts, RouteTable, SiteId},
 };
 
 /// Configuration of one worker.
@@ -23,7 +27,7 @@ pub(crate) struct WorkerConfig {
     pub(crate) mailbox: Arc<Mailbox>,
     /// By site number.
     pub(crate) sites: Arc<[(SiteVersions, Limits)]>,
-    pub(crate) routes: Arc<RouteTable>,
+    pub(crate) routes: Arc<ServerRoutes>,
     /// `None`: the worker reads from disk itself, and blocks.
     pub(crate) loader: Option<Loader>,
     /// Limit of open connections.
@@ -59,7 +63,7 @@ impl WorkerConfig {
             listeners,
             mailbox: Arc::new(Mailbox::new().expect("a mailbox")),
             sites: [(SiteVersions { current, earlier: [].into() }, Limits::default())].into(),
-            routes: Arc::new(RouteTable::new(Arc::new(Hosts::new(Some(SiteId::FIRST))))),
+            routes: Arc::new(ServerRoutes::one(RouteTable::new(Arc::new(Hosts::new(Some(SiteId::FIRST)))))),
             loader: None,
             connection_count_max: 10,
             counters: Arc::new(SharedArray::new(1).expect("memory")).row(0),

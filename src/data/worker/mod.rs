@@ -56,22 +56,28 @@ pub(crate) use context::WorkerContext;
 pub(crate) use sending::{COPY_LEN_MAX, MissingRange, SendLimits, Stage};
 pub(crate) use slots::{Slot, SlotId, Slots, idle_len};
 
-use crate::sys::socket;
+use crate::{base::address::Address, site::virtual_hosts::ServerRoutes, sys::socket};
 use buffer_holders::BufferHolders;
 use clock::{SteadyClock, unix_ms};
 use loader::{LoadJob, Loader};
 use mailbox::{Mailbox, ShutdownMode, WorkerMessage};
-use rustix::net::{getpeername, sockopt::set_socket_linger};
+use rustix::net::{AddressFamily, SocketAddrUnix, getpeername, getsockname, sockopt::set_socket_linger};
 use served_site::ServedSite;
 use std::{
+    ffi::OsStr,
     net::{IpAddr, SocketAddr},
-    os::fd::{AsFd, OwnedFd},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    path::PathBuf,
     sync::Arc,
     thread,
     time::Duration,
 };
 use tarpon_conn::{
-    AcceptedClient, Connection, Pipes, Pool, Records, ResponsePrefixes, SiteId, Sites, Tick, Transport,
+    AcceptedClient, Connection, Pipes, Pool, Records, ResponsePrefixes, RouteTableId, SiteId, Sites, Tick,
+    Transport,
 };
 use timer_wheel::TimerWheel;
 
@@ -97,6 +103,7 @@ pub(crate) struct Worker<S> {
     backends: Backends,
     /// Makes the transport of a new connection.
     new_transport: fn() -> Transport,
+    routes: Arc<ServerRoutes>,
 }
 
 /// Limit of buffers per worker: 64 MiB, which take memory only once they are used. A connection holds a buffer only for part of a head,
@@ -129,7 +136,7 @@ impl<S: Default> Worker<S> {
         let unix_ms = unix_ms();
         records.set_time(unix_ms);
         let mut context = WorkerContext {
-            sites: Sites::by_route(images, backends.add_routes(routes)),
+            sites: Sites::by_route(images, backends.add_routes(&routes.tables)),
             pool,
             prefixes: ResponsePrefixes::new(unix_ms / 1_000),
             now: Tick(0),
@@ -166,13 +173,18 @@ impl<S: Default> Worker<S> {
             loaded,
             backends,
             new_transport,
+            routes,
         }
     }
 
     /// Adds an accepted connection. Returns its slot.
     pub(crate) fn insert(&mut self, fd: OwnedFd) -> u32 {
         let peer = if self.context.records.is_on() { peer(&fd) } else { None };
-        let accepted = AcceptedClient { number: self.slots.next_index(), peer };
+        let routes = match self.routes.depend_on_listener() {
+            false => RouteTableId::default(),
+            true => self.routes.table_at(&local_address(&fd)),
+        };
+        let accepted = AcceptedClient { number: self.slots.next_index(), peer, routes };
         let conn = Connection::new(&mut self.context.conn_resources(), accepted);
         let transport = (self.new_transport)();
         self.insert_slot(Slot::new(fd, conn, transport))
@@ -420,4 +432,22 @@ fn peer(fd: impl AsFd) -> Option<IpAddr> {
     // The call fails if the client has disconnected already.
     let address = getpeername(fd).ok()??;
     SocketAddr::try_from(address).ok().map(|address| address.ip())
+}
+
+/// Returns the address of this server that a client has connected to.
+fn local_address(fd: impl AsFd) -> Address {
+    // Without one, as after an error, the client gets the sites of the other listeners.
+    let unknown = || Address::Unix(PathBuf::new());
+    let Ok(address) = getsockname(fd) else { return unknown() };
+    match address.address_family() {
+        AddressFamily::UNIX => {
+            let unix = SocketAddrUnix::try_from(address).ok();
+            let path = unix
+                .as_ref()
+                .and_then(SocketAddrUnix::path)
+                .map(|path| OsStr::from_bytes(path.to_bytes()).into());
+            path.map_or_else(unknown, Address::Unix)
+        }
+        _ => SocketAddr::try_from(address).map_or_else(|_| unknown(), Address::Tcp),
+    }
 }

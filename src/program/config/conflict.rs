@@ -2,7 +2,7 @@
 
 use super::{ConfigError, ConfigFile, OptionValue, Origin};
 use crate::ListenAddress;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use tarpon_site::Printable;
 
 /// Adds an error for each conflict.
@@ -12,29 +12,74 @@ pub(super) fn find(file: Option<&ConfigFile>, entries: &[OptionValue], errors: &
     duplicates(file, "listener", entries_of(entries, "listener", &["address"]), sockets, is_fixed, errors);
     admin_conflicts(entries, is_fixed, errors);
     access_conflicts(entries, errors);
-    let is_mounted =
-        |entry: &OptionValue| entry.number.and_then(|number| mount_of(entries, number)).is_some();
-    let itself = |host: &str| vec![host.to_owned()];
-    let hosts = entries_of(entries, "site", &["hosts", "redirect-hosts"]);
-    duplicates(file, "host", hosts.filter(|entry| !is_mounted(entry)), itself, |_| true, errors);
-    mount_conflicts(file, entries, errors);
     default_conflicts(entries, errors);
-    // The first site is the default unless an option decides otherwise.
-    let has_default = entries_of(entries, "site", &["default"]).any(is_on);
-    let refuses_unknown = entries_of(entries, "server", &["refuse-unknown-hosts"]).any(is_on);
-    let is_first_default = !has_default && !refuses_unknown;
-    for (number, path) in entries_of(entries, "site", &["path"]).enumerate() {
-        let option = |name| {
-            entries.iter().find(|entry| is_option(entry, "site", name) && entry.number == Some(number))
+    for listen in entries_of(entries, "site", &["listen"]) {
+        for (at, _) in listen.values.iter().enumerate().filter(|(_, value)| !is_fixed(value)) {
+            let found = "port 0 in `listen`: the port is not known before the server listens";
+            errors.push(listen.error(
+                at,
+                found,
+                "expected another port",
+                "name the port, as in listen = [\"127.0.0.1:8081\"]",
+            ));
+        }
+    }
+    for group in site_groups(entries) {
+        host_conflicts(file, &group, errors);
+        mount_conflicts(file, &group, errors);
+    }
+}
+
+/// Returns the options of the sites that answer at the same listeners: those that name no listener, and those of each listener that a site names.
+fn site_groups(entries: &[OptionValue]) -> Vec<Vec<&OptionValue>> {
+    let listen = |number| {
+        entries.iter().find(move |entry| is_option(entry, "site", "listen") && entry.number == Some(number))
+    };
+    let sockets_of = |number| -> Vec<String> {
+        listen(number).iter().flat_map(|entry| &entry.values).flat_map(|value| sockets(value)).collect()
+    };
+    let numbers: BTreeSet<usize> =
+        entries_of(entries, "site", &["path"]).filter_map(|entry| entry.number).collect();
+    let named: BTreeSet<String> = numbers.iter().flat_map(|&number| sockets_of(number)).collect();
+    let general: BTreeSet<usize> =
+        numbers.iter().copied().filter(|&number| sockets_of(number).is_empty()).collect();
+    let of_socket = |socket: &String| {
+        numbers.iter().copied().filter(|&number| sockets_of(number).contains(socket)).collect()
+    };
+    let groups: BTreeSet<BTreeSet<usize>> =
+        [general].into_iter().chain(named.iter().map(of_socket)).collect();
+    let options = |group: BTreeSet<usize>| {
+        let is_in_group = |entry: &&OptionValue| match entry.section.name {
+            "site" => entry.number.is_some_and(|number| group.contains(&number)),
+            _ => true,
         };
+        entries.iter().filter(is_in_group).collect()
+    };
+    groups.into_iter().map(options).collect()
+}
+
+/// Adds an error for each host that two sites have, and for each site that no request reaches.
+fn host_conflicts(file: Option<&ConfigFile>, group: &[&OptionValue], errors: &mut Vec<ConfigError>) {
+    let of = |section: &'static str, names: &'static [&'static str]| {
+        let is_wanted = move |entry: &&OptionValue| names.iter().any(|name| is_option(entry, section, name));
+        group.iter().copied().filter(move |entry| entry.number.is_some() && is_wanted(entry))
+    };
+    let is_mounted = |entry: &OptionValue| entry.number.and_then(|number| mount_of(group, number)).is_some();
+    let itself = |host: &str| vec![host.to_owned()];
+    let hosts = of("site", &["hosts", "redirect-hosts"]);
+    duplicates(file, "host", hosts.filter(|entry| !is_mounted(entry)), itself, |_| true, errors);
+    // The first site is the default unless an option decides otherwise.
+    let has_default = of("site", &["default"]).any(is_on);
+    let refuses_unknown = of("server", &["refuse-unknown-hosts"]).any(is_on);
+    let mut is_first_default = !has_default && !refuses_unknown;
+    for path in of("site", &["path"]).filter(|entry| !is_mounted(entry)) {
+        let option =
+            |name| group.iter().find(|entry| is_option(entry, "site", name) && entry.number == path.number);
         let (Some(hosts), Some(redirect_hosts)) = (option("hosts"), option("redirect-hosts")) else {
             continue;
         };
-        if mount_of(entries, number).is_some() {
-            continue;
-        }
-        let is_first = (0..number).all(|before| mount_of(entries, before).is_some());
-        let is_default = is_first && is_first_default || option("default").is_some_and(is_on);
+        let is_default = is_first_default || option("default").is_some_and(|entry| is_on(entry));
+        is_first_default = false;
         if hosts.values.is_empty() && !is_default {
             let found = "no request reaches this site: it has no `hosts` and is not the default";
             errors.push(path.error(0, found, "expected `hosts` beside it", "add `hosts`, or default = true"));
@@ -49,15 +94,15 @@ pub(super) fn find(file: Option<&ConfigFile>, entries: &[OptionValue], errors: &
 }
 
 /// Adds an error for each mount that occurred before at the same host, and for options that a site with a mount cannot have.
-fn mount_conflicts(file: Option<&ConfigFile>, entries: &[OptionValue], errors: &mut Vec<ConfigError>) {
+fn mount_conflicts(file: Option<&ConfigFile>, group: &[&OptionValue], errors: &mut Vec<ConfigError>) {
     let mut first: BTreeMap<(&str, &str), &OptionValue> = BTreeMap::new();
-    for mount in entries_of(entries, "site", &["mount"]) {
-        let Some((number, path)) = mount.number.and_then(|number| Some((number, mount_of(entries, number)?)))
+    for mount in group.iter().copied().filter(|entry| is_option(entry, "site", "mount")) {
+        let Some((number, path)) = mount.number.and_then(|number| Some((number, mount_of(group, number)?)))
         else {
             continue;
         };
         let of_site = |option| {
-            entries.iter().find(move |entry| is_option(entry, "site", option) && entry.number == Some(number))
+            group.iter().find(move |entry| is_option(entry, "site", option) && entry.number == Some(number))
         };
         let hosts = of_site("hosts").map_or(&[][..], |hosts| &hosts.values);
         let every_host = hosts.is_empty().then_some("every host");
@@ -81,9 +126,9 @@ fn mount_conflicts(file: Option<&ConfigFile>, entries: &[OptionValue], errors: &
 }
 
 /// Returns the mount of the site with this number. `None`: it has none, or that of the root.
-fn mount_of(entries: &[OptionValue], number: usize) -> Option<&str> {
+fn mount_of<'a>(group: &[&'a OptionValue], number: usize) -> Option<&'a str> {
     let mount =
-        entries.iter().find(|entry| is_option(entry, "site", "mount") && entry.number == Some(number))?;
+        group.iter().find(|entry| is_option(entry, "site", "mount") && entry.number == Some(number))?;
     mount.values.first().map(String::as_str).filter(|path| *path != "/")
 }
 

@@ -114,6 +114,17 @@ const OPTIONS: &[Opt] = &[
         ..OPT
     },
     Opt {
+        name: "listen",
+        value_name: "ADDR:PORT",
+        kind: ValueKind::Listen(|config, address| config.site().listen.push(address)),
+        is_list: true,
+        example: "127.0.0.1:8081",
+        invalid: &["", "localhost", "example.org:80", "65536", "unix:"],
+        help: "Serve the site at these listeners only, which no other site has unless it names them too",
+        details: "As address in [[listener]], which sets the mode of a Unix socket. A site without this option answers at all other listeners.",
+        ..OPT
+    },
+    Opt {
         name: "default",
         kind: ValueKind::Flag(|config, on| config.site().is_default = on),
         help: "Answer requests to host names that no site has",

@@ -84,7 +84,7 @@ impl BackendSim {
     /// Accepts a client. Returns its number.
     pub fn connect(&mut self) -> usize {
         let number = self.parties.len();
-        let accepted = AcceptedClient { number: number as u32, peer: None };
+        let accepted = AcceptedClient { number: number as u32, ..AcceptedClient::default() };
         let conn = Connection::new(&mut self.cx(), accepted);
         let mut party = SimParty::new(conn, None);
         party.peer = TransportClient::new(&self.through, &mut party.socket);

@@ -62,16 +62,20 @@ impl Http1 {
                 self.receive_by.get_or_insert(cx.now.after(self.limits(cx).head_ms));
                 return 0;
             }
-            Err(error) => return self.refuse(cx, out, input, cx.sites.fallback(), error.status()),
+            Err(error) => {
+                return self.refuse(cx, out, input, cx.sites.fallback(self.accepted.routes), error.status());
+            }
         };
         let head = &head;
         let host = match head.host() {
             Ok(host) => host,
-            Err(error) => return self.refuse(cx, out, input, cx.sites.fallback(), error.status()),
+            Err(error) => {
+                return self.refuse(cx, out, input, cx.sites.fallback(self.accepted.routes), error.status());
+            }
         };
         let request = request(head, bytes, host);
 
-        let route = cx.sites.route(&request);
+        let route = cx.sites.route(self.accepted.routes, &request);
         let site = route.site();
         if let Route::Backend(_, backend) = route {
             return self.begin_piped(cx, out, input, site, backend);

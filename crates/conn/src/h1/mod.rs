@@ -129,7 +129,7 @@ const LINGER_MS: u64 = 2_000;
 
 impl Http1 {
     pub(crate) fn new(cx: &ConnResources<'_>, accepted: AcceptedClient) -> Http1 {
-        let site = cx.sites.fallback();
+        let site = cx.sites.fallback(accepted.routes);
         let by = cx.now.after(cx.sites.limits(site).head_ms);
         Http1 {
             accepted,
@@ -292,7 +292,7 @@ impl Http1 {
     pub(crate) fn time_out(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) {
         match self.phase {
             Http1Phase::Head if out.is_empty() && self.incomplete_len > 0 => {
-                let (site, status) = (cx.sites.fallback(), Status::RequestTimeout);
+                let (site, status) = (cx.sites.fallback(self.accepted.routes), Status::RequestTimeout);
                 if cx.records.is_on() {
                     cx.records.start_record(self.exchange_start(cx.now, out, site, status), None, &[]);
                 }

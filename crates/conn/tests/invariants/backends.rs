@@ -19,7 +19,7 @@ fn worker_with(limits: BackendLimits) -> BackendSim {
     let mut routes = RouteTable::new(Arc::new(Hosts::new(Some(SiteId::FIRST))));
     let route = RouteTarget::Backend(BackendRoute { backend: BackendId(0), limits });
     routes.add(None, "/app".parse().unwrap(), route).unwrap();
-    BackendSim::new(Sites::by_route([(site("hello"), Limits::default())], Arc::new(routes)))
+    BackendSim::new(Sites::by_route([(site("hello"), Limits::default())], [routes].into()))
 }
 
 /// Returns what a client receives for these bytes.

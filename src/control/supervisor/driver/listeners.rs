@@ -109,14 +109,23 @@ impl Listeners {
         self.files.iter_mut().for_each(|(_, file)| file.set_owned(is_ours));
     }
 
-    /// Completes a service without addresses: it listens where systemd does, or else at the default addresses.
+    /// Completes a service without addresses: it listens where systemd does, or else at the default addresses. Adds the listeners that sites
+    /// name.
     pub(super) fn complete(&self, service: &mut Service) {
-        if service.addresses.is_empty() {
+        let named = service.sites.iter().flat_map(|site| &site.listen).flat_map(Listener::addresses);
+        let named: Vec<Address> = named.collect();
+        let needs_others = service.sites.iter().any(|site| site.listen.is_empty());
+        if service.addresses.is_empty() && needs_others {
             let lent = self.lent.iter().filter(|&address| service.admin.as_ref() != Some(address));
             service.addresses = lent.cloned().collect();
         }
-        if service.addresses.is_empty() {
+        if service.addresses.is_empty() && needs_others {
             service.addresses = default_addresses().into_iter().filter(Address::is_supported).collect();
+        }
+        for address in named {
+            if !service.addresses.contains(&address) {
+                service.addresses.push(address);
+            }
         }
         // A socket of systemd at [::] has the clients of 0.0.0.0 too, so none can be bound there: systemd.socket(5), BindIPv6Only=.
         let named = self.bound.iter().filter(|(known, _)| service.addresses.contains(known));
