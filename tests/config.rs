@@ -282,11 +282,11 @@ fn site_that_holds_files_of_the_server_is_refused() {
     let log = format!("{at}/public/access.log");
     #[rustfmt::skip]
     let cases: &[(&[&str], &str)] = &[
-        (&["serve"],                                            "tarpon.toml would be served as /tarpon.toml: it lies in the directory ."),
+        (&["serve"],                                            "tarpon.toml lies in the directory ., whose files a site serves"),
         (&["serve", "--config", "tarpon.toml"],                 " --> tarpon.toml:2:8"),
         (&["config", "check", "--config", "tarpon.toml"],       " --> tarpon.toml:2:8"),
-        (&["serve", "public", "--access-log", &log],            "/public/access.log would be served as /access.log: it lies in the directory public"),
-        (&["serve", "public", "--listen", "unix:public/socket"], "public/socket would be served as /socket: it lies in the directory public"),
+        (&["serve", "public", "--access-log", &log],            "/public/access.log lies in the directory public, whose files a site serves"),
+        (&["serve", "public", "--listen", "unix:public/socket"], "public/socket lies in the directory public, whose files a site serves"),
     ];
     for (arguments, want) in cases {
         let mut command = tarpon(arguments.iter().map(|argument| argument.as_ref()));

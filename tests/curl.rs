@@ -7,7 +7,7 @@ mod common;
 use common::{
     ENGINES, distinct_bytes,
     program::{RunningProgram, serve},
-    site,
+    readable_dir, site,
 };
 use std::{
     fs,
@@ -196,7 +196,8 @@ fn curl_http_2_fails_immediately() {
 #[test]
 fn curl_uses_a_unix_socket() {
     let dir = site(&[("index.html", "home")]);
-    let socket = dir.path().join("tarpon.sock");
+    let temp = readable_dir();
+    let socket = temp.path().join("tarpon.sock");
     let address = format!("unix:{}", socket.display());
     let _program = RunningProgram::start_ready(serve(dir.path(), &["--listen", &address]));
     let output = curl(dir.path(), &["--unix-socket", socket.to_str().unwrap(), "http://localhost/"]);

@@ -191,8 +191,8 @@ fn thousand_connections_leak_no_descriptor_or_process() {
 #[test]
 fn client_without_a_free_slot_gets_503_and_is_counted() {
     let dir = site(&[("index.html", "home"), ("large", &"large ".repeat(8 << 20))]);
-    let admin = dir.path().join("admin.sock");
-    let admin = format!("unix:{}", admin.display());
+    let temp = tempfile::tempdir().unwrap();
+    let admin = format!("unix:{}", temp.path().join("admin.sock").display());
     let program =
         RunningProgram::start_ready(with(dir.path(), Engine::Fork, &["--workers", "2", "--admin", &admin]));
     let mut busy: Vec<_> = (0..2).map(|_| TestClient::connect(program.address())).collect();

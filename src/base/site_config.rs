@@ -54,6 +54,9 @@ pub struct SiteSource {
     pub dialect: Dialect,
     /// How paths map to responses. A packed site has its policy built in and accepts only the default here.
     pub policy: Policy,
+    /// The directories that symbolic links in the site may lead into, besides the site. Only a site that is a directory can have them.
+    /// Each of them and its path must belong to root or to the user that started the program, and no other user may change them.
+    pub follow_links: Vec<PathBuf>,
     /// Directories of users to serve below `/~name/`. Only a site that is a directory can have them.
     pub users: UserDirectories,
 }
@@ -68,6 +71,7 @@ impl Default for SiteSource {
             preload: false,
             dialect: Dialect::default(),
             policy: Policy::default(),
+            follow_links: Vec::new(),
             users: UserDirectories::default(),
         }
     }

@@ -21,7 +21,7 @@ use crate::{
     site::{
         Site,
         archive::Archive,
-        from_archive,
+        from_archive, link_trees,
         releases::Releases,
         trusted_path::{PathBarrier, SiteRoot, TrustedPath, fd_path, open_path, reopen},
         watch::{
@@ -35,7 +35,9 @@ use std::{
     fs::File,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::{self, Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, mpsc},
+    thread,
+    time::Duration,
 };
 use tarpon_pack::UserDirectory;
 
@@ -49,6 +51,7 @@ pub(super) fn run(
 ) -> i32 {
     let Channel { sender, mut receiver } = channel;
     let supervisor = Arc::new(BuilderChannel { sender: Mutex::new(sender), emit });
+    let trusted = link_trees::trusted_users();
     let is_first = start == BuilderStart::First;
     let confined = match confine(sites, privileges, is_first) {
         Ok(confined) => confined,
@@ -59,10 +62,15 @@ pub(super) fn run(
     };
     let ConfinedBuilder { sites: known, in_files, names } = confined;
     let mut written = Vec::new();
+    let has_names = names.is_some();
     let kept = known.into_iter().enumerate().map(|(number, site)| {
         // Messages about the only site do not name it.
         let of = (sites.len() > 1).then(|| site.config.source.path.clone());
+        let links = site.config.source.follow_links.clone();
         let Some(watched) = watch(number, site, of.as_deref(), start, in_files, &supervisor)? else {
+            if !has_names && !links.is_empty() {
+                await_links(links, trusted, &supervisor)?;
+            }
             return Ok(None);
         };
         written.push((number, watched.on_written()));
@@ -107,6 +115,8 @@ struct ConfinedSite {
     config: SiteConfig,
     /// Opened with the rights it was started with: the site, or why it cannot be served now. `None`: it is read by its path.
     root: Option<Result<Arc<SiteRoot>, UserError>>,
+    /// The trees that its links may lead into, or why the site cannot be served now.
+    links: Result<Vec<Arc<SiteRoot>>, UserError>,
     /// The archives of releases before the current one that are to be kept.
     earlier: Vec<(PathBuf, File)>,
     user: Option<String>,
@@ -114,10 +124,11 @@ struct ConfinedSite {
 
 /// Drops every right of this process that reading the sites does not need.
 fn confine(sites: &[SiteConfig], privileges: &Privileges, is_first: bool) -> Result<ConfinedBuilder, String> {
-    let (paths, names) = match privileges.trusted() {
+    let (paths, mut names) = match privileges.trusted() {
         Some(trusted) => find_trusted_paths(sites, &trusted),
         None => (sites.iter().map(|_| None).collect(), None),
     };
+    let links = open_links(sites, names.as_mut());
     let mut earlier: Vec<_> = sites.iter().map(|_| Vec::new()).collect();
     let open_earlier = |earlier: &mut [Vec<_>], by_trusted_path: bool| {
         let sites = sites
@@ -133,9 +144,9 @@ fn confine(sites: &[SiteConfig], privileges: &Privileges, is_first: bool) -> Res
     open_earlier(&mut earlier, true);
     privileges.assume().map_err(|error| error.to_string())?;
     open_earlier(&mut earlier, false);
-    let known = sites.iter().zip(paths).zip(earlier);
-    let known = known.map(|((site, trusted_path), earlier)| {
-        ConfinedSite::new(site, trusted_path, earlier, privileges, is_first)
+    let known = sites.iter().zip(paths).zip(links).zip(earlier);
+    let known = known.map(|(((site, trusted_path), links), earlier)| {
+        ConfinedSite::new(site, trusted_path, links, earlier, privileges, is_first)
     });
     let sites = known.collect::<Result<Vec<ConfinedSite>, UserError>>().map_err(|error| error.to_string())?;
     let opened: Vec<OwnedFd> = sites.iter().flat_map(ConfinedSite::readable).collect();
@@ -168,6 +179,48 @@ fn find_trusted_paths(
     (paths.collect(), Some(names))
 }
 
+/// Opens the trees that the links of each site may lead into, with the rights that this process was started with. Watches the names on the
+/// paths to them.
+fn open_links(
+    sites: &[SiteConfig],
+    mut names: Option<&mut NameWatch>,
+) -> Vec<Result<Vec<Arc<SiteRoot>>, UserError>> {
+    // Numbers behind those of the sites: such a name is part of no path to a site.
+    let mut number = sites.len();
+    let mut open = |path: &PathBuf| {
+        number += 1;
+        link_trees::open(path, &link_trees::trusted_users(), |dir, name| {
+            // Without the watch, polling the path still notices another directory there.
+            if let Some(names) = &mut names {
+                let _ = names.add(dir, name, number);
+            }
+        })
+    };
+    sites.iter().map(|site| site.source.follow_links.iter().map(&mut open).collect()).collect()
+}
+
+/// Polls until the trees for links can be opened again, and reports that: no watch on their names does so.
+fn await_links(
+    paths: Vec<PathBuf>,
+    trusted: [u32; 2],
+    supervisor: &Arc<BuilderChannel>,
+) -> Result<(), String> {
+    let supervisor = Arc::clone(supervisor);
+    let run = move || {
+        let (_sender, never) = mpsc::channel::<()>();
+        loop {
+            let _ = never.recv_timeout(LINKS_POLL);
+            if paths.iter().all(|path| link_trees::open(path, &trusted, |_, _| ()).is_ok()) {
+                supervisor.replaced();
+            }
+        }
+    };
+    thread::Builder::new().name("links".to_owned()).spawn(run).map(drop).map_err(|error| error.to_string())
+}
+
+/// Interval for polling the trees for links that cannot be opened.
+const LINKS_POLL: Duration = Duration::from_secs(2);
+
 /// Opens the archives of the earlier releases that are kept, by path.
 fn open_releases(site: &SiteConfig, trusted_path: Option<&TrustedPath>) -> Vec<(PathBuf, OwnedFd)> {
     let path = &site.source.path;
@@ -187,6 +240,7 @@ impl ConfinedSite {
     fn new(
         site: &SiteConfig,
         trusted_path: Option<TrustedPath>,
+        links: Result<Vec<Arc<SiteRoot>>, UserError>,
         earlier: Vec<(PathBuf, OwnedFd)>,
         privileges: &Privileges,
         is_first: bool,
@@ -205,7 +259,7 @@ impl ConfinedSite {
         let source = SiteSource { users: site.users.directories()?, ..site.source.clone() };
         let config = SiteConfig { source, ..site.clone() };
         let earlier = earlier.into_iter().filter_map(|(path, file)| Some((path, reopen(&file).ok()?)));
-        Ok(ConfinedSite { config, root, earlier: earlier.collect(), user: privileges.user_name() })
+        Ok(ConfinedSite { config, root, links, earlier: earlier.collect(), user: privileges.user_name() })
     }
 
     /// Returns what this process may read: of user directories only those in the homes of their users.
@@ -216,7 +270,12 @@ impl ConfinedSite {
             Some(Err(_)) => None,
             None => open_path(path).ok(),
         };
-        root.into_iter().chain(users.directories.iter().filter_map(UserDirectory::open)).collect()
+        let links = self.links.iter().flatten();
+        let links = links.filter_map(|link| link.descriptor().try_clone_to_owned().ok());
+        root.into_iter()
+            .chain(links)
+            .chain(users.directories.iter().filter_map(UserDirectory::open))
+            .collect()
     }
 }
 
@@ -249,10 +308,10 @@ fn watch(
     in_files: bool,
     supervisor: &BuilderChannel,
 ) -> Result<Option<SiteWatcher>, String> {
-    let ConfinedSite { config: SiteConfig { source, .. }, root, earlier, user } = known;
+    let ConfinedSite { config: SiteConfig { source, .. }, root, links, earlier, user } = known;
     let is_first = start == BuilderStart::First;
-    let root = match root.transpose() {
-        Ok(root) => root,
+    let (root, links) = match root.transpose().and_then(|root| Ok((root, links?))) {
+        Ok(opened) => opened,
         Err(error) if is_first => return Err(error.to_string()),
         Err(error) => {
             (supervisor.emit)(Notice::SiteReloadFailed(&error));
@@ -260,9 +319,9 @@ fn watch(
         }
     };
     // If this process may read only what lies there now, another process has to read a replacement. If the site has directories of
-    // users, another process has to look the users up.
-    let needs_another = in_files || source.users.user_database.is_some();
-    let watched = SiteWatcher::prepare(source, root).map_err(|error| error.to_string())?;
+    // users, another process has to look the users up. Trees for links are opened before this process is confined.
+    let needs_another = in_files || source.users.user_database.is_some() || !source.follow_links.is_empty();
+    let watched = SiteWatcher::prepare(source, root, Some(links)).map_err(|error| error.to_string())?;
     let mut watched = watched.with_user(user);
     if needs_another {
         watched = watched.until_replaced();

@@ -10,6 +10,7 @@ use super::{
     Site,
     archive::{self, Archive},
     build_error::{denied, pack_error},
+    link_trees,
     trusted_path::SiteRoot,
 };
 use crate::{
@@ -36,6 +37,8 @@ pub(crate) struct SiteBuilder {
     omitted: Vec<Omitted>,
     /// The open directory or archive to read, even if the path now leads to another one. `None`: open the path.
     root: Option<Arc<SiteRoot>>,
+    /// The open trees that links may lead into. `None`: open them by their paths.
+    links: Option<Vec<Arc<SiteRoot>>>,
     /// The user that this process has switched to, for messages.
     user: Option<String>,
 }
@@ -44,6 +47,12 @@ impl SiteBuilder {
     /// Returns a builder that reads a directory or archive that is already open.
     pub(crate) fn with_root(root: Arc<SiteRoot>) -> SiteBuilder {
         SiteBuilder { root: Some(root), ..SiteBuilder::default() }
+    }
+
+    /// Sets the trees that links may lead into, which are already open.
+    #[must_use]
+    pub(crate) fn with_links(self, links: Option<Vec<Arc<SiteRoot>>>) -> SiteBuilder {
+        SiteBuilder { links, ..self }
     }
 
     /// Sets the user that this process has switched to, for messages.
@@ -90,6 +99,19 @@ impl SiteBuilder {
 
     /// Builds the site of a directory. `omitted` of the result leaves out what the last build omitted too.
     pub(super) fn dir(&mut self, tree: DirTree, source: &SiteSource) -> Result<Site, UserError> {
+        let opened;
+        let links = match &self.links {
+            Some(links) => links,
+            None => {
+                opened = link_trees::open_all(&source.follow_links)?;
+                &opened
+            }
+        };
+        let links = link_trees::trees(links);
+        let links = links.map_err(|error| {
+            pack_error(PackError::Root { path: source.path.clone(), error }, self.user.as_deref())
+        })?;
+        let tree = tree.with_links(links);
         let mut options = PackOptions { file_count_max: file_count_max(), ..options(source) };
         if source.preload {
             options.file_len_min = u64::MAX;
@@ -119,6 +141,7 @@ pub(crate) fn from_archive(archive: Archive, source: &SiteSource) -> Result<Site
             "leave --user-directories out, or serve a directory",
         ));
     }
+    link_trees::refuse_for_archive(source)?;
     let damaged = |error: ImageError| {
         let what = format_args!("cannot serve {}", path.printable());
         UserError::new(what, error, "see tarpon verify, and pack the site again")

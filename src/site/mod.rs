@@ -15,6 +15,7 @@
 //! | `build_error.rs` | the messages for sites that cannot be built |
 //! | `archive.rs` | opens, unpacks and maps an archive |
 //! | `trusted_path.rs` | opens the path to a site step by step, only through trusted directories |
+//! | `link_trees.rs` | opens the trees that symbolic links of a site may lead into |
 //! | `user_directories.rs` | which users have directories below `/~name/` |
 //! | `watch/` | notices changes to files and triggers a rebuild |
 //! | `virtual_hosts.rs` | the sites of a server, and the host names of each |
@@ -29,6 +30,7 @@ pub(crate) mod archive;
 mod build_error;
 pub(crate) mod builder;
 pub(crate) mod inspect;
+pub(crate) mod link_trees;
 pub(crate) mod pack;
 pub(crate) mod releases;
 pub(crate) mod set;

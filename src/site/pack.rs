@@ -6,7 +6,7 @@ use crate::{
         error::{UserError, reason},
         site_config::SiteSource,
     },
-    site::archive,
+    site::{archive, link_trees},
     sys::program,
 };
 use std::{
@@ -15,12 +15,13 @@ use std::{
     io::{self, Seek},
     num::NonZeroUsize,
     path::{Path, PathBuf},
+    sync::Arc,
     thread,
     time::{SystemTime, UNIX_EPOCH},
 };
 use tarpon_pack::{
-    CompressionEffort, Damage, OpenError, PackError, PackInput, PackReport, Progress, SiteError, SiteOptions,
-    embedded_site, pack_site,
+    CompressionEffort, Damage, DirTree, OpenError, PackError, PackInput, PackReport, Progress, SiteError,
+    SiteOptions, embedded_site, pack_site,
 };
 use tarpon_site::Printable;
 
@@ -84,10 +85,18 @@ pub fn pack(
         pack_site(input, &packing.target, &options, progress).map_err(|error| site_error(error, path))
     };
     if path.is_file() {
+        link_trees::refuse_for_archive(source)?;
         let file = archive::open_as_file(path, max_unpacked_len)?;
         pack(PackInput::Archive { file: &file, path, prefix })
     } else if prefix.as_os_str().is_empty() {
-        pack(PackInput::Dir(path))
+        if source.follow_links.is_empty() {
+            return pack(PackInput::Dir(path));
+        }
+        let root = |error| input_error(PackError::Root { path: path.clone(), error }, path);
+        let links = link_trees::open_all(&source.follow_links)?;
+        let links = link_trees::trees(&links).map_err(root)?;
+        let tree = DirTree::open(path).map_err(root)?.with_links(links);
+        pack(PackInput::Tree(&Arc::new(tree)))
     } else {
         Err(UserError::new(
             format_args!("cannot pack {} of {}", prefix.printable(), path.printable()),

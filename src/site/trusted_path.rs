@@ -185,6 +185,20 @@ impl SiteRoot {
         Some(Inaccessible::new(self.path.clone(), &fstat(self.descriptor()).ok()?))
     }
 
+    /// Returns the root if users other than these can change its entries: it belongs to another one, or its group or all users may write
+    /// to it, be it sticky or not.
+    pub(crate) fn changeable_by_others(&self, trusted: &[u32]) -> Option<Inaccessible> {
+        let stat = fstat(self.descriptor()).ok()?;
+        let others_write = Mode::from_raw_mode(stat.st_mode).intersects(Mode::WGRP | Mode::WOTH);
+        let is_changeable = others_write || !trusted.contains(&stat.st_uid);
+        is_changeable.then(|| Inaccessible::new(self.path.clone(), &stat))
+    }
+
+    /// Returns the absolute path without links.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Returns whether the site is a file: an archive.
     pub(crate) fn is_file(&self) -> bool {
         matches!(self.kind, PathKind::File(_))

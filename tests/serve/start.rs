@@ -5,7 +5,7 @@ use crate::ENGINE;
 use crate::common::{
     client::{TestClient, get},
     program::{RunningProgram, tarpon, unprivileged},
-    site, wait_for, write_files,
+    readable_dir, site, wait_for, write_files,
 };
 use rustix::{
     fs::{CWD, FileType, Mode, mknodat},
@@ -96,9 +96,10 @@ fn unavailable_address_fails_with_a_hint() {
     let dir = site(&[("index.html", "")]);
     let plain = TcpListener::bind("127.0.0.1:0").unwrap();
     let another = RunningProgram::start_ready(serve(dir.path(), &[]));
-    let live = dir.path().join("live.sock");
+    let temp = site(&[("file", "")]);
+    let live = temp.path().join("live.sock");
     let _live = UnixListener::bind(&live).unwrap();
-    let file = dir.path().join("index.html");
+    let file = temp.path().join("file");
     #[rustfmt::skip]
     let cases = [
         (plain.local_addr().unwrap().to_string(), "address already in use; stop the server that listens there, or choose another with --listen ADDR:PORT"),
@@ -165,7 +166,7 @@ fn each_kind_of_skipped_file_gets_one_warning() {
     let program = RunningProgram::start_ready(serve(dir.path(), &[]));
     let want = "warning: skipped 2 dotfiles, such as .env\n\
                 warning: skipped 1 FIFO, socket or device: pipe\n\
-                warning: skipped 1 symbolic link out of the site: out\n";
+                warning: skipped 1 symbolic link out of the site: out, which leads to /etc/hostname; --follow-links /etc would allow it\n";
     program.wait_for_err(want);
     assert!(program.out().contains("2 files, 0 bytes"), "{}", program.out());
 }
@@ -173,7 +174,8 @@ fn each_kind_of_skipped_file_gets_one_warning() {
 #[test]
 fn server_listens_on_every_address() {
     let dir = site(&[("index.html", "home")]);
-    let socket = dir.path().join("tarpon.sock");
+    let temp = readable_dir();
+    let socket = temp.path().join("tarpon.sock");
     let unix = format!("unix:{}", socket.display());
     let mut hosts = vec!["127.0.0.1", "127.0.0.2"];
     // A host may lack IPv6.
@@ -196,7 +198,8 @@ fn server_listens_on_every_address() {
 #[test]
 fn several_workers_serve_on_a_port_and_a_unix_socket() {
     let dir = site(&[("index.html", "home")]);
-    let socket = dir.path().join("tarpon.sock");
+    let temp = readable_dir();
+    let socket = temp.path().join("tarpon.sock");
     let unix = format!("unix:{}", socket.display());
     let program = RunningProgram::start_ready(serve(
         dir.path(),
@@ -213,7 +216,8 @@ fn several_workers_serve_on_a_port_and_a_unix_socket() {
 #[test]
 fn stale_unix_socket_is_replaced_and_removed_on_exit() {
     let dir = site(&[("index.html", "home")]);
-    let socket = dir.path().join("tarpon.sock");
+    let temp = readable_dir();
+    let socket = temp.path().join("tarpon.sock");
     drop(UnixListener::bind(&socket).unwrap());
     assert!(socket.exists(), "a stale socket");
     let program =
@@ -227,7 +231,8 @@ fn stale_unix_socket_is_replaced_and_removed_on_exit() {
 #[test]
 fn unix_socket_of_a_successor_is_not_removed() {
     let dir = site(&[("index.html", "home")]);
-    let socket = dir.path().join("tarpon.sock");
+    let temp = readable_dir();
+    let socket = temp.path().join("tarpon.sock");
     let unix = format!("unix:{}", socket.display());
     // An open connection on the Unix socket keeps the kernel from reusing its inode; a TCP connection does not.
     for drains_unix_socket in [true, false] {
@@ -256,8 +261,8 @@ fn unix_socket_of_a_successor_is_not_removed() {
 
 #[test]
 fn failed_start_leaves_no_unix_socket() {
-    let dir = site(&[("index.html", "home")]);
-    let socket = dir.path().join("tarpon.sock");
+    let temp = readable_dir();
+    let socket = temp.path().join("tarpon.sock");
     let ended = RunningProgram::run(serve(
         Path::new("/nowhere"),
         &["--listen", &format!("unix:{}", socket.display())],

@@ -51,6 +51,8 @@ pub struct Skipped {
     pub count: u64,
     /// The first of them, relative to the root of the site.
     pub example: PathBuf,
+    /// If that is a link out of the site which could be allowed: the absolute path that it leads to.
+    pub target: Option<PathBuf>,
 }
 
 impl fmt::Display for Skipped {
@@ -94,15 +96,28 @@ impl fmt::Display for Skipped {
         };
         let example = self.example.printable();
         match self.count {
-            1 => write!(f, "skipped 1 {one}: {example}"),
-            count => write!(f, "skipped {count} {many}, such as {example}"),
+            1 => write!(f, "skipped 1 {one}: {example}")?,
+            count => write!(f, "skipped {count} {many}, such as {example}")?,
+        }
+        match &self.target {
+            None => Ok(()),
+            Some(target) => {
+                let dir = target.parent().unwrap_or(target).printable();
+                write!(f, ", which leads to {}; --follow-links {dir} would allow it", target.printable())
+            }
         }
     }
 }
 
 /// Counts one more entry.
 pub(crate) fn skip(skipped: &mut Vec<Skipped>, reason: SkipReason, example: &Path) {
-    skip_all(skipped, vec![Skipped { reason, count: 1, example: example.to_owned() }]);
+    skip_all(skipped, vec![Skipped { reason, count: 1, example: example.to_owned(), target: None }]);
+}
+
+/// Counts one more link out of the site, at a path that begins with a slash.
+pub(crate) fn skip_link(skipped: &mut Vec<Skipped>, path: &[u8], target: PathBuf) {
+    let (example, target) = (url_path::relative(path).to_owned(), Some(target));
+    skip_all(skipped, vec![Skipped { reason: SkipReason::LinkOutside, count: 1, example, target }]);
 }
 
 /// Counts one more entry, at a path that begins with a slash.
@@ -132,10 +147,13 @@ mod tests {
         }
         skip(&mut rows, SkipReason::Special, Path::new("log/pipe"));
         skip(&mut rows, SkipReason::PrecompressedStale, Path::new("a.css.br"));
+        skip_link(&mut rows, b"/js/jquery.js", "/usr/share/javascript/jquery.js".into());
         let lines: Vec<_> = rows.iter().map(Skipped::to_string).collect();
         let want = [
             "skipped 3 dotfiles, such as .git",
             "skipped 1 FIFO, socket or device: log/pipe",
+            "skipped 1 symbolic link out of the site: js/jquery.js, which leads to /usr/share/javascript/jquery.js; \
+             --follow-links /usr/share/javascript would allow it",
             "skipped 1 compressed file older than its source: a.css.br",
         ];
         assert_eq!(lines, want);

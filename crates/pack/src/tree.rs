@@ -6,6 +6,7 @@
 //!   │  docs ── openat(root, "docs", O_NOFOLLOW)
 //!   └─   a.html ── openat(docs, "a.html", O_NOFOLLOW)
 //! link ── readlinkat ── its target, name by name from the root ── outside │ dangling │ loop │ a path below the root without links
+//!                                                                   └ in a tree of `with_links`: a path below the root of that tree
 //! ```
 //!
 //! A path in the tree is relative to the root and contains no symbolic link. If another process replaces one of its directories by
@@ -31,8 +32,26 @@ pub struct DirTree {
     path: PathBuf,
     /// Another absolute path of the root, which links may use: the path that the caller opened.
     alias: PathBuf,
+    /// The trees that symbolic links may lead into.
+    links: Vec<Arc<DirTree>>,
     /// The directory that was opened last: files come directory by directory.
     last: Mutex<Option<(PathBuf, Arc<OwnedFd>)>>,
+}
+
+/// A path without symbolic links, in a tree or in one of those that its links may lead into.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TreePath {
+    /// 0: the tree itself. Others count the trees of [`DirTree::with_links`] from 1.
+    pub(crate) tree: usize,
+    /// Relative to the root of that tree.
+    pub(crate) path: PathBuf,
+}
+
+impl TreePath {
+    /// Returns a path in the tree itself.
+    pub(crate) fn own(path: impl Into<PathBuf>) -> TreePath {
+        TreePath { tree: 0, path: path.into() }
+    }
 }
 
 /// An entry of a directory.
@@ -45,7 +64,8 @@ pub(crate) struct DirEntry {
 /// Why a symbolic link leads to no entry of the tree.
 #[derive(Debug)]
 pub(crate) enum ResolveError {
-    Outside,
+    /// Leads to this absolute path.
+    Outside(PathBuf),
     Dangling,
     Loop,
     Unreadable(io::Error),
@@ -77,7 +97,29 @@ impl DirTree {
 
     /// Takes an open directory, and its absolute path without links.
     pub fn new(root: OwnedFd, path: PathBuf) -> DirTree {
-        DirTree { root: Arc::new(root), alias: path.clone(), path, last: Mutex::new(None) }
+        DirTree { root: Arc::new(root), alias: path.clone(), path, links: Vec::new(), last: Mutex::new(None) }
+    }
+
+    /// Returns the same tree, whose symbolic links may lead into these trees too, and from there into each of them.
+    #[must_use]
+    pub fn with_links(self, links: Vec<DirTree>) -> DirTree {
+        DirTree { links: links.into_iter().map(Arc::new).collect(), ..self }
+    }
+
+    /// Returns the trees that symbolic links may lead into.
+    pub(crate) fn links(&self) -> &[Arc<DirTree>] {
+        &self.links
+    }
+
+    /// Returns the tree with a number of [`TreePath`].
+    pub(crate) fn numbered(&self, number: usize) -> &DirTree {
+        number.checked_sub(1).map_or(self, |link| &self.links[link])
+    }
+
+    /// Returns the tree that contains an absolute path without links, and the path there.
+    fn locate<'p>(&self, at: &'p Path) -> Option<(usize, &'p Path)> {
+        (0..=self.links.len())
+            .find_map(|number| Some((number, at.strip_prefix(&self.numbered(number).path).ok()?)))
     }
 
     /// Returns the same tree with another absolute path that symbolic links may use for the root.
@@ -170,11 +212,11 @@ impl DirTree {
         Ok(meta.is_file().then_some((file, meta)))
     }
 
-    /// Resolves a path that may contain symbolic links to a path in the tree. Follows links name by name as long as they stay below
-    /// the root. A link that leaves the root and returns by the absolute path of the root stays below it.
-    pub(crate) fn resolve(&self, path: &Path) -> Result<PathBuf, ResolveError> {
-        let mut todo: Vec<OsString> = reversed_components(path);
-        let mut at = self.path.clone();
+    /// Resolves a path that may contain symbolic links to a path in the tree, or in one that its links may lead into. Follows links
+    /// name by name as long as they stay below these roots. A link that leaves a root and returns by its absolute path stays below it.
+    pub(crate) fn resolve(&self, path: &TreePath) -> Result<TreePath, ResolveError> {
+        let mut todo: Vec<OsString> = reversed_components(&path.path);
+        let mut at = self.numbered(path.tree).path.clone();
         let mut link_count = 0;
         while let Some(name) = todo.pop() {
             match name.as_bytes() {
@@ -182,15 +224,16 @@ impl DirTree {
                 b".." => drop(at.pop()),
                 _ => at.push(&name),
             }
-            if at == self.alias {
-                at.clone_from(&self.path);
+            let mut trees = (0..=self.links.len()).map(|number| self.numbered(number));
+            if let Some(tree) = trees.find(|tree| at == tree.alias) {
+                at.clone_from(&tree.path);
             }
-            // Reads entries below the root only.
-            let below = match at.strip_prefix(&self.path) {
-                Ok(below) if !below.as_os_str().is_empty() && name != ".." => below,
+            // Reads entries below the roots only.
+            let (tree, below) = match self.locate(&at) {
+                Some((tree, below)) if !below.as_os_str().is_empty() && name != ".." => (tree, below),
                 _ => continue,
             };
-            if let Some(target) = self.link_target(below).map_err(ResolveError::from)? {
+            if let Some(target) = self.numbered(tree).link_target(below).map_err(ResolveError::from)? {
                 link_count += 1;
                 if link_count > LINK_COUNT_MAX {
                     return Err(ResolveError::Loop);
@@ -199,9 +242,9 @@ impl DirTree {
                 todo.extend(reversed_components(&target));
             }
         }
-        match at.strip_prefix(&self.path) {
-            Ok(below) => Ok(below.to_owned()),
-            Err(_) => Err(ResolveError::Outside),
+        match self.locate(&at) {
+            Some((tree, below)) => Ok(TreePath { tree, path: below.to_owned() }),
+            None => Err(ResolveError::Outside(at)),
         }
     }
 
@@ -369,11 +412,11 @@ mod tests {
         let more =
             ["", "a", "a/b/file", "a/home/a/abs/down/file", "a/b/../b", "nothing/x", "down/nothing", "out/x"];
         for path in links.iter().map(|(link, _)| *link).chain(more) {
-            let found = tree.resolve(Path::new(path));
+            let found = tree.resolve(&TreePath::own(path));
             match resolved_by_kernel(&root, path) {
-                Some(want) => assert_eq!(found.expect(path), want, "{path}"),
+                Some(want) => assert_eq!(found.expect(path), TreePath::own(want), "{path}"),
                 // The path ends below the root, so tarpon serves it. The kernel fails: `secret` on this path is no directory.
-                None if path == "through-out" => assert_eq!(found.expect(path), Path::new("a")),
+                None if path == "through-out" => assert_eq!(found.expect(path), TreePath::own("a")),
                 None => drop(found.expect_err(path)),
             }
         }
@@ -386,7 +429,81 @@ mod tests {
         symlink("real", dir.path().join("name")).expect("a link");
         symlink(dir.path().join("name/a"), dir.path().join("real/link")).expect("a link");
         let tree = DirTree::open(&dir.path().join("name")).expect("a tree");
-        assert_eq!(tree.resolve(Path::new("link")).expect("inside"), Path::new("a"));
+        assert_eq!(tree.resolve(&TreePath::own("link")).expect("inside"), TreePath::own("a"));
+    }
+
+    #[test]
+    fn link_may_lead_into_a_named_tree_and_from_there_into_others() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let top = dir.path().canonicalize().expect("a directory");
+        for name in ["site/static", "share/js/jquery", "share/real", "share/js-two", "secret"] {
+            fs::create_dir_all(top.join(name)).expect("directories");
+        }
+        for name in ["share/js/jquery/jquery.js", "share/real/real.js", "secret/key"] {
+            fs::write(top.join(name), "x").expect("a file");
+        }
+        symlink("share", top.join("alias")).expect("a link");
+        let absolute = |path: &str| top.join(path).to_str().expect("text").to_owned();
+        let links: &[(&str, &str)] = &[
+            ("site/static/relative", "../../share/js/jquery/jquery.js"),
+            ("site/static/absolute", &absolute("share/js/jquery/jquery.js")),
+            ("site/static/by-alias", &absolute("alias/js/jquery")),
+            ("site/static/dir", "../../share/js/jquery"),
+            ("site/static/chain", "../../share/js/first"),
+            ("site/static/to-secret", "../../secret/key"),
+            ("site/static/to-secret-by-tree", "../../share/js/secret"),
+            ("site/static/name-prefix", "../../share/js-two"),
+            ("site/static/up", "../../share/js/.."),
+            ("site/static/nothing", "../../share/js/nothing"),
+            ("share/js/first", "second"),
+            ("share/js/second", "../real/real.js"),
+            ("share/js/secret", "../../secret/key"),
+            ("share/js/back", &absolute("site/static")),
+            ("share/js/ring", "ring"),
+            ("site/ring", "../share/js/ring"),
+        ];
+        for (link, target) in links {
+            symlink(target, top.join(link)).expect(link);
+        }
+        let open = |path: &str| DirTree::open(&top.join(path)).expect("a tree");
+        // Opened by another path than the canonical one.
+        let trees = vec![open("alias/js"), open("share/real")];
+        let tree = open("site").with_links(trees);
+        let at = |tree, path: &str| Some(TreePath { tree, path: path.into() });
+        #[rustfmt::skip]
+        let cases: &[(TreePath, Option<TreePath>)] = &[
+            (TreePath::own("static/relative"),               at(1, "jquery/jquery.js")),
+            (TreePath::own("static/absolute"),               at(1, "jquery/jquery.js")),
+            (TreePath::own("static/dir"),                    at(1, "jquery")),
+            (TreePath::own("static/dir/jquery.js"),          at(1, "jquery/jquery.js")),
+            (TreePath::own("static/chain"),                  at(2, "real.js")),
+            (TreePath { tree: 1, path: "back".into() },      at(0, "static")),
+            (TreePath { tree: 1, path: "back/dir".into() },  at(1, "jquery")),
+            (TreePath { tree: 1, path: "second".into() },    at(2, "real.js")),
+            // Only the whole path that opened a tree stands for it.
+            (TreePath::own("static/by-alias"),               at(1, "jquery")),
+            (TreePath::own("static/to-secret"),              None),
+            (TreePath::own("static/to-secret-by-tree"),      None),
+            (TreePath::own("static/name-prefix"),            None),
+            (TreePath::own("static/up"),                     None),
+            (TreePath::own("static/nothing"),                None),
+            (TreePath::own("ring"),                          None),
+        ];
+        for (path, want) in cases {
+            let found = tree.resolve(path);
+            assert_eq!(found.as_ref().ok(), want.as_ref(), "{path:?} {found:?}");
+            // The kernel comes to the same file.
+            if let Some(TreePath { tree: number, path: below }) = want {
+                let by_kernel =
+                    tree.numbered(path.tree).path.join(&path.path).canonicalize().expect("a file");
+                assert_eq!(tree.numbered(*number).full_path(below), by_kernel, "{path:?}");
+            }
+        }
+        let Err(ResolveError::Outside(target)) = tree.resolve(&TreePath::own("static/to-secret-by-tree"))
+        else {
+            panic!("not outside");
+        };
+        assert_eq!(target, top.join("secret/key"));
     }
 
     #[test]

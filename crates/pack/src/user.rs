@@ -12,7 +12,7 @@
 use crate::error::PackError;
 use crate::rules::is_hidden;
 use crate::skip::{SkipReason, Skipped, skip, skip_all};
-use crate::tree::{DirTree, ResolveError, is_not_found};
+use crate::tree::{DirTree, ResolveError, TreePath, is_not_found};
 use crate::walk::{self, SiteFile, TreeFile};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
@@ -157,10 +157,10 @@ fn open_root(user: &UserDirectory, skipped: &mut Vec<Skipped>) -> Result<Option<
         Err(error) if is_not_found(&error) => return Ok(None),
         Err(error) => return Err(OmitReason::Unreadable(error.kind())),
     };
-    let path = match home.resolve(&user.dir) {
-        Ok(path) if path.as_os_str().is_empty() => return Err(OmitReason::Outside),
-        Ok(path) => path,
-        Err(ResolveError::Outside) => return Err(OmitReason::Outside),
+    let path = match home.resolve(&TreePath::own(&user.dir)) {
+        Ok(TreePath { path, .. }) if path.as_os_str().is_empty() => return Err(OmitReason::Outside),
+        Ok(TreePath { path, .. }) => path,
+        Err(ResolveError::Outside(_)) => return Err(OmitReason::Outside),
         Err(ResolveError::Dangling) => return Ok(None),
         Err(ResolveError::Loop) => {
             return Err(OmitReason::Unreadable(io::Error::from(Errno::LOOP).kind()));

@@ -3,7 +3,7 @@
 //! ```text
 //! entry ─┬─ file ───────────────────────────▶ listed
 //!        ├─ directory ──────────────────────▶ its entries
-//!        ├─ symbolic link below the root ───▶ its target
+//!        ├─ symbolic link below the root, or below that of a tree which links may lead into ─▶ its target
 //!        └─ anything else ──────────────────▶ skipped, and counted
 //! ```
 //!
@@ -12,8 +12,8 @@
 
 use crate::error::PackError;
 use crate::repeats::RepeatedEntries;
-use crate::skip::{SkipReason, Skipped, skip_path};
-use crate::tree::{DirTree, ResolveError, is_errno, is_not_found};
+use crate::skip::{SkipReason, Skipped, skip_link, skip_path};
+use crate::tree::{DirTree, ResolveError, TreePath, is_errno, is_not_found};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use std::collections::HashSet;
@@ -23,7 +23,7 @@ use std::hash::Hash;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use tarpon_site::format::PATH_LEN_MAX;
 
@@ -84,7 +84,7 @@ impl TreeFile {
 /// Lists the files of a site.
 pub(crate) fn list(tree: &Arc<DirTree>) -> Result<SiteFiles<TreeFile>, PackError> {
     let dir = DirWalk { tree, is_of_user: false };
-    let files = walk(&dir, PathBuf::new(), b"/", usize::MAX)?;
+    let files = walk(&dir, TreePath::own(""), b"/", usize::MAX)?;
     Ok(files.expect("the number of entries has no limit"))
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn list_user(
     path: &[u8],
     entry_count_max: usize,
 ) -> Result<Option<SiteFiles<TreeFile>>, PackError> {
-    walk(&DirWalk { tree, is_of_user: true }, PathBuf::new(), path, entry_count_max)
+    walk(&DirWalk { tree, is_of_user: true }, TreePath::own(""), path, entry_count_max)
 }
 
 /// A tree of entries that [`walk`] can list: a directory on disk, or the members of an archive.
@@ -153,6 +153,8 @@ pub(crate) enum WalkError {
     /// Another process removed or replaced it. The next pack sees the new state.
     Vanished,
     Skip(SkipReason),
+    /// A symbolic link leads to this path, which lies in no tree that links may lead into.
+    LinkOutside(PathBuf),
     Fatal(PackError),
 }
 
@@ -277,6 +279,10 @@ impl<T: EntryTree> Walker<'_, T> {
                 self.skip(reason, path);
                 Ok(None)
             }
+            Err(WalkError::LinkOutside(target)) => {
+                skip_link(&mut self.files.skipped, path, target);
+                Ok(None)
+            }
             Err(WalkError::Fatal(error)) => Err(error),
         }
     }
@@ -294,18 +300,18 @@ struct DirWalk<'t> {
 }
 
 impl EntryTree for DirWalk<'_> {
-    type Location = PathBuf;
+    type Location = TreePath;
     /// Device and inode.
     type DirId = (u64, u64);
     type File = TreeFile;
 
     fn list(
         &self,
-        dir: &PathBuf,
+        dir: &TreePath,
         is_top: bool,
         count_max: usize,
     ) -> Result<DirListing<(u64, u64)>, WalkError> {
-        let listed = self.tree.list(dir, count_max);
+        let listed = self.tree.numbered(dir.tree).list(&dir.path, count_max);
         let (meta, mut entries) = listed.map_err(|error| self.walk_error(dir, is_top, error))?;
         entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         let modified_s = u64::try_from(meta.mtime()).unwrap_or(0);
@@ -316,13 +322,13 @@ impl EntryTree for DirWalk<'_> {
         })
     }
 
-    fn join(&self, dir: &PathBuf, name: &[u8]) -> PathBuf {
-        dir.join(OsStr::from_bytes(name))
+    fn join(&self, dir: &TreePath, name: &[u8]) -> TreePath {
+        TreePath { tree: dir.tree, path: dir.path.join(OsStr::from_bytes(name)) }
     }
 
-    fn follow(&self, link: &PathBuf) -> Result<(PathBuf, EntryKind), WalkError> {
+    fn follow(&self, link: &TreePath) -> Result<(TreePath, EntryKind), WalkError> {
         let resolved = self.tree.resolve(link).and_then(|target| {
-            let file_type = self.tree.file_type(&target)?;
+            let file_type = self.tree.numbered(target.tree).file_type(&target.path)?;
             Ok((target, file_type))
         });
         match resolved {
@@ -330,29 +336,31 @@ impl EntryTree for DirWalk<'_> {
             Ok((_, FileType::Symlink)) => Err(WalkError::Vanished),
             Ok((target, file_type)) => Ok((target, file_type.into())),
             Err(ResolveError::Unreadable(error)) => Err(self.walk_error(link, false, error)),
-            Err(ResolveError::Outside) => Err(WalkError::Skip(SkipReason::LinkOutside)),
+            Err(ResolveError::Outside(_)) if self.is_of_user => Err(WalkError::Skip(SkipReason::LinkOutside)),
+            Err(ResolveError::Outside(target)) => Err(WalkError::LinkOutside(target)),
             Err(ResolveError::Dangling) => Err(WalkError::Skip(SkipReason::LinkDangling)),
             Err(ResolveError::Loop) => Err(WalkError::Skip(SkipReason::LinkLoop)),
         }
     }
 
-    fn file(&self, location: PathBuf) -> TreeFile {
-        TreeFile { tree: Arc::clone(self.tree), path: location }
+    fn file(&self, TreePath { tree, path }: TreePath) -> TreeFile {
+        let tree = tree.checked_sub(1).map_or(self.tree, |link| &self.tree.links()[link]);
+        TreeFile { tree: Arc::clone(tree), path }
     }
 
-    fn too_many_repeats(&self, dir: &PathBuf) -> PackError {
-        PackError::Repeats { path: self.tree.full_path(dir) }
+    fn too_many_repeats(&self, dir: &TreePath) -> PackError {
+        PackError::Repeats { path: self.tree.numbered(dir.tree).full_path(&dir.path) }
     }
 }
 
 impl DirWalk<'_> {
-    fn walk_error(&self, at: &Path, is_top: bool, error: io::Error) -> WalkError {
+    fn walk_error(&self, at: &TreePath, is_top: bool, error: io::Error) -> WalkError {
         match error {
             // Except for the root: a site that another process is replacing must not become an empty one.
             error if (is_not_found(&error) || is_link(&error)) && !is_top => WalkError::Vanished,
             error if is_errno(&error, Errno::NAMETOOLONG) => WalkError::Skip(SkipReason::PathTooLong),
             _ if self.is_of_user && !is_top => WalkError::Skip(SkipReason::UserUnreadable),
-            error => WalkError::Fatal(PackError::unreadable(self.tree, at, error)),
+            error => WalkError::Fatal(PackError::unreadable(self.tree.numbered(at.tree), &at.path, error)),
         }
     }
 }

@@ -18,7 +18,7 @@ pub(super) fn command() -> Command {
         .long_about(
             "Serve a directory or a tar archive\n\nThe server reads the whole directory into one image before the first \
              request, and again after each change. It serves regular files only: no dotfiles (except .well-known), no special \
-             files, and no symbolic links that leave the directory. Of an archive it reads only the headers; it sends contents \
+             files, and symbolic links that leave the directory only with --follow-links. Of an archive it reads only the headers; it sends contents \
              directly from the archive.",
         )
         .arg(read::config_arg())

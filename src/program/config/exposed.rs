@@ -19,17 +19,17 @@ pub fn check_exposed(resolved: &ResolvedConfig) -> Result<(), ConfigErrors> {
     let served: Vec<ServedDir<'_>> = resolved.entries.iter().flat_map(ServedDir::all).collect();
     let mut errors = Vec::new();
     if let Some(file) = &resolved.file
-        && let Some((dir, path)) = find(&served, &file.path)
+        && let Some(dir) = find(&served, &file.path)
     {
-        let found = exposed(&file.path, dir, &path);
+        let found = exposed(&file.path, dir);
         errors.push(dir.entry.error(dir.at, found, EXPECTED, HINT));
     }
     for entry in resolved.entries.iter().filter(|entry| entry.number.is_some()) {
         for (at, value) in entry.values.iter().enumerate() {
             if let Some(own) = own_path(entry, value)
-                && let Some((dir, path)) = find(&served, &own)
+                && let Some(dir) = find(&served, &own)
             {
-                errors.push(entry.error(at, exposed(&own, dir, &path), EXPECTED, HINT));
+                errors.push(entry.error(at, exposed(&own, dir), EXPECTED, HINT));
             }
         }
     }
@@ -39,9 +39,8 @@ pub fn check_exposed(resolved: &ResolvedConfig) -> Result<(), ConfigErrors> {
 const EXPECTED: &str = "expected files of the server outside of the directories of sites";
 const HINT: &str = "keep the site in a directory of its own, such as public, or move the file out of it";
 
-fn exposed(own: &Path, dir: &ServedDir<'_>, path: &str) -> String {
-    let dir = dir.value.printable();
-    format!("{} would be served as {path}: it lies in the directory {dir}", own.printable())
+fn exposed(own: &Path, dir: &ServedDir<'_>) -> String {
+    format!("{} lies in the directory {}, whose files a site serves", own.printable(), dir.value.printable())
 }
 
 /// A directory that clients can read.
@@ -87,18 +86,15 @@ fn own_path(entry: &OptionValue, value: &str) -> Option<PathBuf> {
     }
 }
 
-/// Returns the directory that serves a file, and the path there. The file need not exist yet.
-fn find<'s, 'a>(served: &'s [ServedDir<'a>], file: &Path) -> Option<(&'s ServedDir<'a>, String)> {
+/// Returns the directory that contains a file among those that it serves. The file need not exist yet.
+fn find<'s, 'a>(served: &'s [ServedDir<'a>], file: &Path) -> Option<&'s ServedDir<'a>> {
     let real = file.canonicalize().or_else(|_| {
         let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
         Ok::<_, std::io::Error>(dir.canonicalize()?.join(file.file_name().unwrap_or_default()))
     });
     let real = real.ok()?;
-    served.iter().find_map(|dir| {
-        let below = real.strip_prefix(&dir.real).ok()?;
-        let is_hidden = |name: &OsStr| name.as_bytes().starts_with(b".") && name != ".well-known";
-        (!below.iter().any(is_hidden)).then(|| (dir, format!("/{}", below.printable())))
-    })
+    let is_hidden = |name: &OsStr| name.as_bytes().starts_with(b".") && name != ".well-known";
+    served.iter().find(|dir| real.strip_prefix(&dir.real).is_ok_and(|below| !below.iter().any(is_hidden)))
 }
 
 #[cfg(test)]
@@ -121,19 +117,19 @@ mod tests {
         let cases: &[(&str, String, &[&str])] = &[
             // case                  configuration                                                     refused
             ("beside the site",      "[[site]]\npath = \"public\"".into(),                             &[]),
-            ("itself",               "[[site]]\npath = \".\"".into(),                                  &["2:8: DIR/tarpon.toml would be served as /tarpon.toml: it lies in the directory DIR/."]),
+            ("itself",               "[[site]]\npath = \".\"".into(),                                  &["2:8: DIR/tarpon.toml lies in the directory DIR/., whose files a site serves"]),
             ("itself, default path", String::new(),                                                    &[]),
             ("a log elsewhere",      format!("[[site]]\npath = \"public\"\n{log}\"run/log\""),         &[]),
-            ("a log",                format!("[[site]]\npath = \"public\"\n{log}\"public/logs/a\""),   &["4:14: DIR/public/logs/a would be served as /logs/a: it lies in the directory DIR/public"]),
-            ("a log behind a link",  format!("[[site]]\npath = \"public\"\n{log}\"elsewhere/a\""),     &["4:14: DIR/elsewhere/a would be served as /a: it lies in the directory DIR/public"]),
-            ("a site behind a link", format!("[[site]]\npath = \"current\"\n{log}\"releases/7/a\""),   &["4:14: DIR/releases/7/a would be served as /a: it lies in the directory DIR/current"]),
+            ("a log",                format!("[[site]]\npath = \"public\"\n{log}\"public/logs/a\""),   &["4:14: DIR/public/logs/a lies in the directory DIR/public, whose files a site serves"]),
+            ("a log behind a link",  format!("[[site]]\npath = \"public\"\n{log}\"elsewhere/a\""),     &["4:14: DIR/elsewhere/a lies in the directory DIR/public, whose files a site serves"]),
+            ("a site behind a link", format!("[[site]]\npath = \"current\"\n{log}\"releases/7/a\""),   &["4:14: DIR/releases/7/a lies in the directory DIR/current, whose files a site serves"]),
             ("beside a release",     format!("[[site]]\npath = \"current\"\n{log}\"releases/a\""),     &[]),
             ("a hidden log",         format!("[[site]]\npath = \"public\"\n{log}\"public/.cache/a\""), &[]),
             ("a hidden name",        format!("[[site]]\npath = \"public\"\n{log}\"public/.log\""),     &[]),
-            ("well-known",           format!("[[site]]\npath = \"public\"\n{log}\"public/.well-known/a\""), &["4:14: DIR/public/.well-known/a would be served as /.well-known/a: it lies in the directory DIR/public"]),
-            ("the log of a site",    "[[site]]\npath = \"public\"\naccess-log = \"public/a\"".into(),  &["3:14: DIR/public/a would be served as /a: it lies in the directory DIR/public"]),
+            ("well-known",           format!("[[site]]\npath = \"public\"\n{log}\"public/.well-known/a\""), &["4:14: DIR/public/.well-known/a lies in the directory DIR/public, whose files a site serves"]),
+            ("the log of a site",    "[[site]]\npath = \"public\"\naccess-log = \"public/a\"".into(),  &["3:14: DIR/public/a lies in the directory DIR/public, whose files a site serves"]),
             ("sockets",              "[[site]]\npath = \"public\"\n[[listener]]\naddress = \"unix:public/a\"\n[server]\nadmin = \"unix:public/b\"".into(),
-                &["4:11: DIR/public/a would be served as /a: it lies in the directory DIR/public", "6:9: DIR/public/b would be served as /b: it lies in the directory DIR/public"]),
+                &["4:11: DIR/public/a lies in the directory DIR/public, whose files a site serves", "6:9: DIR/public/b lies in the directory DIR/public, whose files a site serves"]),
             ("a log elsewhere",      format!("[[site]]\npath = \"public\"\n{log}\"unix:public/a\""),   &[]),
             ("no directory",         format!("[[site]]\npath = \"none\"\n{log}\"none/a\""),            &[]),
         ];

@@ -219,6 +219,19 @@ const OPTIONS: &[Opt] = &[
         ..OPT
     },
     Opt {
+        name: "follow-links",
+        commands: &[Serve, Pack],
+        heading: "Files",
+        value_name: "DIR",
+        kind: ValueKind::Path(|config, dir| config.site().source.follow_links.push(dir)),
+        is_list: true,
+        example: "/usr/share/javascript",
+        help: "Allow symbolic links of the site to lead into this directory",
+        details: "Other links that leave the site are skipped. The directory and its path belong to root or to the user that starts \
+                  tarpon, and no other user may change them.",
+        ..OPT
+    },
+    Opt {
         name: "user-directories",
         commands: &[Serve],
         heading: USERS,

@@ -1,4 +1,4 @@
-//! Watches and polls the directories of users.
+//! Watches and polls the directories of users, and watches the trees that links may lead into.
 //!
 //! The kernel watches only directories that exist and that this process may read, and a home is often closed to other users. So the
 //! watcher also polls whether each directory exists and is still the same.
@@ -96,31 +96,46 @@ pub(super) fn watch(users: &UserDirectories, watcher: &mut dyn Watcher) -> notif
     for user in &users.directories {
         let mut dirs = Vec::new();
         // A user directory with too many entries is not served, so only its root is watched.
-        if list(&user.path(), &mut dirs).is_err() {
+        if list(&user.path(), USER_ENTRY_COUNT_MAX, &mut dirs).is_err() {
             dirs.truncate(1);
         }
-        for dir in dirs {
-            match watcher.watch(&dir, RecursiveMode::NonRecursive) {
-                Err(error) if matches!(error.kind, ErrorKind::MaxFilesWatch) => return Err(error),
-                // The directory was removed, or is not readable.
-                Ok(()) | Err(_) => {}
-            }
+        watch_each(&dirs, watcher)?;
+    }
+    Ok(())
+}
+
+/// Watches each readable directory of a tree by itself, like [`watch`]: a link may lead into a part of a tree while another part is closed.
+///
+/// # Errors
+/// The limit on watches is reached.
+pub(super) fn watch_tree(root: &Path, watcher: &mut dyn Watcher) -> notify::Result<()> {
+    let mut dirs = Vec::new();
+    list(root, usize::MAX, &mut dirs).map_err(notify::Error::io)?;
+    watch_each(&dirs, watcher)
+}
+
+fn watch_each(dirs: &[PathBuf], watcher: &mut dyn Watcher) -> notify::Result<()> {
+    for dir in dirs {
+        match watcher.watch(dir, RecursiveMode::NonRecursive) {
+            Err(error) if matches!(error.kind, ErrorKind::MaxFilesWatch) => return Err(error),
+            // The directory was removed, or is not readable.
+            Ok(()) | Err(_) => {}
         }
     }
     Ok(())
 }
 
-/// Collects a directory and all directories below it. Does not follow links: their targets are collected by another name, or are not
+/// Collects a directory and all directories below it, up to `count_max`. Does not follow links: their targets are collected by another name, or are not
 /// served.
-fn list(dir: &Path, to: &mut Vec<PathBuf>) -> io::Result<()> {
+fn list(dir: &Path, count_max: usize, to: &mut Vec<PathBuf>) -> io::Result<()> {
     let Ok(entries) = fs::read_dir(dir) else { return Ok(()) };
     to.push(dir.to_owned());
-    if to.len() > USER_ENTRY_COUNT_MAX {
+    if to.len() > count_max {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     for entry in entries.flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            list(&entry.path(), to)?;
+            list(&entry.path(), count_max, to)?;
         }
     }
     Ok(())

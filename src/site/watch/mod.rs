@@ -9,7 +9,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `mod.rs` | [`SiteWatcher`]: collects events, debounces them, rebuilds |
-//! | `homes.rs` | the directories of users: watches and polls them |
+//! | `homes.rs` | the directories of users and the trees for links: watches them directory by directory |
 //! | `names.rs` | watches the names on the path to a site, with inotify |
 //! | `no_names.rs` | the same interface for systems without inotify: does nothing |
 
@@ -49,6 +49,8 @@ pub struct SiteWatcher {
     builder: SiteBuilder,
     /// The open directory or archive to read and watch. `None`: open it by its path.
     root: Option<Arc<SiteRoot>>,
+    /// The open trees that links may lead into. `None`: open and watch them by their paths.
+    links: Option<Vec<Arc<SiteRoot>>>,
     watch: DirectoryWatch,
     send: Sender<WatchEvent>,
     events: Receiver<WatchEvent>,
@@ -111,7 +113,7 @@ impl SiteWatcher {
     /// # Errors
     /// Those of [`Site::from_dir`] and [`Site::from_archive`].
     pub fn new(source: SiteSource) -> Result<(SiteWatcher, Site), UserError> {
-        let mut watcher = SiteWatcher::prepare(source, None)?;
+        let mut watcher = SiteWatcher::prepare(source, None, None)?;
         let site = watcher.build()?;
         Ok((watcher, site))
     }
@@ -124,8 +126,12 @@ impl SiteWatcher {
     }
 
     /// Sets up the watches without building the site. [`follow`](SiteWatcher::follow) builds it at once and reports the result, unless
-    /// [`build`](SiteWatcher::build) was called before. With an open root, the watcher never reads another one.
-    pub(crate) fn prepare(source: SiteSource, root: Option<Arc<SiteRoot>>) -> Result<SiteWatcher, UserError> {
+    /// [`build`](SiteWatcher::build) was called before. With an open root or open trees for links, the watcher never reads others.
+    pub(crate) fn prepare(
+        source: SiteSource,
+        root: Option<Arc<SiteRoot>>,
+        links: Option<Vec<Arc<SiteRoot>>>,
+    ) -> Result<SiteWatcher, UserError> {
         // An open root needs no lookup of its path, for which this process may lack the rights.
         let path = if root.is_some() { path::absolute(&source.path) } else { absolute(&source.path) };
         let path = path.map_err(|error| {
@@ -142,10 +148,11 @@ impl SiteWatcher {
         let source = SiteSource { path, ..source };
         let (send, events) = channel();
         // Watching begins before the build, so that no change during the build is missed.
-        let watch = DirectoryWatch::new(&source, root.as_deref(), &send);
+        let watch = DirectoryWatch::new(&source, root.as_deref(), links.as_deref(), &send);
         let builder = root.clone().map_or_else(SiteBuilder::default, SiteBuilder::with_root);
+        let builder = builder.with_links(links.clone());
         let until_replaced = root.is_some();
-        Ok(SiteWatcher { source, builder, root, watch, send, events, is_built: false, until_replaced })
+        Ok(SiteWatcher { source, builder, root, links, watch, send, events, is_built: false, until_replaced })
     }
 
     /// Sets the user that this process has switched to, for messages.
@@ -201,7 +208,12 @@ impl SiteWatcher {
                 WatchState::Build => {}
                 WatchState::Replaced if self.until_replaced => return report(SiteChange::Replaced),
                 WatchState::WatchAndBuild | WatchState::Replaced => {
-                    self.watch = DirectoryWatch::new(&self.source, self.root.as_deref(), &self.send);
+                    self.watch = DirectoryWatch::new(
+                        &self.source,
+                        self.root.as_deref(),
+                        self.links.as_deref(),
+                        &self.send,
+                    );
                 }
                 WatchState::Stop => return,
             }
@@ -254,8 +266,10 @@ impl SiteWatcher {
         }
         match state {
             WatchState::Nothing | WatchState::Stop => state,
-            // A new directory within a user directory is not watched automatically.
-            WatchState::Build if !self.source.users.directories.is_empty() => {
+            // A new directory within a user directory, or within a tree for links, is not watched automatically.
+            WatchState::Build
+                if !self.source.users.directories.is_empty() || !self.source.follow_links.is_empty() =>
+            {
                 WatchState::WatchAndBuild.max(self.watch.check(&self.source, Duration::ZERO))
             }
             state => state.max(self.watch.check(&self.source, Duration::ZERO)),
@@ -306,35 +320,48 @@ struct DirectoryWatch {
     _watcher: Option<Box<dyn Watcher + Send>>,
     /// The identity of the directory or archive, to notice another one at the same path.
     id: Option<(u64, u64, Option<SystemTime>)>,
+    /// The identities of the trees that links may lead into.
+    link_ids: Vec<Option<(u64, u64, Option<SystemTime>)>>,
     homes: Homes,
     /// Why the kernel cannot watch the files, until reported.
     polling: Option<String>,
 }
 
 impl DirectoryWatch {
-    fn new(source: &SiteSource, root: Option<&SiteRoot>, send: &Sender<WatchEvent>) -> DirectoryWatch {
+    fn new(
+        source: &SiteSource,
+        root: Option<&SiteRoot>,
+        links: Option<&[Arc<SiteRoot>]>,
+        send: &Sender<WatchEvent>,
+    ) -> DirectoryWatch {
         let path = &*source.path;
+        let link_ids = source.follow_links.iter().map(|path| identity(path)).collect();
+        let links = link_paths(&source.follow_links, links);
         let (id, homes) = (identity(path), Homes::look(&source.users));
         // The path through the descriptor needs no rights on its parents.
         let real = match root {
             Some(root) => root.reopen_path().unwrap_or_else(|| path.to_owned()),
             None => path.canonicalize().unwrap_or_else(|_| path.to_owned()),
         };
-        let (watcher, polling) = match kernel_watcher(source, root, &real, send) {
+        let (watcher, polling) = match kernel_watcher(source, root, &real, &links, send) {
             Ok(watcher) => (Some(watcher), None),
             // The path does not exist: `check` polls for it.
             Err(_) if id.is_none() && root.is_none() => (None, None),
-            Err(error) => (poll_watcher(source, &real, send).ok(), Some(error_text(&error))),
+            Err(error) => (poll_watcher(source, &real, &links, send).ok(), Some(error_text(&error))),
         };
         let users = source.users.directories.iter().flat_map(homes::names);
-        let names = [path.to_owned(), real].into_iter().chain(users).collect();
-        DirectoryWatch { names, _watcher: watcher, id, homes, polling }
+        let names = [path.to_owned(), real].into_iter().chain(links).chain(users).collect();
+        DirectoryWatch { names, _watcher: watcher, id, link_ids, homes, polling }
     }
 
     /// Polls for changes without an event: another directory or archive at the path. Polls user directories at most once per `pause`, as
     /// there may be many.
     fn check(&mut self, source: &SiteSource, pause: Duration) -> WatchState {
         if identity(&source.path).is_some_and(|id| Some(id) != self.id) {
+            return WatchState::Replaced;
+        }
+        let links = source.follow_links.iter().zip(&self.link_ids);
+        if links.into_iter().any(|(path, id)| identity(path).is_some_and(|found| Some(found) != *id)) {
             return WatchState::Replaced;
         }
         match self.homes.compare(&source.users, pause) {
@@ -355,9 +382,13 @@ fn kernel_watcher(
     source: &SiteSource,
     root: Option<&SiteRoot>,
     real: &Path,
+    links: &[PathBuf],
     send: &Sender<WatchEvent>,
 ) -> notify::Result<Box<dyn Watcher + Send>> {
     let mut watcher = RecommendedWatcher::new(event_handler(send), config())?;
+    for link in links {
+        homes::watch_tree(link, &mut watcher)?;
+    }
     if let Some(root) = root {
         // `NameWatch` watches the names on the path to the root, and the archive, whose name is one of them.
         if root.reopen_path().is_some() {
@@ -382,12 +413,28 @@ fn kernel_watcher(
 fn poll_watcher(
     source: &SiteSource,
     real: &Path,
+    links: &[PathBuf],
     send: &Sender<WatchEvent>,
 ) -> notify::Result<Box<dyn Watcher + Send>> {
     let mut watcher = PollWatcher::new(event_handler(send), config().with_poll_interval(POLL))?;
+    for link in links {
+        watcher.watch(link, RecursiveMode::Recursive)?;
+    }
     watcher.watch(real, RecursiveMode::Recursive)?;
     homes::watch(&source.users, &mut watcher)?;
     Ok(Box::new(watcher))
+}
+
+/// Returns the paths to watch for changes of the trees that links may lead into.
+fn link_paths(paths: &[PathBuf], opened: Option<&[Arc<SiteRoot>]>) -> Vec<PathBuf> {
+    match opened {
+        None => paths.iter().filter_map(|path| path.canonicalize().ok()).collect(),
+        // The path through the descriptor needs no rights on its parents, but /proc.
+        Some(roots) => {
+            let reopened = |root: &Arc<SiteRoot>| root.reopen_path().filter(|path| path.is_dir());
+            roots.iter().map(|root| reopened(root).unwrap_or_else(|| root.path().to_owned())).collect()
+        }
+    }
 }
 
 fn event_handler(send: &Sender<WatchEvent>) -> impl Fn(notify::Result<Event>) + Send + 'static {
@@ -398,8 +445,8 @@ fn event_handler(send: &Sender<WatchEvent>) -> impl Fn(notify::Result<Event>) + 
     }
 }
 
-/// Returns the configuration of `notify`. Links need not be followed: the site does not serve a link that leaves it, and the target of
-/// any other link is watched as part of the site.
+/// Returns the configuration of `notify`. Links need not be followed: the target of each link that the site serves lies in the site, or in
+/// a tree that is watched too.
 fn config() -> Config {
     Config::default().with_follow_symlinks(false)
 }

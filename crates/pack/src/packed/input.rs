@@ -19,6 +19,8 @@ use std::sync::Arc;
 pub enum PackInput<'i> {
     /// A directory.
     Dir(&'i Path),
+    /// An open directory, with the trees that its links may lead into.
+    Tree(&'i Arc<DirTree>),
     /// An uncompressed tar archive.
     Archive {
         /// The archive.
@@ -71,14 +73,9 @@ impl<'i> PackInput<'i> {
             PackInput::Dir(root) => {
                 let tree = DirTree::open(root);
                 let tree = tree.map_err(|error| PackError::Root { path: root.to_owned(), error })?;
-                let walk = walk::list(&Arc::new(tree))?;
-                let found = walk.files.into_iter();
-                let found = found.map(|found| SiteFile {
-                    path: found.path,
-                    location: ContentLocation::File(found.location),
-                });
-                InputList { found: found.collect(), dirs: walk.dirs, skipped: walk.skipped }
+                list_tree(&Arc::new(tree))?
             }
+            PackInput::Tree(tree) => list_tree(tree)?,
             PackInput::Archive { file, path, prefix } => {
                 let (walk, _) = archive::list(file, path, prefix)?;
                 let found = walk.files.into_iter();
@@ -96,13 +93,12 @@ impl<'i> PackInput<'i> {
 
     /// Returns whether a file at `path` would be part of the input.
     pub(crate) fn would_contain(&self, path: &Path) -> bool {
-        let PackInput::Dir(root) = self else { return false };
-        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        // If a directory does not exist, opening it returns the error.
-        let (Ok(root), Ok(dir)) = (root.canonicalize(), dir.canonicalize()) else { return false };
-        let Ok(below) = dir.strip_prefix(root) else { return false };
-        let is_hidden = |name: &OsStr| name.as_bytes().starts_with(b".") && name != ".well-known";
-        !below.iter().chain(path.file_name()).any(is_hidden)
+        let roots = match *self {
+            PackInput::Dir(root) => vec![root],
+            PackInput::Tree(tree) => tree.links().iter().chain([tree]).map(|tree| tree.path()).collect(),
+            PackInput::Archive { .. } => return false,
+        };
+        roots.into_iter().any(|root| is_served_below(root, path))
     }
 
     /// Opens a file. `None`: the file was removed, or is no longer a regular file.
@@ -119,7 +115,9 @@ impl<'i> PackInput<'i> {
                 &PackInput::Archive { file, .. },
                 &ContentLocation::Member(MemberContent { at, len, modified_s, mode }),
             ) => Ok(Some(InputFile { file: FileHandle::Borrowed(file), at, len, modified_s, mode })),
-            (PackInput::Dir(_), ContentLocation::Member(_)) => unreachable!("a directory has no members"),
+            (PackInput::Dir(_) | PackInput::Tree(_), ContentLocation::Member(_)) => {
+                unreachable!("a directory has no members")
+            }
         }
     }
 
@@ -130,8 +128,27 @@ impl<'i> PackInput<'i> {
             (PackInput::Archive { path, .. } | PackInput::Dir(path), ContentLocation::Member(_)) => {
                 (*path).to_owned()
             }
+            (PackInput::Tree(tree), ContentLocation::Member(_)) => tree.path().to_owned(),
         }
     }
+}
+
+fn list_tree(tree: &Arc<DirTree>) -> Result<InputList, PackError> {
+    let walk = walk::list(tree)?;
+    let found = walk.files.into_iter();
+    let found =
+        found.map(|found| SiteFile { path: found.path, location: ContentLocation::File(found.location) });
+    Ok(InputList { found: found.collect(), dirs: walk.dirs, skipped: walk.skipped })
+}
+
+/// Returns whether a file at `path` would be served with the directory `root`.
+fn is_served_below(root: &Path, path: &Path) -> bool {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // If a directory does not exist, opening it returns the error.
+    let (Ok(root), Ok(dir)) = (root.canonicalize(), dir.canonicalize()) else { return false };
+    let Ok(below) = dir.strip_prefix(root) else { return false };
+    let is_hidden = |name: &OsStr| name.as_bytes().starts_with(b".") && name != ".well-known";
+    !below.iter().chain(path.file_name()).any(is_hidden)
 }
 
 impl InputFile<'_> {
