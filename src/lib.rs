@@ -85,7 +85,7 @@ pub use site::{
 pub use tarpon_conn::{HostName, HostNameError, PathPrefix, PathPrefixError};
 pub use tarpon_pack::{
     ArchiveSizes, CODINGS, Changes, CompressionEffort, ConfiguredRules, DELTA_CODINGS, Defect, Dialect,
-    HeaderEntry, InspectedEntry, InspectedPath, InspectedRule, InspectedVariant, PackReport, PackStep,
-    Policy, Progress, ProgressSnapshot, RedirectEntry, Reuse, RulePosition, RuleText, Savings,
-    SiteInspection, TrailingSlash, UserDirectory, Verification,
+    ErrorPage, HeaderEntry, InspectedEntry, InspectedPath, InspectedRule, InspectedVariant, PackReport,
+    PackStep, PathEntry, Policy, Progress, ProgressSnapshot, RedirectEntry, Reuse, RulePosition, RuleText,
+    Savings, SiteInspection, TrailingSlash, UserDirectory, Verification,
 };

@@ -6,7 +6,7 @@ mod common;
 
 use common::{
     client::TestClient,
-    program::{RunningProgram, tarpon, with_long_timeouts},
+    program::{RunningProgram, has_exited, tarpon, with_long_timeouts},
     site, wait_for,
 };
 use rustix::process::Signal;
@@ -128,12 +128,14 @@ fn reload_reads_included_files_again() {
     };
     // Relative paths start at the directory of the file that has them, and files count in the order of their names.
     assert_eq!(home("other.example"), "one");
+    let server = program.server();
     assert_eq!(home("b.example"), "two");
     fs::write(dir.path().join("sites/c.toml"), "[[site]]\npath = \"../three\"\nhosts = [\"c.example\"]\n")
         .unwrap();
     program.signal(Signal::HUP);
     wait_for("the new site", || (home("c.example") == "three").then_some(()));
-    assert!(home("b.example") == "two", "the environment stays as at the start");
+    wait_for("the first server exits", || has_exited(server).then_some(()));
+    assert_eq!(home("b.example"), "two", "the environment stays as at the start");
     let start = program.err().len();
     fs::write(dir.path().join("sites/c.toml"), "[[site]]\npath = 3\n").unwrap();
     program.signal(Signal::HUP);

@@ -37,6 +37,8 @@ pub struct Settings {
     /// A path for the health checks of load balancers, on every host. The response is 200, or 503 once the server drains. A file of
     /// the site at this path takes precedence.
     pub health_path: Option<String>,
+    /// Whether responses have the field Server.
+    pub server_header: bool,
     /// Emits an event for each exchange, with both heads, through `tracing` at level DEBUG.
     pub debug: bool,
 }
@@ -58,6 +60,7 @@ impl Default for Settings {
             keep_releases: 0,
             logging: None,
             health_path: None,
+            server_header: true,
             debug: false,
         }
     }

@@ -154,6 +154,7 @@ impl Server {
                 sites: sites.clone(),
                 routes: routes.clone(),
                 health_path: settings.health_path.as_ref().map(|path| path.as_bytes().into()),
+                server_header: settings.server_header,
                 loader: loader.clone(),
                 connection_count_max,
                 counters: counters.row(number),

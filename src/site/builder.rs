@@ -164,7 +164,7 @@ pub(crate) fn from_archive(archive: Archive, source: &SiteSource) -> Result<Site
         return Err(UserError::new(
             format_args!("cannot serve {} with rules of the configuration", path.printable()),
             "it is a packed site, which keeps the rules that it was packed with",
-            "move [[site.header]] and [[site.redirect]] to _headers and _redirects, and pack the site again",
+            "pack the site with them, as in tarpon pack --config tarpon.toml, and leave them out here",
         ));
     }
     // A mount or a proxy that the site was not packed for would break its redirects.

@@ -40,6 +40,8 @@ pub struct ResponsePrefixes {
     rows: Box<[PrefixRow; ROW_COUNT]>,
     unix_s: u64,
     date: [u8; 29],
+    /// The whole line, or empty.
+    server: &'static [u8],
 }
 
 #[derive(Clone, Copy)]
@@ -52,9 +54,18 @@ impl ResponsePrefixes {
     /// Renders the rows for a time in seconds since 1970.
     pub fn new(unix_s: u64) -> ResponsePrefixes {
         let rows = Box::new([PrefixRow { len: 0, bytes: [0; ROW_LEN_MAX] }; ROW_COUNT]);
-        let mut prefixes = ResponsePrefixes { rows, unix_s, date: date::format(unix_s) };
+        let server = b"Server: tarpon\r\n";
+        let mut prefixes = ResponsePrefixes { rows, unix_s, date: date::format(unix_s), server };
         prefixes.render();
         prefixes
+    }
+
+    /// Leaves the field Server out. The rows are rendered without it, so a response costs the same.
+    #[must_use]
+    pub fn without_server(mut self) -> ResponsePrefixes {
+        self.server = b"";
+        self.render();
+        self
     }
 
     /// Sets the time. Renders the rows if the second has changed.
@@ -77,6 +88,11 @@ impl ResponsePrefixes {
         &self.date
     }
 
+    /// Returns the line of the field Server, or nothing.
+    pub(crate) fn server(&self) -> &'static [u8] {
+        self.server
+    }
+
     /// Returns the prefix for a status and a persistence.
     #[inline]
     pub fn prefix(&self, status: Status, persistence: Persistence) -> ResponsePrefix {
@@ -96,21 +112,23 @@ impl ResponsePrefixes {
         for status in Status::ALL {
             for persistence in PERSISTENCES {
                 let row = &mut self.rows[status.index() * PERSISTENCES.len() + persistence as usize];
-                *row = PrefixRow::render(status, persistence, &self.date);
+                *row = PrefixRow::render(status, persistence, self.server, &self.date);
             }
         }
     }
 }
 
 impl PrefixRow {
-    fn render(status: Status, persistence: Persistence, date: &[u8; 29]) -> PrefixRow {
+    fn render(status: Status, persistence: Persistence, server: &[u8], date: &[u8; 29]) -> PrefixRow {
         let mut row = PrefixRow { len: 0, bytes: [0; ROW_LEN_MAX] };
         let code = status.code();
         row.put(b"HTTP/1.1 ");
         row.put(&[100, 10, 1].map(|unit| b'0' + (code / unit % 10) as u8));
         row.put(b" ");
         row.put(status.reason().as_bytes());
-        row.put(b"\r\nServer: tarpon\r\nDate: ");
+        row.put(b"\r\n");
+        row.put(server);
+        row.put(b"Date: ");
         row.put(date);
         row.put(match persistence {
             Persistence::Persist => b"\r\n",
@@ -149,6 +167,14 @@ mod tests {
         for (status, persistence, want) in cases {
             assert_eq!(prefixes.bytes(prefixes.prefix(status, persistence)), want.as_bytes());
         }
+    }
+
+    #[test]
+    fn prefix_without_server_keeps_the_other_fields() {
+        let mut prefixes = ResponsePrefixes::new(784_111_776).without_server();
+        prefixes.set_time(784_111_777);
+        let want = "HTTP/1.1 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
+        assert_eq!(prefixes.bytes(prefixes.prefix(Status::Ok, Persistence::Persist)), want.as_bytes());
     }
 
     #[test]

@@ -13,7 +13,6 @@
 use crate::error::PackError;
 use crate::policy::{Policy, TrailingSlash};
 use crate::skip::{SkipReason, Skipped, skip_path};
-use crate::url_path::dir_of;
 use std::collections::{BTreeSet, HashMap};
 
 /// The addresses of all pages of a site.
@@ -46,7 +45,8 @@ struct PagePaths {
     canonical: Vec<u8>,
     /// The same path with or without a trailing slash.
     other: Option<Vec<u8>>,
-    is_index: bool,
+    /// The rank of the file name among those of pages of directories. `None`: the page of a file.
+    index_rank: Option<usize>,
 }
 
 impl PageAddresses {
@@ -61,9 +61,14 @@ impl PageAddresses {
             taken.insert(path.to_vec(), true);
             pages.extend(PagePaths::of(path, policy).map(|paths| (path, paths)));
         }
-        let listed = if policy.listings { dirs_to_list(&taken) } else { BTreeSet::new() };
+        let of_entry = policy.rules.listed()?;
+        let mut listed = match policy.listings || !policy.rules.paths.is_empty() {
+            true => dirs_to_list(&taken, policy),
+            false => BTreeSet::new(),
+        };
+        listed.retain(|dir| of_entry(dir).unwrap_or(policy.listings));
         pages.extend(listed.iter().map(|dir| (&dir[..], PagePaths::of_dir(dir, policy))));
-        pages.sort_by_key(|&(path, PagePaths { is_index, .. })| (is_index, path));
+        pages.sort_by_key(|&(path, PagePaths { index_rank, .. })| (index_rank, path));
         let mut displaced = Vec::new();
         pages.retain(|(path, paths)| {
             let is_free = !taken.contains_key(&paths.canonical);
@@ -73,10 +78,10 @@ impl PageAddresses {
             is_free
         });
         let mut addresses = HashMap::new();
-        for (path, PagePaths { canonical, other, is_index }) in pages {
+        for (path, PagePaths { canonical, other, index_rank }) in pages {
             let has_other = other.is_some();
             let other = other.filter(|other| !taken.contains_key(other));
-            if has_other && other.is_none() && !is_index {
+            if has_other && other.is_none() && index_rank.is_none() {
                 displaced.push(path.to_vec());
             }
             let path = path.to_vec();
@@ -135,8 +140,8 @@ impl PageAddresses {
 
     /// Returns the address of a directory, which has a page or a listing or neither. The directory has its trailing slash.
     pub(crate) fn of_dir(&self, dir: &[u8]) -> Vec<u8> {
-        let index = [dir, b"index.html"].concat();
-        let page = self.pages.get(dir).or_else(|| self.pages.get(&index));
+        let index = |name: &str| self.pages.get(&[dir, name.as_bytes()].concat());
+        let page = self.pages.get(dir).or_else(|| self.policy.index_names().find_map(index));
         page.and_then(|page| page.served_at.last()).cloned().unwrap_or(dir.to_vec())
     }
 
@@ -150,24 +155,26 @@ impl PageAddresses {
 impl PagePaths {
     /// For a file. Returns `None` if the file is served at its file name only.
     fn of(path: &[u8], policy: &Policy) -> Option<PagePaths> {
-        let bare = match dir_of(path, b"index.html") {
-            Some(dir) => return Some(PagePaths::of_dir(dir, policy)),
+        let bare = match policy.index_dir(path) {
+            Some((dir, rank)) => {
+                return Some(PagePaths { index_rank: Some(rank), ..PagePaths::of_dir(dir, policy) });
+            }
             // No link leads to an error page.
             None if !policy.clean_urls || path.ends_with(b"/404.html") => return None,
             None => path.strip_suffix(b".html").filter(|bare| !bare.ends_with(b"/"))?,
         };
-        Some(PagePaths::new(bare, false, policy))
+        Some(PagePaths::new(bare, None, policy))
     }
 
     /// For a directory, with its trailing slash.
     fn of_dir(dir: &[u8], policy: &Policy) -> PagePaths {
-        PagePaths::new(dir.strip_suffix(b"/").unwrap_or(dir), true, policy)
+        PagePaths::new(dir.strip_suffix(b"/").unwrap_or(dir), Some(usize::MAX), policy)
     }
 
-    fn new(bare: &[u8], is_index: bool, policy: &Policy) -> PagePaths {
+    fn new(bare: &[u8], index_rank: Option<usize>, policy: &Policy) -> PagePaths {
         let slashed = [bare, b"/"].concat();
         let ends_in_slash = match policy.trailing_slash {
-            TrailingSlash::Auto => is_index,
+            TrailingSlash::Auto => index_rank.is_some(),
             TrailingSlash::Always => true,
             TrailingSlash::Never => false,
         };
@@ -177,19 +184,20 @@ impl PagePaths {
             true => (slashed, Some(bare.to_vec())),
             false => (bare.to_vec(), Some(slashed)),
         };
-        PagePaths { canonical, other, is_index }
+        PagePaths { canonical, other, index_rank }
     }
 }
 
 /// Returns the directories without a page of their own, except for hidden ones. The root counts even without files.
-fn dirs_to_list(taken: &HashMap<Vec<u8>, bool>) -> BTreeSet<Vec<u8>> {
+fn dirs_to_list(taken: &HashMap<Vec<u8>, bool>, policy: &Policy) -> BTreeSet<Vec<u8>> {
     let dirs = taken.keys().flat_map(|path| {
         let slashes = path.iter().enumerate().filter(|&(_, &byte)| byte == b'/').map(|(at, _)| at);
         slashes.map(|slash| &path[..=slash])
     });
     let dirs: BTreeSet<&[u8]> = dirs.chain([&b"/"[..]]).collect();
     let is_hidden = |dir: &[u8]| dir.windows(2).any(|window| window == b"/.");
-    let has_page = |dir: &[u8]| taken.contains_key(&[dir, b"index.html"].concat());
+    let has_page =
+        |dir: &[u8]| policy.index_names().any(|name| taken.contains_key(&[dir, name.as_bytes()].concat()));
     dirs.into_iter().filter(|dir| !is_hidden(dir) && !has_page(dir)).map(<[u8]>::to_vec).collect()
 }
 
@@ -235,6 +243,26 @@ mod tests {
             });
             assert_eq!(all.collect::<Vec<_>>().join("; "), want, "{name}");
             assert_eq!(shown(&addresses.displaced), displaced.join(" "), "{name}");
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip]
+    fn first_name_that_a_directory_has_is_its_page() {
+        let cases: &[(&str, &[&str], &[&str], &str)] = &[
+            // case          index                          files                          address of each file
+            ("the default",  &[],                           &["/a/index.html", "/a/b.htm"], "/a/index.html /a/; /a/b.htm"),
+            ("another name", &["home.html"],                &["/index.html", "/home.html"], "/index.html; /home.html /"),
+            ("the first",    &["index.html", "index.htm"],  &["/index.htm", "/index.html"], "/index.htm; /index.html /"),
+            ("the second",   &["index.html", "index.htm"],  &["/index.htm"],                "/index.htm /"),
+        ];
+        for &(name, index, files, want) in cases {
+            let index = index.iter().map(|name| (*name).to_owned()).collect();
+            let policy = Policy { index, ..Policy::default() };
+            let addresses = PageAddresses::new(files.iter().map(|path| path.as_bytes()), &policy).expect("a site");
+            let shown = |paths: Vec<Vec<u8>>| paths.iter().map(|path| String::from_utf8_lossy(path).into_owned()).collect::<Vec<_>>().join(" ");
+            let got: Vec<_> = files.iter().map(|path| shown(addresses.address_of(path.as_bytes()).served_at)).collect();
+            assert_eq!(got.join("; "), want, "{name}");
         }
     }
 

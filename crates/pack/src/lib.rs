@@ -78,8 +78,8 @@ pub use packed::{
 pub use packed::{Encoder, compress};
 pub use policy::{Policy, TrailingSlash};
 pub use rules::{
-    ConfiguredRules, Dialect, HeaderEntry, RedirectEntry, RuleError, RuleFile, RuleFileError, RulePosition,
-    RuleText, check as check_rules,
+    ConfiguredRules, Dialect, ErrorPage, HeaderEntry, PathEntry, RedirectEntry, RuleError, RuleFile,
+    RuleFileError, RulePosition, RuleText, check as check_rules,
 };
 pub use skip::{SkipReason, Skipped};
 pub use tree::{DirTree, Inaccessible, LINK_COUNT_MAX, OPEN_DIR, reversed_components};

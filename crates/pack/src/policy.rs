@@ -1,6 +1,7 @@
 //! The options of how a site answers, beyond its files and rules.
 
 use crate::rules::ConfiguredRules;
+use crate::url_path::dir_of;
 
 /// How a site answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,6 +14,8 @@ pub struct Policy {
     pub trailing_slash: TrailingSlash,
     /// Whether a directory without an `index.html` has a listing.
     pub listings: bool,
+    /// The file names of the pages of directories; the first one that a directory has is its page. Empty: `index.html`.
+    pub index: Vec<String>,
     /// Whether browsers may guess another type than Content-Type: without `X-Content-Type-Options: nosniff`.
     pub allow_sniffing: bool,
     /// Whether responses with content have fields that restrict browsers and break no ordinary site.
@@ -27,6 +30,18 @@ pub struct Policy {
 }
 
 impl Policy {
+    /// Returns the directory, with its trailing slash, whose page may be the file at a path, and the rank of its name.
+    pub(crate) fn index_dir<'p>(&self, path: &'p [u8]) -> Option<(&'p [u8], usize)> {
+        let ranks = self.index_names().enumerate();
+        ranks.filter_map(|(rank, name)| Some((dir_of(path, name.as_bytes())?, rank))).next()
+    }
+
+    /// Returns the names of the pages of directories, in order of precedence.
+    pub(crate) fn index_names(&self) -> impl Iterator<Item = &str> {
+        let default = self.index.is_empty().then_some("index.html");
+        self.index.iter().map(|name| &**name).chain(default)
+    }
+
     /// Returns the fields of the response at a path. Rules may override them.
     pub(crate) fn fields(&self, path: &[u8]) -> impl Iterator<Item = (&'static str, &'static str)> {
         let types = (!self.allow_sniffing).then_some((SNIFFING, "nosniff"));

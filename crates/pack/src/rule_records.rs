@@ -29,6 +29,8 @@ pub(crate) struct RuleRecords<'r> {
     rules: &'r RuleSet,
     pub(crate) addresses: &'r PageAddresses,
     compiled: CompiledRules<'r>,
+    /// The address of the configured page for missing paths, which takes the place of `/404.html`.
+    not_found: Option<Vec<u8>>,
     /// The files that rules send at other paths.
     sent_by_rules: BTreeSet<Vec<u8>>,
     /// These files, and error pages, after they were written.
@@ -54,6 +56,7 @@ impl<'r> RuleRecords<'r> {
     ) -> Result<RuleRecords<'r>, PackError> {
         let base = &addresses.policy.base;
         let compiled = rules.compile(base, |path| addresses.file(path), |path| addresses.has(path))?;
+        let not_found = rules.not_found_page(|path| addresses.file(path))?;
         let plain = compiled.records.values().filter_map(|destination| match destination {
             Destination::File { path, .. } => Some(path.clone()),
             Destination::Redirect { .. } => None,
@@ -63,7 +66,8 @@ impl<'r> RuleRecords<'r> {
             resolve_file(text, &|path| addresses.file(path))
         });
         let sent_by_rules = plain.chain(table).collect();
-        Ok(RuleRecords { rules, addresses, compiled, sent_by_rules, written: BTreeMap::new(), shell: None })
+        let (written, shell) = (BTreeMap::new(), None);
+        Ok(RuleRecords { rules, addresses, compiled, not_found, sent_by_rules, written, shell })
     }
 
     /// Returns the fields of the response at a path.
@@ -108,7 +112,8 @@ impl<'r> RuleRecords<'r> {
         if self.addresses.is_shell(path) {
             self.shell = Some(written());
         }
-        if self.sent_by_rules.contains(address) || page_dir(address).is_some() || self.may_be_error(address) {
+        let is_page = page_dir(address).is_some() || self.not_found.as_deref() == Some(address);
+        if is_page || self.sent_by_rules.contains(address) || self.may_be_error(address) {
             self.written.insert(address.to_vec(), written());
         }
     }
@@ -125,7 +130,7 @@ impl<'r> RuleRecords<'r> {
         self.missing(writer)?;
         let mut sections = self.base(writer)?;
         let (fields, content) = fields::redirect_anywhere(&everywhere);
-        writer.set_page_fields(everywhere);
+        writer.set_pages(everywhere, |status| self.rules.status_page(status).map(str::to_owned));
         if self.compiled.table.is_empty() {
             return Ok(sections);
         }
@@ -223,11 +228,10 @@ impl<'r> RuleRecords<'r> {
                 }
             }
         }
-        let pages: BTreeMap<_, _> = self
-            .written
-            .iter()
-            .filter_map(|(path, written)| Some((page_dir(path)?, (path, written))))
-            .collect();
+        let pages =
+            self.written.iter().filter_map(|(path, written)| Some((page_dir(path)?, (path, written))));
+        let configured = self.not_found.as_ref().and_then(|path| self.written.get_key_value(path));
+        let pages: BTreeMap<_, _> = pages.chain(configured.map(|page| (&b"/"[..], page))).collect();
         dirs.extend(pages.keys().map(|dir| dir.to_vec()));
         for dir in &dirs {
             let Some(name) = not_found_page_name(dir).filter(|name| name.len() <= PATH_LEN_MAX) else {
@@ -237,7 +241,7 @@ impl<'r> RuleRecords<'r> {
                 Some((path, page)) => {
                     page.as_error(&self.fields_of(&[PathSet::one(path), PathSet::below(dir)]))
                 }
-                // Every image has the page of the server.
+                // Every image has a page for 404.
                 None if dir == b"/" => continue,
                 None => vec![server_page(&self.fields_of(&[PathSet::below(dir)]))],
             };

@@ -14,6 +14,7 @@ use crate::error::PackError;
 use crate::fields::Representation;
 use crate::rules::HeaderFields;
 use crate::{fields, page};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufWriter, Seek, SeekFrom, Write};
 use tarpon_site::format::{
@@ -38,6 +39,8 @@ pub(crate) struct ImageWriter<'w, W: Write + Seek> {
     hpack: Vec<u8>,
     /// The fields of rules and of the policy for every page.
     page_fields: HeaderFields,
+    /// The pages that are not those of the server, by status.
+    pages: BTreeMap<u16, String>,
 }
 
 /// A file in one coding, as it goes into the image.
@@ -139,6 +142,7 @@ impl<'w, W: Write + Seek> ImageWriter<'w, W> {
             deltas: Vec::new(),
             hpack: Vec::new(),
             page_fields: HeaderFields::default(),
+            pages: BTreeMap::new(),
         };
         // The header is zeros until the image is complete, so that a truncated file is no image.
         writer.put(&[0; HEADER_LEN])?;
@@ -268,9 +272,10 @@ impl<'w, W: Write + Seek> ImageWriter<'w, W> {
         self.put(&redirect.content)
     }
 
-    /// Sets the fields of rules and of the policy for every page.
-    pub(crate) fn set_page_fields(&mut self, fields: HeaderFields) {
+    /// Sets the fields of rules and of the policy for every page, and the pages that are not those of the server.
+    pub(crate) fn set_pages(&mut self, fields: HeaderFields, page: impl Fn(u16) -> Option<String>) {
         self.page_fields = fields;
+        self.pages = STATUS_PAGE_CODES.into_iter().filter_map(|code| Some((code, page(code)?))).collect();
     }
 
     /// Writes pages, sections, index and header. Beside the image are `file_count` files, and an archive of `archive_len` bytes. A
@@ -339,7 +344,8 @@ impl<'w, W: Write + Seek> ImageWriter<'w, W> {
     fn pages(&mut self) -> Result<Vec<u8>, PackError> {
         let mut rows = Vec::new();
         for code in STATUS_PAGE_CODES {
-            let content = page::content(code).expect("a test checks that each status has a text");
+            let own = || page::content(code).expect("a test checks that each status has a text");
+            let content = self.pages.remove(&code).unwrap_or_else(own);
             let fields = fields::page(code, content.len(), &self.page_fields);
             let row = StatusPageRow {
                 code,

@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::slice::from_ref;
+use std::sync::LazyLock;
 use tarpon_pack::{
     CompressionEffort, Defect, Dialect, Dictionaries, InspectedEntry, OpenError, PackInput, PackReport,
     Policy, Progress, SiteError, SiteOptions, TrailingSlash, Verification, inspect, pack_site, verify,
@@ -259,16 +260,7 @@ fn pack(site: &Path, dictionaries: &[PathBuf], reuse: Option<&Path>) -> (PackRep
 }
 
 fn options() -> SiteOptions<'static> {
-    const POLICY: &Policy = &Policy {
-        spa: false,
-        clean_urls: false,
-        trailing_slash: TrailingSlash::Auto,
-        listings: false,
-        allow_sniffing: false,
-        secure_headers: false,
-        cors: Vec::new(),
-        base: String::new(),
-    };
+    static POLICY: LazyLock<Policy> = LazyLock::new(Policy::default);
     SiteOptions {
         effort: CompressionEffort::Fast,
         workers: NonZeroUsize::new(2).expect("two"),
@@ -278,7 +270,7 @@ fn options() -> SiteOptions<'static> {
         offer_dictionaries: false,
         program: None,
         dialect: Dialect::Netlify,
-        policy: POLICY,
+        policy: &POLICY,
     }
 }
 

@@ -35,8 +35,7 @@ pub(super) enum Accepted {
 
 /// The whole refusal. RFC 9110, section 15.6.4.
 pub(super) const REFUSAL: &[u8] =
-    b"HTTP/1.1 503 Service Unavailable\r\nServer: tarpon\r\nRetry-After: 2\r\nContent-Length: 0\r\n\
-      Connection: close\r\n\r\n";
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 2\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
 impl PoolListeners {
     pub(super) fn new(sockets: Vec<OwnedFd>) -> io::Result<PoolListeners> {

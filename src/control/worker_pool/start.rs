@@ -202,6 +202,7 @@ fn worker_config(
         loader: None,
         connection_count_max: 1,
         health_path: settings.health_path.as_ref().map(|path| path.as_bytes().into()),
+        server_header: settings.server_header,
         counters: shared.counters.row(slot),
         log: shared.rings.as_ref().map(|(recording, rings)| {
             // Each process samples with a seed of its own.

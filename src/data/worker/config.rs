@@ -35,6 +35,8 @@ pub(crate) struct WorkerConfig {
     pub(crate) counters: SharedRow<Counters>,
     /// Path of the health check.
     pub(crate) health_path: Option<Arc<[u8]>>,
+    /// Whether responses have the field Server.
+    pub(crate) server_header: bool,
     pub(crate) backends: Backends,
     /// Makes the transport of a new connection.
     pub(crate) new_transport: fn() -> Transport,
@@ -68,6 +70,7 @@ impl WorkerConfig {
             connection_count_max: 10,
             counters: Arc::new(SharedArray::new(1).expect("memory")).row(0),
             health_path: None,
+            server_header: true,
             backends: Backends::default(),
             new_transport: || Transport::Plain,
             log: None,

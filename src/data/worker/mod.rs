@@ -120,7 +120,8 @@ const BUF_RESERVE: usize = 16;
 
 impl<S: Default> Worker<S> {
     pub(crate) fn new(config: WorkerConfig) -> Worker<S> {
-        let WorkerConfig { listeners, mailbox, sites, routes, health_path, loader, .. } = config;
+        let WorkerConfig { listeners, mailbox, sites, routes, health_path, server_header, loader, .. } =
+            config;
         let WorkerConfig { connection_count_max, counters, log, backends, new_transport, .. } = config;
         let (mut records, producer) = match log {
             Some((recording, producer)) => (Records::new(recording), Some(producer)),
@@ -135,10 +136,11 @@ impl<S: Default> Worker<S> {
         let images = served.iter().zip(&*sites).map(|(served, (_, limits))| (served.image(), *limits));
         let unix_ms = unix_ms();
         records.set_time(unix_ms);
+        let prefixes = ResponsePrefixes::new(unix_ms / 1_000);
         let mut context = WorkerContext {
             sites: Sites::by_route(images, backends.add_routes(&routes.tables)),
             pool,
-            prefixes: ResponsePrefixes::new(unix_ms / 1_000),
+            prefixes: if server_header { prefixes } else { prefixes.without_server() },
             now: Tick(0),
             served_sites: served.into_iter().map(Some).collect(),
             any_on_disk: false,

@@ -1,11 +1,8 @@
 //! `tarpon pack`: packs a site into one archive, or into a program with the site embedded.
 
-use super::{CommandResult, flags};
+use super::{CommandResult, flags, read};
 use crate::program::output::{messages, progress};
-use crate::{
-    CompressionEffort, SitePacking, SiteSource,
-    config::{self, CommandKind},
-};
+use crate::{CompressionEffort, SitePacking, SiteSource, config::CommandKind};
 use clap::{
     ArgMatches, CommandFactory, FromArgMatches, Parser,
     builder::{PossibleValuesParser, TypedValueParser},
@@ -61,7 +58,11 @@ struct PackArgs {
 }
 
 pub(super) fn command() -> clap::Command {
-    PackArgs::command().args(flags::args(CommandKind::Pack))
+    let config = read::config_arg().help("Pack with the options and rules of the site in this configuration file").long_help(
+        "Pack with the options and rules of the site in this configuration file\n\nThe file has one [[site]]. Its path and its hosts \
+         have no effect here.",
+    );
+    PackArgs::command().arg(config).args(flags::args(CommandKind::Pack))
 }
 
 pub(super) fn run(matches: &ArgMatches) -> CommandResult {
@@ -74,8 +75,11 @@ pub(super) fn run(matches: &ArgMatches) -> CommandResult {
         offer_dictionaries: offers,
         executable,
     } = PackArgs::from_arg_matches(matches)?;
-    let mut resolved = config::read(None, &flags::values(matches, CommandKind::Pack), CommandKind::Pack)?;
-    let site = resolved.config.sites.swap_remove(0);
+    let mut sites = read::resolve_for(matches, CommandKind::Pack)?.config.sites;
+    if sites.len() > 1 {
+        return Err(format!("the configuration has {} sites; name a file with one", sites.len()).into());
+    }
+    let site = sites.swap_remove(0);
     let source = SiteSource { path, ..site.source };
     let packing = SitePacking { target, effort, reuse, dictionaries, offer_dictionaries: offers, executable };
     let started = Instant::now();

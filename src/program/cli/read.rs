@@ -27,7 +27,15 @@ pub(super) fn resolve(matches: &ArgMatches) -> Result<ResolvedConfig, Box<dyn Er
     let flags = flags::values(matches, CommandKind::Serve);
     let is_file_named = matches.contains_id("config") || flags.0.contains_key("path");
     let file = if is_file_named { named_file(matches)? } else { local_file::read()? };
-    read(file.as_ref(), &flags)
+    read(file.as_ref(), &flags, CommandKind::Serve)
+}
+
+/// Merges the file that an argument names and the flags of a command.
+pub(super) fn resolve_for(
+    matches: &ArgMatches,
+    command: CommandKind,
+) -> Result<ResolvedConfig, Box<dyn Error>> {
+    read(named_file(matches)?.as_ref(), &flags::values(matches, command), command)
 }
 
 /// Returns whether [`resolve`] has read `./tarpon.toml`, which no argument names.
@@ -42,15 +50,19 @@ pub(super) fn check_exposed(resolved: &ResolvedConfig) -> Result<(), ReadError> 
 
 /// Reads the file alone.
 pub(super) fn resolve_file(matches: &ArgMatches) -> Result<ResolvedConfig, Box<dyn Error>> {
-    read(named_file(matches)?.as_ref(), &CliFlags::default())
+    read(named_file(matches)?.as_ref(), &CliFlags::default(), CommandKind::Serve)
 }
 
 fn named_file(matches: &ArgMatches) -> Result<Option<ConfigFile>, UserError> {
     matches.get_one::<PathBuf>("config").map(ConfigFile::open).transpose()
 }
 
-fn read(file: Option<&ConfigFile>, flags: &CliFlags) -> Result<ResolvedConfig, Box<dyn Error>> {
-    Ok(config::read(file, flags, CommandKind::Serve).map_err(ReadError)?)
+fn read(
+    file: Option<&ConfigFile>,
+    flags: &CliFlags,
+    command: CommandKind,
+) -> Result<ResolvedConfig, Box<dyn Error>> {
+    Ok(config::read(file, flags, command).map_err(ReadError)?)
 }
 
 /// The errors of a configuration, formatted for a terminal.

@@ -76,10 +76,13 @@ fn is_name(name: &str) -> bool {
 mod tests {
     use super::*;
 
+    /// The text and whether it is from the environment, nothing, or an error.
+    type Expansion = Result<Option<(&'static str, bool)>, &'static str>;
+
     #[test]
     #[rustfmt::skip]
     fn variables_are_replaced() {
-        let cases: &[(&str, Result<Option<(&str, bool)>, &str>)] = &[
+        let cases: &[(&str, Expansion)] = &[
             // text                  result, whether it is from the environment
             ("plain $A {B}",         Ok(None)),
             ("",                     Ok(None)),

@@ -14,6 +14,7 @@
 //! |---|---|
 //! | `option` | the definition of an option, and the check of its values |
 //! | `site`, `listener`, `server`, `log` | the sections and their options |
+//! | `location` | the sections of options for parts of a site |
 //! | `rules` | the sections of rules, which belong to a site, and the check of these |
 //! | `time` | the format of durations |
 //! | `file` | parses files into sections and options |
@@ -35,6 +36,7 @@ mod exposed;
 mod file;
 mod include;
 mod listener;
+mod location;
 mod log;
 mod option;
 mod read;
@@ -71,6 +73,15 @@ pub struct Config {
     pub log: LogConfig,
 }
 
-/// All sections, in the order of the documentation. A section comes after the one that it belongs to.
-pub const SECTIONS: [&ConfigSection; 6] =
-    [&site::SECTION, &rules::HEADER, &rules::REDIRECT, &listener::SECTION, &server::SECTION, &log::SECTION];
+/// All sections, in the order of the documentation. A section follows its parent.
+#[rustfmt::skip]
+pub const SECTIONS: [&ConfigSection; 8] = [
+    &site::SECTION,
+    &rules::HEADER,
+    &rules::REDIRECT,
+    &location::LOCATION,
+    &location::ERROR_PAGE,
+    &listener::SECTION,
+    &server::SECTION,
+    &log::SECTION,
+];

@@ -356,7 +356,7 @@ impl ValueKind {
             ValueKind::Time(..) | ValueKind::Count(..) | ValueKind::Size(..) => {
                 let (min, max) = self.range().expect("these kinds have a range");
                 match self {
-                    ValueKind::Count(_, unit, _) => format!("{min} to {max} {unit}"),
+                    ValueKind::Count(_, unit, _) => format!("{min} to {max} {unit}").trim_end().to_owned(),
                     ValueKind::Size(_, unit, _) => format!("{min} to {max} {unit}").trim_end().to_owned(),
                     _ => format!("{min} to {max}"),
                 }
@@ -490,6 +490,8 @@ mod tests {
             for option in section.options {
                 let name = option.name;
                 assert!(names.insert(name), "{name} occurs twice in {}", section.header());
+                let mut nested = ConfigSection::within(Some(section.name));
+                assert!(nested.all(|nested| nested.own_name() != name), "{name} is an option and a section");
                 assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'), "{name}");
                 assert_eq!(option.value_name.is_empty(), matches!(option.kind, ValueKind::Flag(_)), "{name}");
                 assert!(

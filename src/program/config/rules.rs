@@ -34,7 +34,7 @@ pub(super) const HEADER: ConfigSection = ConfigSection {
             example: "X-Frame-Options: DENY",
             invalid: &["", "X-Frame-Options"],
             help: "Send these headers",
-            details: "Of several entries with the same header the last one counts; with rules = \"cloudflare\" their values are joined.",
+            details: "The last entry that sets a header counts; with rules = \"cloudflare\" the values are joined.",
             ..OPT
         },
         Opt {
@@ -82,7 +82,7 @@ pub(super) const REDIRECT: ConfigSection = ConfigSection {
         Opt {
             name: "status",
             value_name: "STATUS",
-            kind: ValueKind::Count(200..=599, "as status", |config, status| {
+            kind: ValueKind::Count(200..=599, "", |config, status| {
                 config.redirect().status = u16::try_from(status).ok();
             }),
             default: super::OptionDefault::Described("301; 302 with rules = \"cloudflare\""),
@@ -122,6 +122,9 @@ pub(super) fn find_errors(
                 ("header", "remove") => &mut rules.headers[number].remove[at],
                 ("redirect", "from") => &mut rules.redirects[number].from,
                 ("redirect", "to") => &mut rules.redirects[number].to,
+                ("location", "path") => &mut rules.paths[number].path,
+                ("location", "cache") => rules.paths[number].cache.get_or_insert_default(),
+                ("error-page", "path") => &mut rules.error_pages[number].path,
                 _ => continue,
             };
             text.position = file.position(span.start);
@@ -131,7 +134,11 @@ pub(super) fn find_errors(
     for site in &config.sites {
         for (position, error) in site.source.policy.rules.errors(site.source.dialect) {
             let Some((entry, at)) = values.get(&position) else { continue };
-            let expected = format!("expected a rule as in _{}s", entry.section.own_name());
+            let expected = match entry.section.own_name() {
+                "redirect" => "expected a rule as in _redirects",
+                "error-page" => "expected an error page",
+                _ => "expected a rule as in _headers",
+            };
             errors.push(entry.error(*at, error.to_string(), expected, error.hint()));
         }
     }
@@ -150,7 +157,7 @@ impl Config {
 }
 
 /// Returns a text whose position is not known yet.
-fn text(text: String) -> RuleText {
+pub(super) fn text(text: String) -> RuleText {
     RuleText { text, position: RulePosition::default() }
 }
 

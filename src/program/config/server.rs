@@ -209,6 +209,13 @@ const OPTIONS: &[Opt] = &[
         ..SERVER
     },
     Opt {
+        name: "server-header",
+        kind: ValueKind::Flag(|config, on| config.server.settings.server_header = on),
+        default: OptionDefault::Value("true"),
+        help: "Send the header Server: tarpon",
+        ..SERVER
+    },
+    Opt {
         name: "health-path",
         value_name: "PATH",
         kind: ValueKind::Text(health_path, |config, path| config.server.settings.health_path = Some(path)),

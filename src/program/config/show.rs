@@ -75,7 +75,9 @@ fn line(entry: &OptionValue) -> String {
         _ if entry.number.is_none() => format!("# {name}: {}", entry.text()),
         (values, _) if entry.option.is_list => format!("{name} = [{}]", values.join(", ")),
         ([value, ..], _) => format!("{name} = {value}"),
-        ([], ValueKind::Flag(_)) => format!("{name} = false"),
+        ([], ValueKind::Flag(_)) if !matches!(entry.option.default, OptionDefault::Described(_)) => {
+            format!("{name} = false")
+        }
         ([], _) => format!("# {name}: {}", entry.text()),
     }
 }

@@ -174,6 +174,20 @@ const OPTIONS: &[Opt] = &[
         ..OPT
     },
     Opt {
+        name: "index",
+        commands: &[Serve, Pack],
+        heading: PAGES,
+        value_name: "NAME",
+        kind: ValueKind::Text(file_name, |config, name| config.site().source.policy.index.push(name)),
+        is_list: true,
+        default: OptionDefault::Described("index.html"),
+        example: "index.html",
+        invalid: &["", "a/b", ".", "..", ".hidden"],
+        help: "Serve the file of this name as the page of its directory",
+        details: "The first name that a directory has counts.",
+        ..OPT
+    },
+    Opt {
         name: "allow-sniffing",
         commands: &[Serve, Pack],
         heading: PAGES,
@@ -419,6 +433,14 @@ fn url_prefix(text: &str) -> Result<String, String> {
 }
 
 const NO_PREFIXES: &[&str] = &["", "docs", "//", "/a/../b", "/a%20b", "/a?b", "/a#b", "https://example.org/"];
+
+/// Accepts the name of a file that is served.
+fn file_name(name: &str) -> Result<String, String> {
+    match name.is_empty() || name.starts_with('.') || name.contains(['/', '\0']) {
+        true => Err("expected the name of a file".to_owned()),
+        false => Ok(name.to_owned()),
+    }
+}
 
 /// Accepts a directory within a home directory.
 fn home_path(path: &str) -> Result<String, String> {

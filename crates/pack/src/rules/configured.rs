@@ -12,8 +12,10 @@ use super::dialect::Dialect;
 use super::error::{LocatedRuleError, RuleError, RuleFile, RuleFileError};
 use super::headers::{HeaderRule, HeaderRules};
 use super::line::RuleToken;
+use super::pattern::Pattern;
 use super::redirects::{self, RedirectRule};
 use std::sync::Arc;
+use tarpon_site::STATUS_PAGE_CODES;
 
 /// The rules that a configuration adds to a site.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,6 +26,30 @@ pub struct ConfiguredRules {
     pub headers: Vec<HeaderEntry>,
     /// The redirects and rewrites, in order. They count as if they stood at the start of `_redirects`.
     pub redirects: Vec<RedirectEntry>,
+    /// Options of paths, in order. The last entry for a path that has a value counts.
+    pub paths: Vec<PathEntry>,
+    /// Pages that take the place of the server's own error pages.
+    pub error_pages: Vec<ErrorPage>,
+}
+
+/// Options of the paths that a pattern matches.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PathEntry {
+    /// The pattern of the paths, as in `/downloads/*`.
+    pub path: RuleText,
+    /// Whether directories without an index have listings.
+    pub listings: Option<bool>,
+    /// The value of Cache-Control. It counts as an entry of headers behind all others.
+    pub cache: Option<RuleText>,
+}
+
+/// A page of the site that the server sends as an error.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ErrorPage {
+    /// The status. With 404, the page takes the place of `/404.html`; a `404.html` in a directory below still comes first.
+    pub status: u16,
+    /// The path of an HTML file of the site, at most 64 KiB long unless the status is 404.
+    pub path: RuleText,
 }
 
 /// Headers for the paths that a pattern matches.
@@ -40,7 +66,7 @@ pub struct HeaderEntry {
 /// A redirect or rewrite.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RedirectEntry {
-    /// The pattern of the paths, and the parameters behind it, as in `/store id=:id`.
+    /// The pattern of the paths, then the parameters, as in `/store id=:id`.
     pub from: RuleText,
     /// The target, as in `/blog/:splat`.
     pub to: RuleText,
@@ -73,7 +99,8 @@ pub struct RulePosition {
 impl ConfiguredRules {
     /// Returns whether there are no rules.
     pub fn is_empty(&self) -> bool {
-        self.headers.is_empty() && self.redirects.is_empty()
+        let ConfiguredRules { files: _, headers, redirects, paths, error_pages } = self;
+        headers.is_empty() && redirects.is_empty() && paths.is_empty() && error_pages.is_empty()
     }
 
     /// Returns the error of each entry that has one, apart from those that depend on the files of the site.
@@ -84,12 +111,42 @@ impl ConfiguredRules {
         let position = |LocatedRuleError { config_file, line, column, error }| {
             (RulePosition { file: config_file.unwrap_or_default(), line, column }, error)
         };
-        headers.chain(redirects).map(position).collect()
+        let paths = self.paths.iter().filter_map(|entry| {
+            entry.cache_rule(dialect).transpose().or_else(|| entry.pattern().err().map(Err))?.err()
+        });
+        let pages = self.error_pages.iter().filter_map(|page| page.check().err());
+        headers.chain(redirects).chain(paths).chain(pages).map(position).collect()
+    }
+
+    /// Returns the pages for statuses other than 404, whose page has a record of its own.
+    pub(super) fn status_pages(&self) -> impl Iterator<Item = &ErrorPage> {
+        self.error_pages.iter().filter(|page| page.status != 404)
+    }
+
+    /// Returns the path of the page for 404.
+    pub(super) fn not_found_page(&self) -> Option<&RuleText> {
+        self.error_pages.iter().rfind(|page| page.status == 404).map(|page| &page.path)
+    }
+
+    /// Returns a function that tells whether a directory, with its trailing slash, has a listing, if an entry says so.
+    ///
+    /// # Errors
+    /// A pattern is invalid.
+    pub(crate) fn listed(&self) -> Result<impl Fn(&[u8]) -> Option<bool>, RuleFileError> {
+        let entries = self.paths.iter().filter_map(|entry| Some((entry.pattern(), entry.listings?)));
+        let located = |error| self.locate(error, RuleFile::Headers);
+        let patterns = entries.map(|(pattern, is_listed)| Ok((pattern.map_err(located)?, is_listed)));
+        let patterns = patterns.collect::<Result<Vec<_>, RuleFileError>>()?;
+        Ok(move |dir: &[u8]| {
+            let found = patterns.iter().rfind(|(pattern, _)| pattern.captures(dir).is_some());
+            found.map(|(_, is_listed)| *is_listed)
+        })
     }
 
     /// Parses the entries of headers.
     pub(super) fn header_rules(&self, dialect: Dialect) -> Result<Vec<HeaderRule>, LocatedRuleError> {
-        self.headers.iter().map(|entry| entry.rule(dialect)).collect()
+        let headers = self.headers.iter().map(|entry| entry.rule(dialect));
+        headers.chain(self.paths.iter().filter_map(|entry| entry.cache_rule(dialect).transpose())).collect()
     }
 
     /// Parses the redirects and rewrites.
@@ -121,9 +178,42 @@ impl HeaderEntry {
     }
 }
 
+impl PathEntry {
+    /// Returns the pattern, which matches directories with their trailing slash.
+    fn pattern(&self) -> Result<Pattern, LocatedRuleError> {
+        self.path.check()?;
+        Pattern::parse(self.path.token(), Dialect::Netlify, RuleFile::Headers)
+    }
+
+    /// Returns the rule that sets Cache-Control.
+    fn cache_rule(&self, dialect: Dialect) -> Result<Option<HeaderRule>, LocatedRuleError> {
+        let Some(cache) = &self.cache else { return Ok(None) };
+        let field = RuleText { text: format!("Cache-Control: {}", cache.text), position: cache.position };
+        let entry = HeaderEntry { path: self.path.clone(), set: vec![field], remove: vec![] };
+        entry.rule(dialect).map(Some)
+    }
+}
+
+impl ErrorPage {
+    fn check(&self) -> Result<(), LocatedRuleError> {
+        self.path.check()?;
+        match () {
+            () if !self.path.text.starts_with('/') => Err(self.path.token().error(RuleError::NoSlash)),
+            () if self.status == 204 || !STATUS_PAGE_CODES.contains(&self.status) => {
+                Err(self.path.token().error(RuleError::StatusWithoutPage))
+            }
+            () => Ok(()),
+        }
+    }
+}
+
 impl RedirectEntry {
     fn rule(&self, dialect: Dialect) -> Result<RedirectRule, LocatedRuleError> {
         self.from.check().and_then(|()| self.to.check())?;
+        // A file has no way to write a space in a target.
+        if self.to.text.contains([' ', '\t']) {
+            return Err(self.to.error(RuleError::TargetByte));
+        }
         let mut status = RuleText { position: self.to.position, ..RuleText::default() };
         status.text = self.status.map(|status| status.to_string()).unwrap_or_default();
         if self.force {
@@ -144,6 +234,11 @@ impl RedirectEntry {
 }
 
 impl RuleText {
+    /// Returns an error at its position.
+    pub(super) fn error(&self, error: RuleError) -> LocatedRuleError {
+        self.token().error(error)
+    }
+
     fn token(&self) -> RuleToken<'_> {
         let RulePosition { file, line, column } = self.position;
         RuleToken { text: self.text.as_bytes(), line, column, config_file: Some(file) }
@@ -187,6 +282,14 @@ mod tests {
             }],
             ..ConfiguredRules::default()
         };
+        let path = |path: &str, cache: &str| ConfiguredRules {
+            paths: vec![PathEntry { path: text(path, 1), listings: None, cache: (!cache.is_empty()).then(|| text(cache, 2)) }],
+            ..ConfiguredRules::default()
+        };
+        let page = |status: u16, path: &str| ConfiguredRules {
+            error_pages: vec![ErrorPage { status, path: text(path, 1) }],
+            ..ConfiguredRules::default()
+        };
         let cases = [
             // case                 rules                                          dialect     line, error
             ("a header",            header("/*", &["X-A: b"], &[]),                Netlify,    None),
@@ -213,6 +316,14 @@ mod tests {
             ("a space in a target", redirect("/a", "/b c", 0, false),              Netlify,    Some((2, RuleError::TargetByte))),
             ("an unknown name",     redirect("/a", "/:b", 0, false),               Netlify,    Some((2, RuleError::UnknownName))),
             ("a proxy",             redirect("/a", "https://b.org/", 200, false),  Netlify,    Some((2, RuleError::Proxy))),
+            ("options of a path",   path("/a/*", "max-age=60"),                    Netlify,    None),
+            ("a path, twice *",     path("/*/*", ""),                              Netlify,    Some((1, RuleError::SplatTwice))),
+            ("a cache, twice *",    path("/*/*", "no-store"),                      Netlify,    Some((1, RuleError::SplatTwice))),
+            ("two lines of cache",  path("/a", "no-store\nX: y"),                  Netlify,    Some((2, RuleError::Text))),
+            ("an error page",       page(404, "/a.html"),                          Netlify,    None),
+            ("another error page",  page(503, "/a.html"),                          Netlify,    None),
+            ("a status of rules",   page(410, "/a.html"),                          Netlify,    Some((1, RuleError::StatusWithoutPage))),
+            ("an error, no path",   page(404, "a.html"),                           Netlify,    Some((1, RuleError::NoSlash))),
             ("two splats",          redirect("/*/*", "/b", 0, false),              Netlify,    Some((1, RuleError::SplatInside))),
         ];
         for (name, rules, dialect, want) in cases {

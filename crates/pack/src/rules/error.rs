@@ -157,6 +157,12 @@ errors! {
     NoFile: "the site has no such file", "name an existing file, such as /404.html";
     /// A redirect to a path that the rule matches again.
     Loop: "the redirect is part of a loop", "change the target of a rule in the loop";
+    /// An error page for a status that the server itself never sends.
+    StatusWithoutPage: "the server has no page of its own for this status", "use 400, 404, 405, 408, 412 to 414, 416, 417, 421, 431 or 500 to 505; for another status write a redirect with it";
+    /// An error page that is too long.
+    PageLength: "the page is longer than 64 KiB", "shorten it, or move pictures and styles to other files";
+    /// An error page that is not text.
+    PageText: "the page is not UTF-8", "save it as UTF-8";
     /// Cloudflare: `/* /index.html 200`.
     CatchAll: "with --rules cloudflare this would send one page for every path, even for files", "remove it, or use --rules netlify";
     /// Too many rules in the table.

@@ -30,7 +30,9 @@ mod pattern;
 mod redirects;
 mod target;
 
-pub use configured::{ConfiguredRules, HeaderEntry, RedirectEntry, RulePosition, RuleText};
+pub use configured::{
+    ConfiguredRules, ErrorPage, HeaderEntry, PathEntry, RedirectEntry, RulePosition, RuleText,
+};
 pub use dialect::Dialect;
 pub use error::{RuleError, RuleFile, RuleFileError};
 
@@ -49,6 +51,8 @@ pub(crate) struct RuleSet {
     configured: ConfiguredRules,
     headers: HeaderRules,
     redirects: Vec<RedirectRule>,
+    /// The pages of the configuration for statuses other than 404, and their texts.
+    status_pages: Vec<(u16, String)>,
 }
 
 impl RuleSet {
@@ -72,7 +76,37 @@ impl RuleSet {
                 return Err(RuleFileError { file, line: 1, column: 1, error }.into());
             }
         }
-        Ok(RuleSet::parse(configured, &texts[0], &texts[1], dialect)?)
+        let mut status_pages = Vec::new();
+        for page in configured.status_pages() {
+            let at = |error| configured.locate(page.path.error(error), RuleFile::Redirects);
+            let found = files.clone().find(|(path, _)| *path == page.path.text.as_bytes());
+            let text = found.map(|(_, file)| read(file, PAGE_LEN_MAX + 1)).transpose()?.flatten();
+            let text = text.ok_or_else(|| at(RuleError::NoFile))?;
+            if text.len() as u64 > PAGE_LEN_MAX {
+                return Err(at(RuleError::PageLength).into());
+            }
+            let text = String::from_utf8(text).map_err(|_| at(RuleError::PageText))?;
+            status_pages.push((page.status, text));
+        }
+        Ok(RuleSet { status_pages, ..RuleSet::parse(configured, &texts[0], &texts[1], dialect)? })
+    }
+
+    /// Returns the text of the configured page for a status.
+    pub(crate) fn status_page(&self, status: u16) -> Option<&str> {
+        let page = self.status_pages.iter().rfind(|(known, _)| *known == status);
+        page.map(|(_, text)| &**text)
+    }
+
+    /// Returns the address of the configured page for 404. `file` returns the address of the file at a path.
+    pub(crate) fn not_found_page(
+        &self,
+        file: impl Fn(&[u8]) -> Option<Vec<u8>>,
+    ) -> Result<Option<Vec<u8>>, RuleFileError> {
+        let Some(page) = self.configured.not_found_page() else { return Ok(None) };
+        match file(page.text.as_bytes()) {
+            Some(address) => Ok(Some(address)),
+            None => Err(self.configured.locate(page.error(RuleError::NoFile), RuleFile::Redirects)),
+        }
     }
 
     /// Parses the rules of the configuration, and after them the texts of `_headers` and `_redirects`.
@@ -92,7 +126,7 @@ impl RuleSet {
             Ok(rules)
         });
         let redirects = redirects.map_err(|error| configured.locate(error, RuleFile::Redirects))?;
-        Ok(RuleSet { configured: configured.clone(), headers, redirects })
+        Ok(RuleSet { configured: configured.clone(), headers, redirects, status_pages: Vec::new() })
     }
 
     /// Returns an error of a redirect or rewrite with the name of its file.
@@ -129,6 +163,9 @@ pub(crate) fn is_hidden(path: &[u8]) -> bool {
         path.strip_prefix(*file).is_some_and(|rest| matches!(rest, b"" | b".br" | b".gz" | b".zst"))
     })
 }
+
+/// The largest page for a status, in bytes: a page with its styles. Each image holds them in memory.
+const PAGE_LEN_MAX: u64 = 64 << 10;
 
 /// The files of a site, in the order of [`RuleFile::PATHS`].
 const SITE_FILES: [RuleFile; 2] = [RuleFile::Headers, RuleFile::Redirects];

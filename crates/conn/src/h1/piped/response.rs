@@ -98,10 +98,11 @@ impl Http1 {
         piped.client_persists &= !closes;
         piped.response = PipedResponse::Content(framing);
         let version = piped.version;
+        let server = cx.prefixes.server();
         let head = write_from(cx, list, |date, list, writer| {
             put_status_line(writer, code)?;
             if list.get(b"server").is_none() {
-                writer.put(b"Server: tarpon\r\n")?;
+                writer.put(server)?;
             }
             if list.get(b"date").is_none() {
                 writer.put(b"Date: ")?;
