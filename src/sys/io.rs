@@ -55,7 +55,7 @@ fn front<'b>(parts: &'b [IoSlice<'_>], mut len: usize) -> Vec<IoSlice<'b>> {
     parts.iter().map(part).collect()
 }
 
-/// Sends a packet with descriptors over a channel. sendmsg(2). `is_blocking`: the socket is.
+/// Sends a packet with descriptors over a channel, and waits for room if `is_blocking`. sendmsg(2)
 #[inline(always)]
 pub(crate) fn send_packet(
     socket: impl AsFd,
@@ -68,7 +68,8 @@ pub(crate) fn send_packet(
     if has_descriptors {
         inject::fails(Call::SendDescriptors)?;
     }
-    net::sendmsg(socket, &[IoSlice::new(bytes)], descriptors, NO_SIGNAL).map(drop)
+    let flags = if is_blocking { NO_SIGNAL } else { NO_SIGNAL | SendFlags::DONTWAIT };
+    net::sendmsg(socket, &[IoSlice::new(bytes)], descriptors, flags).map(drop)
 }
 
 /// Receives a packet with descriptors from a channel. recvmsg(2).

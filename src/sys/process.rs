@@ -8,7 +8,7 @@ use super::{
 };
 use rustix::process::{Pid, getpid, getppid};
 use std::{
-    io,
+    io, iter,
     marker::PhantomData,
     os::fd::RawFd,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -32,14 +32,14 @@ impl SingleThreaded {
     }
 
     /// Forks a child, which runs `main` and exits with its status. The child inherits the parent's memory, the descriptors in `keep`, and
-    /// standard input, output and error. It does not outlive its parent.
+    /// standard input, output and error. It does not outlive its parent. Sorts `keep`.
     ///
     /// # Errors
     /// The process limit is reached, or the process is out of memory.
-    pub(crate) fn spawn(&self, keep: &[RawFd], main: impl FnOnce() -> i32) -> io::Result<Pid> {
+    pub(crate) fn spawn(&self, keep: &mut [RawFd], main: impl FnOnce() -> i32) -> io::Result<Pid> {
         let (parent, faults) = (getpid(), inject::child_stream());
         // Here, as the child copies each page that it writes.
-        let closed = gaps(keep);
+        keep.sort_unstable();
         // SAFETY: this process has no other thread, so no lock or allocator state is inconsistent: the child may do all that the
         // parent may. The child never returns from here, so none of the parent's code runs twice.
         match unsafe { libc::fork() } {
@@ -47,7 +47,7 @@ impl SingleThreaded {
             0 => {
                 faults.enter();
                 let status =
-                    catch_unwind(AssertUnwindSafe(|| run_child(parent, &closed, main))).unwrap_or(PANICKED);
+                    catch_unwind(AssertUnwindSafe(|| run_child(parent, keep, main))).unwrap_or(PANICKED);
                 exit_now(status)
             }
             // SAFETY: fork returns the number of the child, which is above 0.
@@ -60,16 +60,17 @@ impl SingleThreaded {
 ///
 /// `std::process::exit` runs the handlers that the parent registered, and its second caller waits in pause(2) for the first: the sandbox
 /// forbids the calls of both.
+#[inline(always)]
 pub(crate) fn exit_now(status: i32) -> ! {
     // SAFETY: ends this process, and touches no memory of it.
     unsafe { libc::_exit(status) }
 }
 
-/// Prepares a child, closes these ranges of descriptors, and runs its `main`. Returns the exit status.
-fn run_child(parent: Pid, closed: &[(u32, u32)], main: impl FnOnce() -> i32) -> i32 {
+/// Prepares a child, closes all descriptors but these, and runs its `main`. Returns the exit status.
+fn run_child(parent: Pid, keep: &[RawFd], main: impl FnOnce() -> i32) -> i32 {
     let prepared = die_with_parent().and_then(|()| {
         // SAFETY: the owners of these descriptors are in stack frames of the parent, to which this process does not return.
-        closed.iter().try_for_each(|&(first, last)| unsafe { close_between(first, last) })
+        gaps(keep).try_for_each(|(first, last)| unsafe { close_between(first, last) })
     });
     // A parent that has exited already reported why, and nothing waits for this process.
     if getppid() != Some(parent) {
@@ -84,23 +85,16 @@ fn run_child(parent: Pid, closed: &[(u32, u32)], main: impl FnOnce() -> i32) -> 
     }
 }
 
-/// Returns the ranges of descriptors between those in `keep` and the standard ones.
-fn gaps(keep: &[RawFd]) -> Vec<(u32, u32)> {
-    // The first after standard error.
-    let mut next = 3;
-    let mut kept: Vec<_> =
-        keep.iter().map(|&number| number as u32).filter(|&number| number >= next).collect();
-    kept.sort_unstable();
-    let mut gaps = Vec::with_capacity(kept.len() + 1);
-    for number in kept {
-        if next < number {
-            gaps.push((next, number - 1));
-        }
-        next = number + 1;
-    }
-    gaps.push((next, u32::MAX));
-    gaps
+/// Returns the ranges of descriptors between those in `keep`, which are sorted, and the standard ones.
+fn gaps(keep: &[RawFd]) -> impl Iterator<Item = (u32, u32)> {
+    let kept = keep.iter().map(|&number| number as u32).filter(|&number| number >= FIRST_AFTER_STANDARD);
+    let starts = iter::once(FIRST_AFTER_STANDARD).chain(kept.clone().map(|number| number + 1));
+    let ends = kept.map(|number| number - 1).chain(iter::once(u32::MAX));
+    starts.zip(ends).filter(|(first, last)| first <= last)
 }
+
+/// The descriptor after standard error.
+const FIRST_AFTER_STANDARD: u32 = 3;
 
 /// Exit status of a Rust program that panicked.
 const PANICKED: i32 = 101;
@@ -118,11 +112,11 @@ mod tests {
         let cases: &[GapsCase<'_>] = &[
             (&[],           &[(3, u32::MAX)]),
             (&[3],          &[(4, u32::MAX)]),
-            (&[0, 9, 5, 5], &[(3, 4), (6, 8), (10, u32::MAX)]),
-            (&[4, 3],       &[(5, u32::MAX)]),
+            (&[0, 5, 5, 9], &[(3, 4), (6, 8), (10, u32::MAX)]),
+            (&[3, 4],       &[(5, u32::MAX)]),
         ];
         for (keep, want) in cases {
-            assert_eq!(gaps(keep), *want, "{keep:?}");
+            assert_eq!(gaps(keep).collect::<Vec<_>>(), *want, "{keep:?}");
         }
     }
 }

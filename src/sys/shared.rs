@@ -163,6 +163,13 @@ impl<T: Sync> Deref for SharedRow<T> {
     }
 }
 
+impl<T: Sync> SharedRow<T> {
+    /// Points to the item of this number instead. Writes nothing but this: a count of references lies on another page.
+    pub(crate) fn select(&mut self, number: usize) {
+        self.item = NonNull::from(&self._all[number]);
+    }
+}
+
 impl<T: Sync> Clone for SharedRow<T> {
     fn clone(&self) -> SharedRow<T> {
         SharedRow { item: self.item, _all: Arc::clone(&self._all) }
@@ -200,6 +207,9 @@ mod tests {
         let child = attempts::in_child(|| parts[1].store(7, Relaxed)).unwrap();
         waitpid(Some(child), WaitOptions::empty()).unwrap();
         assert_eq!(shared.iter().map(|item| item.load(Relaxed)).collect::<Vec<_>>(), [0, 7, 0]);
+        let mut row = shared.row(0);
+        row.select(1);
+        assert_eq!(row.load(Relaxed), 7);
         assert!(SharedArray::zeros(1 << 20).unwrap().iter().all(|item| item.load(Relaxed) == 0));
         assert!(SharedArray::<AtomicU64>::new(0).unwrap().is_empty());
     }

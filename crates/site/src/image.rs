@@ -1,6 +1,6 @@
 //! A checked view of an image. [`Image::new`] checks the tables and reads no record; a lookup decodes its record in place.
 
-use crate::entry::{ImageBounds, Redirect, StatusPage, Variant};
+use crate::entry::{Entry, ImageBounds, Redirect, StatusPage, Variant};
 use crate::error::ImageError;
 use crate::field_block::FieldBlock;
 use crate::format::{
@@ -150,6 +150,22 @@ impl Image {
     #[inline]
     pub fn is_framed(&self, variant: &Variant) -> Result<bool, NotResident> {
         if self.validated.has(variant.number) { Ok(true) } else { self.validate(variant) }
+    }
+
+    /// Checks the fields of the first `count` entries now, and not when they are requested. Skips records that are not in memory.
+    pub fn check_framing(&self, count: usize) {
+        for (_, entry) in self.entries().take(count) {
+            // A failed check is repeated when the entry is requested.
+            match entry {
+                Entry::File(variants) => {
+                    let _ = self.is_framed(&variants.identity);
+                    for (_, variant) in self.coded_variants(variants) {
+                        let _ = self.is_framed(&variant);
+                    }
+                }
+                Entry::Redirect(redirect) => drop(self.is_redirect_framed(&redirect)),
+            }
+        }
     }
 
     /// Returns whether the response of this number has passed the check of [`Image::is_framed`].

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use proptest::prelude::*;
+use std::iter;
 use tarpon_site::format::{
     ChecksumRow, DeltaRow, EntryRecord, HEADER_LEN, HPACK_PLACE_LEN, Header, HpackPlace, INDEX_ALIGN,
     IndexSlot, RECORD_ALIGN, RECORD_LEN, RecordKind, SECTION_ALIGN, SLOT_LEN, STATUS_PAGE_CODES, SectionRow,
@@ -241,6 +242,23 @@ fn every_status_has_its_page() {
         let fields: &[u8] = if code == 204 { b"\r\n" } else { b"Content-Length: 3\r\n\r\n" };
         assert_eq!(image.bytes(image.status_page(code).fields.text), fields);
         assert_eq!(image.bytes(image.status_page(code).content), code.to_string().as_bytes());
+    }
+}
+
+#[test]
+fn checked_responses_are_ready() {
+    let mut builder = ImageBuilder::default();
+    builder.coded(b"/a", &["plain", "br"], &|_| ());
+    builder.file(b"/b", "plain");
+    let image = builder.image();
+    let is_ready = |path: &&[u8]| {
+        let record = image.find_record(path).unwrap().unwrap();
+        let mut offers = iter::once(None).chain(record.offers().map(Some));
+        offers.all(|offer| image.ready_response(record, offer).is_some())
+    };
+    for (count, want) in [(0, 0), (1, 1), (9, 2)] {
+        image.check_framing(count);
+        assert_eq!([&b"/a"[..], b"/b"].into_iter().filter(is_ready).count(), want);
     }
 }
 

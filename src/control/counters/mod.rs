@@ -66,8 +66,13 @@ impl ServerCounters {
 
     /// Returns the row of a worker.
     pub(crate) fn row(&self, number: usize) -> SharedRow<Counters> {
+        self.rows.row(self.place(number))
+    }
+
+    /// Returns the place of a worker's row among the rows of all servers, for [`SharedRow::select`].
+    pub(crate) fn place(&self, number: usize) -> usize {
         assert!(number < self.own.len(), "each worker has a row");
-        self.rows.row(self.own.start + number)
+        self.own.start + number
     }
 
     /// Returns the sum of the service.

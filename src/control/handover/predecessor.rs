@@ -10,10 +10,15 @@ use crate::{
             message::{FromSuccessor, InheritedSite, InheritedSocket, ToSuccessor},
         },
     },
-    sys::inherited,
+    sys::{inherited, poll::PollEntry},
 };
-use rustix::event::{PollFd, PollFlags};
-use std::{env, error::Error, io, os::fd::OwnedFd};
+use libc::{POLLIN, POLLOUT};
+use std::{
+    env,
+    error::Error,
+    io,
+    os::fd::{AsFd, OwnedFd},
+};
 
 /// The channel to the predecessor, until it has exited.
 #[derive(Debug)]
@@ -87,7 +92,7 @@ impl PredecessorChannel {
     /// # Errors
     /// The predecessor has exited.
     pub(in crate::control) fn config_read(&mut self) -> io::Result<()> {
-        self.channel.set_nonblocking()?;
+        self.channel.set_nonblocking();
         self.channel.sender.send(&FromSuccessor::ConfigRead)
     }
 
@@ -97,10 +102,9 @@ impl PredecessorChannel {
     }
 
     /// Returns what to poll.
-    pub(in crate::control) fn polled(&self) -> PollFd<'_> {
-        let mut flags = PollFlags::IN;
-        flags.set(PollFlags::OUT, self.channel.sender.waits_for_room());
-        PollFd::new(&self.channel, flags)
+    pub(in crate::control) fn polled(&self) -> PollEntry {
+        let output = if self.channel.sender.waits_for_room() { POLLOUT } else { 0 };
+        PollEntry::new(self.channel.as_fd(), POLLIN | output)
     }
 
     /// Receives a message. `None`: there is none.

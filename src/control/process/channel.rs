@@ -16,10 +16,10 @@ use crate::sys::{
 };
 use rustix::{
     cmsg_space,
-    io::{Errno, ioctl_fionbio},
+    io::Errno,
     net::{
         RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-        SendAncillaryMessage,
+        SendAncillaryMessage, recv,
     },
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -50,6 +50,8 @@ pub(crate) struct Sender {
     outgoing: VecDeque<OutgoingMessage>,
     /// The kernel refuses more descriptors in flight: poll(2) cannot tell when it takes them again.
     is_throttled: bool,
+    /// A message was sent or queued.
+    is_used: bool,
 }
 
 /// The receiving half of an end.
@@ -108,14 +110,14 @@ impl Channel {
     pub(crate) fn pair() -> io::Result<(Channel, Channel)> {
         let (ours, theirs) = socket::pair()?;
         let mut ours = Channel::new(ours);
-        ours.set_nonblocking()?;
+        ours.set_nonblocking();
         Ok((ours, Channel::new(theirs)))
     }
 
     /// Returns both ends of a new channel for a child that polls its own.
     pub(crate) fn nonblocking_pair() -> io::Result<(Channel, Channel)> {
         let (ours, mut theirs) = Channel::pair()?;
-        theirs.set_nonblocking()?;
+        theirs.set_nonblocking();
         Ok((ours, theirs))
     }
 
@@ -128,6 +130,7 @@ impl Channel {
                 is_blocking: true,
                 outgoing: VecDeque::new(),
                 is_throttled: false,
+                is_used: false,
             },
             receiver: Receiver {
                 socket,
@@ -139,10 +142,15 @@ impl Channel {
         }
     }
 
-    /// Makes this end non-blocking.
-    pub(crate) fn set_nonblocking(&mut self) -> io::Result<()> {
+    /// Makes this end non-blocking, by a flag of each call: the mode of the socket belongs to all processes that have it.
+    pub(crate) fn set_nonblocking(&mut self) {
         (self.sender.is_blocking, self.receiver.is_blocking) = (false, false);
-        Ok(ioctl_fionbio(&*self, true)?)
+    }
+
+    /// Returns whether no message has passed in either direction: the channel is as good as new.
+    pub(crate) fn is_unused(&self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        !self.sender.is_used && recv(self, &mut [0; 1], flags).err() == Some(Errno::AGAIN)
     }
 
     /// Returns the socket, which is readable when a packet is there.
@@ -169,6 +177,7 @@ impl Sender {
         message: &impl Serialize,
         descriptors: &Arc<[OwnedFd]>,
     ) -> io::Result<()> {
+        self.is_used = true;
         if key.is_some() {
             self.outgoing.retain(|queued| queued.key != key || queued.sent > 0);
         }
@@ -295,7 +304,8 @@ impl Receiver {
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let received = loop {
             // A peer that has exited sends no more.
-            let flags = if self.is_reset { CLOSE_ON_EXEC | RecvFlags::DONTWAIT } else { CLOSE_ON_EXEC };
+            let waits = self.is_blocking && !self.is_reset;
+            let flags = if waits { CLOSE_ON_EXEC } else { CLOSE_ON_EXEC | RecvFlags::DONTWAIT };
             match sys::io::receive_packet(&self.socket, &mut bytes, &mut ancillary, flags) {
                 Err(Errno::INTR) => {}
                 // Reported first, and once.
@@ -496,7 +506,7 @@ mod tests {
     #[test]
     fn long_message_is_received_in_several_calls() {
         let (mut ours, mut theirs) = Channel::pair().unwrap();
-        theirs.set_nonblocking().unwrap();
+        theirs.set_nonblocking();
         ours.receiver.limit_descriptors(2);
         let packet_count = PACKETS_PER_CALL + 3;
         let file = tempfile::tempfile().unwrap();

@@ -3,19 +3,21 @@
 use super::{
     ProcessExit, ProcessId,
     channel::{Channel, Descriptors, THROTTLE_TIME},
+    map::ProcessMap,
     message::MessageKey,
 };
+use crate::sys::poll::PollEntry;
+use libc::{POLLIN, POLLOUT};
 use rustix::{
-    event::{PollFd, PollFlags},
     io::{Errno, retry_on_intr},
     net::{Shutdown, shutdown},
     process::{Pid, Signal, WaitOptions, kill_process, wait, waitpid},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap},
     io,
-    os::fd::OwnedFd,
+    os::fd::{AsFd, OwnedFd},
     sync::Arc,
     time::Duration,
 };
@@ -23,7 +25,7 @@ use std::{
 /// The children of a driver. Dropping this kills and reaps them. The cost of an event does not depend on how many there are.
 #[derive(Debug, Default)]
 pub(crate) struct Children {
-    by_id: BTreeMap<ProcessId, Child>,
+    by_id: ProcessMap<Child>,
     by_pid: HashMap<Pid, ProcessId>,
     /// The children whose messages may still arrive.
     talking: BTreeSet<ProcessId>,
@@ -35,7 +37,7 @@ pub(crate) struct Children {
 #[derive(Debug)]
 struct Child {
     pid: Pid,
-    channel: Channel,
+    channel: Box<Channel>,
     /// The child receives EOF after the queued messages.
     is_closing: bool,
     /// The kernel may use the process ID again.
@@ -45,40 +47,40 @@ struct Child {
 impl Children {
     /// Adds a child that was forked just now, and the parent's end of the channel to it.
     pub(crate) fn add(&mut self, id: ProcessId, pid: Pid, channel: Channel) {
-        self.add_silent(id, pid, channel);
+        self.add_silent(id, pid, Box::new(channel));
         self.talking.insert(id);
     }
 
     /// Adds a child that sends no messages, as [`add`](Children::add).
-    pub(crate) fn add_silent(&mut self, id: ProcessId, pid: Pid, channel: Channel) {
+    pub(crate) fn add_silent(&mut self, id: ProcessId, pid: Pid, channel: Box<Channel>) {
         self.by_pid.insert(pid, id);
         self.by_id.insert(id, Child { pid, channel, is_closing: false, is_reaped: false });
     }
 
     /// Returns the process ID of a child.
     pub(crate) fn pid(&self, id: ProcessId) -> Option<Pid> {
-        self.by_id.get(&id).map(|child| child.pid)
+        self.by_id.get(id).map(|child| child.pid)
     }
 
     /// Returns the children.
     pub(crate) fn ids(&self) -> impl Iterator<Item = ProcessId> {
-        self.by_id.keys().copied()
+        self.by_id.ids()
     }
 
     /// Returns what to poll: messages of the children, and room for queued messages.
-    pub(crate) fn polled(&self) -> impl Iterator<Item = (ProcessId, PollFd<'_>)> {
+    pub(crate) fn polled(&self) -> impl Iterator<Item = (ProcessId, PollEntry)> {
         self.talking.union(&self.queued).filter_map(|id| {
-            let child = self.by_id.get(id)?;
-            let mut flags = PollFlags::empty();
-            flags.set(PollFlags::IN, self.talking.contains(id));
-            flags.set(PollFlags::OUT, child.channel.sender.waits_for_room());
-            (!flags.is_empty()).then(|| (*id, PollFd::new(&child.channel, flags)))
+            let child = self.by_id.get(*id)?;
+            let input = if self.talking.contains(id) { POLLIN } else { 0 };
+            let output = if child.channel.sender.waits_for_room() { POLLOUT } else { 0 };
+            let wanted = input | output;
+            (wanted != 0).then(|| (*id, PollEntry::new(child.channel.as_fd(), wanted)))
         })
     }
 
     /// Returns how long a wait may last at most because of messages that poll(2) cannot wait for.
     pub(crate) fn wait_max(&self) -> Option<Duration> {
-        let mut queued = self.queued.iter().filter_map(|id| self.by_id.get(id));
+        let mut queued = self.queued.iter().filter_map(|id| self.by_id.get(*id));
         queued.any(|child| child.channel.sender.is_throttled()).then_some(THROTTLE_TIME)
     }
 
@@ -91,7 +93,7 @@ impl Children {
         message: &impl Serialize,
         descriptors: &Arc<[OwnedFd]>,
     ) {
-        if let Some(child) = self.by_id.get_mut(&id).filter(|child| !child.is_closing) {
+        if let Some(child) = self.by_id.get_mut(id).filter(|child| !child.is_closing) {
             let _ = child.channel.sender.send_keyed(key, message, descriptors);
             if child.has_queued() {
                 self.queued.insert(id);
@@ -101,7 +103,7 @@ impl Children {
 
     /// Sends the queued messages of a child, and then EOF. Its own messages still arrive.
     pub(crate) fn end_messages(&mut self, id: ProcessId) {
-        if let Some(child) = self.by_id.get_mut(&id) {
+        if let Some(child) = self.by_id.get_mut(id) {
             child.is_closing = true;
             if child.flush() {
                 self.queued.insert(id);
@@ -112,7 +114,7 @@ impl Children {
     /// Sends the queued messages of all children.
     pub(crate) fn flush(&mut self) {
         let Children { by_id, queued, .. } = self;
-        queued.retain(|id| by_id.get_mut(id).is_some_and(Child::flush));
+        queued.retain(|id| by_id.get_mut(*id).is_some_and(Child::flush));
     }
 
     /// Receives a message of a child. `None`: there is none now.
@@ -126,7 +128,7 @@ impl Children {
         if !self.talking.contains(&id) {
             return Ok(None);
         }
-        let Some(child) = self.by_id.get_mut(&id) else { return Ok(None) };
+        let Some(child) = self.by_id.get_mut(id) else { return Ok(None) };
         match child.channel.receiver.receive() {
             Ok(Some(received)) => Ok(Some(received)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
@@ -139,7 +141,7 @@ impl Children {
 
     /// Kills a child. Its exit is reported as any other.
     pub(crate) fn kill(&self, id: ProcessId) {
-        if let Some(child) = self.by_id.get(&id).filter(|child| !child.is_reaped) {
+        if let Some(child) = self.by_id.get(id).filter(|child| !child.is_reaped) {
             // Fails only for a process that has exited.
             let _ = kill_process(child.pid, Signal::KILL);
         }
@@ -152,7 +154,7 @@ impl Children {
             match wait(WaitOptions::NOHANG) {
                 Ok(Some((pid, status))) => {
                     if let Some(id) = self.by_pid.remove(&pid) {
-                        if let Some(child) = self.by_id.get_mut(&id) {
+                        if let Some(child) = self.by_id.get_mut(id) {
                             child.is_reaped = true;
                         }
                         return Ok(Some((id, status.into())));
@@ -166,8 +168,8 @@ impl Children {
     }
 
     /// Removes a child that was reaped, or that goes on without this process. Returns the channel to it.
-    pub(crate) fn remove(&mut self, id: ProcessId) -> Option<Channel> {
-        let Child { pid, channel, is_reaped, .. } = self.by_id.remove(&id)?;
+    pub(crate) fn remove(&mut self, id: ProcessId) -> Option<Box<Channel>> {
+        let Child { pid, channel, is_reaped, .. } = self.by_id.remove(id)?;
         if !is_reaped {
             self.by_pid.remove(&pid);
         }
@@ -188,7 +190,7 @@ impl Child {
         let _ = self.channel.sender.flush();
         let has_queued = self.has_queued();
         if self.is_closing && !has_queued {
-            let _ = shutdown(&self.channel, Shutdown::Write);
+            let _ = shutdown(&*self.channel, Shutdown::Write);
         }
         has_queued
     }
@@ -218,10 +220,10 @@ mod tests {
             let id = table.add(());
             // Reaped already: dropping the children must not signal this process.
             match is_silent {
-                true => children.add_silent(id, rustix::process::getpid(), ours),
+                true => children.add_silent(id, rustix::process::getpid(), Box::new(ours)),
                 false => children.add(id, rustix::process::getpid(), ours),
             }
-            children.by_id.get_mut(&id).unwrap().is_reaped = true;
+            children.by_id.get_mut(id).unwrap().is_reaped = true;
             (id, theirs)
         };
         let (talking, _other) = add(&mut children, &mut table, false);

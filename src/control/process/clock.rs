@@ -32,6 +32,11 @@ pub(crate) fn after(now: Tick, delay: Duration) -> Tick {
     now.after(u64::try_from(delay.as_millis()).unwrap_or(u64::MAX))
 }
 
+/// Returns a time in whole milliseconds, rounded up: a wait for it never ends before its deadline.
+pub(crate) fn whole_ms(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
 /// Returns the time between two ticks, or zero if the later one is not later.
 pub(crate) fn between(earlier: Tick, later: Tick) -> Duration {
     Duration::from_millis(later.0.saturating_sub(earlier.0))

@@ -22,7 +22,7 @@ pub(crate) fn fork(
     main: impl FnOnce(Channel) -> i32,
 ) -> io::Result<(Pid, Channel)> {
     keep.push(theirs.as_fd().as_raw_fd());
-    let pid = single_threaded.spawn(&keep, || {
+    let pid = single_threaded.spawn(&mut keep, || {
         set_name(name);
         main(theirs)
     })?;

@@ -9,6 +9,7 @@
 //! | file | what |
 //! |---|---|
 //! | `table` | the processes of a machine, by identity |
+//! | `map` | values by process, on few pages |
 //! | `slot` | a place for a process: when one starts, and when the next |
 //! | `backoff` | the delay until the next attempt: to start a process, to open a log, to send a site |
 //! | `fork` | forks a child with a channel |
@@ -26,6 +27,7 @@ pub(crate) mod children;
 pub(crate) mod clock;
 pub(crate) mod exit;
 pub(crate) mod fork;
+pub(crate) mod map;
 pub(crate) mod message;
 pub(crate) mod notice_limit;
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The processes of a machine, by identity. Plain data: a driver maps each identity to a process of the kernel.
 
-use std::collections::BTreeMap;
+use super::map::ProcessMap;
 
 /// The identity of a process, from the decision to start it until it is reaped. A machine never uses an identity twice, unlike the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -10,12 +10,12 @@ pub(crate) struct ProcessId(u64);
 #[derive(Debug)]
 pub(crate) struct ProcessTable<O> {
     last: u64,
-    owners: BTreeMap<ProcessId, O>,
+    owners: ProcessMap<O>,
 }
 
 impl<O> Default for ProcessTable<O> {
     fn default() -> ProcessTable<O> {
-        ProcessTable { last: 0, owners: BTreeMap::new() }
+        ProcessTable { last: 0, owners: ProcessMap::default() }
     }
 }
 
@@ -30,17 +30,17 @@ impl<O: Copy> ProcessTable<O> {
 
     /// Returns the owner of a process. `None`: it did not start, or was reaped.
     pub(crate) fn owner(&self, id: ProcessId) -> Option<O> {
-        self.owners.get(&id).copied()
+        self.owners.get(id).copied()
     }
 
     /// Removes a process that did not start or was reaped, and returns its owner.
     pub(crate) fn remove(&mut self, id: ProcessId) -> Option<O> {
-        self.owners.remove(&id)
+        self.owners.remove(id)
     }
 
     /// Returns the processes in the order of their start.
     pub(crate) fn ids(&self) -> impl Iterator<Item = ProcessId> {
-        self.owners.keys().copied()
+        self.owners.ids()
     }
 
     /// Returns whether no process is starting or running.

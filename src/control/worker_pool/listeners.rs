@@ -2,14 +2,20 @@
 
 use crate::{
     data::engine::is_fatal,
-    sys::socket::{self, NO_SIGNAL},
+    sys::{
+        poll::PollEntry,
+        socket::{self, NO_SIGNAL},
+    },
 };
+use libc::POLLIN;
 use rustix::{
-    event::{PollFd, PollFlags},
     io::{Errno, ioctl_fionbio},
     net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown},
 };
-use std::{io, os::fd::OwnedFd};
+use std::{
+    io,
+    os::fd::{AsFd, OwnedFd},
+};
 use tarpon_conn::Counters;
 use tarpon_http::status::Status;
 
@@ -53,8 +59,8 @@ impl PoolListeners {
         std::mem::take(&mut self.sockets)
     }
 
-    pub(super) fn polled(&self) -> impl Iterator<Item = PollFd<'_>> {
-        self.sockets.iter().map(|socket| PollFd::new(socket, PollFlags::IN))
+    pub(super) fn polled(&self) -> impl Iterator<Item = PollEntry> {
+        self.sockets.iter().map(|socket| PollEntry::new(socket.as_fd(), POLLIN))
     }
 
     pub(super) fn accept(&mut self) -> Accepted {
@@ -89,6 +95,7 @@ pub(super) fn refuse(connection: &OwnedFd, counters: &Counters) {
 }
 
 /// Closes the connection of a refused client.
+#[inline(never)]
 pub(super) fn close_refused(connection: OwnedFd) {
     let mut dropped = [0; 4096];
     // Unread bytes would turn the close into a reset.

@@ -3,6 +3,7 @@
 //! It never waits elsewhere, and costs the same per event however many workers there are.
 
 use super::{
+    channels::WorkerChannels,
     listeners::PoolListeners,
     machine::{PoolConfig, WorkerPool},
     start::try_in_child,
@@ -21,7 +22,7 @@ use crate::{
             ProcessId,
             channel::{Channel, THROTTLE_TIME},
             children::Children,
-            clock::MonotonicClock,
+            clock::{self, MonotonicClock},
             notice_limit::NoticeLimit,
         },
         sandbox::{self, Confinement, WorkerSeccomp},
@@ -35,21 +36,18 @@ use crate::{
         virtual_hosts::{self, ServerRoutes, SiteAddress},
     },
     sys::{
-        io::timespec,
+        poll::{PollEntry, poll},
         process::SingleThreaded,
         shared::{SharedArray, SharedRow},
         signals::Signals,
     },
 };
-use rustix::{
-    event::{PollFd, PollFlags, poll},
-    io::Errno,
-    process::Signal,
-};
+use libc::{POLLIN, POLLOUT};
+use rustix::{io::Errno, process::Signal};
 use std::{
     collections::{HashMap, VecDeque},
-    io,
-    os::fd::OwnedFd,
+    io, mem,
+    os::fd::{AsFd, OwnedFd, RawFd},
     sync::Arc,
     thread,
     time::Duration,
@@ -61,6 +59,10 @@ pub(super) struct Master<'a> {
     machine: WorkerPool,
     /// Actions to perform.
     queue: VecDeque<PoolAction>,
+    /// Actions that the machine has just decided. Empty between events.
+    decided: Vec<PoolAction>,
+    /// The entries of the last wait. Kept, so that a wait allocates nothing.
+    polled: Vec<PollEntry>,
     /// Decided, and set at the end.
     pub(super) exit_status: Option<i32>,
     pub(super) clock: MonotonicClock,
@@ -101,15 +103,16 @@ pub(super) struct Master<'a> {
     pub(super) sites: Option<SiteSet>,
     /// By the number of the site: the transfer and the loads of the served version, for the statistics of the aux process.
     pub(super) transfers: Vec<Option<(SiteTransfer, u64)>>,
-    /// With `fork`: the next worker. It comes before the client: without descriptors, the client waits in the backlog.
+    /// With `fork`: the next worker, and the channel to it. Both come before the client: without descriptors, the client waits in the backlog.
     pub(super) next_worker: Option<NextWorker>,
+    pub(super) channels: WorkerChannels,
 }
 
 /// The worker of the next client.
 pub(super) struct NextWorker {
     pub(super) worker: Box<PreparedWorker>,
-    /// The channel to its mailbox. `None`: the last worker has it.
-    pub(super) channel: Option<Channel>,
+    /// The descriptors that the process inherits, beside those of its own.
+    pub(super) keep: Vec<RawFd>,
 }
 
 /// Memory that all processes of the pool share.
@@ -160,7 +163,7 @@ impl<'a> Master<'a> {
         let has_seccomp = confinement.has_seccomp;
         let worker_seccomp = WorkerSeccomp::new(has_seccomp).map_err(unconfined)?;
         try_in_child(&single_threaded, || worker_seccomp.confine()).map_err(unconfined)?;
-        channel.set_nonblocking().map_err(in_words)?;
+        channel.set_nonblocking();
         let addresses = sites.iter().map(|site| SiteAddress {
             names: &site.hosts,
             redirect_hosts: &site.redirect_hosts,
@@ -186,6 +189,8 @@ impl<'a> Master<'a> {
         Ok(Master {
             machine,
             queue: VecDeque::new(),
+            decided: Vec::new(),
+            polled: Vec::new(),
             exit_status: None,
             clock: MonotonicClock::new(),
             signals,
@@ -214,6 +219,7 @@ impl<'a> Master<'a> {
             sites: None,
             transfers: sites.iter().map(|_| None).collect(),
             next_worker: None,
+            channels: WorkerChannels::default(),
         })
     }
 
@@ -249,16 +255,16 @@ impl<'a> Master<'a> {
     }
 
     /// Waits for an event or until the next deadline.
-    fn wait(&self) -> MasterReady {
-        let mut polled = vec![PollFd::new(&self.signals, PollFlags::IN)];
+    fn wait(&mut self) -> MasterReady {
+        let mut polled = mem::take(&mut self.polled);
+        polled.clear();
+        polled.push(PollEntry::new(self.signals.as_fd(), POLLIN));
         if !self.is_supervisor_gone {
-            let mut flags = PollFlags::IN;
-            flags.set(PollFlags::OUT, self.channel.sender.waits_for_room());
-            polled.push(PollFd::new(&*self.channel, flags));
+            let output = if self.channel.sender.waits_for_room() { POLLOUT } else { 0 };
+            polled.push(PollEntry::new(self.channel.as_fd(), POLLIN | output));
         }
         let first_child = polled.len();
-        let (ids, of_children): (Vec<_>, Vec<_>) = self.children.polled().unzip();
-        polled.extend(of_children);
+        polled.extend(self.children.polled().map(|(_, entry)| entry));
         let first_listener = polled.len();
         if self.machine.polls_listeners(self.clock.now()) {
             polled.extend(self.listeners.polled());
@@ -267,32 +273,36 @@ impl<'a> Master<'a> {
         let deadline = deadlines.into_iter().flatten().min().map(|at| self.clock.until(at));
         let throttled = self.channel.sender.is_throttled().then_some(THROTTLE_TIME);
         let time = [deadline, throttled, self.children.wait_max()].into_iter().flatten().min();
-        match poll(&mut polled, time.map(timespec).as_ref()) {
-            Ok(_) => {}
-            Err(Errno::INTR) => return MasterReady::default(),
+        let ready = match poll(&mut polled, time.map(clock::whole_ms)) {
+            Ok(_) => {
+                let is_ready = |entry: &PollEntry| entry.revents() != 0;
+                let children = self.children.polled().zip(&polled[first_child..first_listener]);
+                MasterReady {
+                    has_signal: is_ready(&polled[0]),
+                    supervisor: polled[1..first_child].iter().any(is_ready) || throttled.is_some(),
+                    children: children.filter(|(_, entry)| is_ready(entry)).map(|((id, _), _)| id).collect(),
+                    has_client: polled[first_listener..].iter().any(is_ready),
+                }
+            }
+            Err(Errno::INTR) => MasterReady::default(),
             // The system is out of memory.
             Err(_) => {
                 thread::sleep(POLL_RETRY_TIME);
-                return MasterReady::default();
+                MasterReady::default()
             }
-        }
-        let is_ready = |entry: &PollFd<'_>| !entry.revents().is_empty();
-        let children = ids.into_iter().zip(&polled[first_child..first_listener]);
-        MasterReady {
-            has_signal: is_ready(&polled[0]),
-            supervisor: polled[1..first_child].iter().any(is_ready) || throttled.is_some(),
-            children: children.filter(|(_, entry)| is_ready(entry)).map(|(id, _)| id).collect(),
-            has_client: polled[first_listener..].iter().any(is_ready),
-        }
+        };
+        self.polled = polled;
+        ready
     }
 
     /// Passes an event to the machine, performs what it decides, and passes on the results, until nothing is left to do.
     pub(super) fn handle(&mut self, event: PoolEvent) {
-        let (mut event, mut decided) = (Some(event), Vec::new());
+        let mut event = Some(event);
         loop {
             if let Some(event) = event.take() {
-                self.machine.handle(self.clock.now(), event, &mut decided);
-                self.queue.extend(decided.drain(..));
+                let Master { machine, clock, decided, queue, .. } = self;
+                machine.handle(clock.now(), event, decided);
+                queue.extend(decided.drain(..));
             }
             let Some(action) = self.queue.pop_front() else { return };
             event = self.perform(action);
@@ -338,7 +348,8 @@ impl<'a> Master<'a> {
         while self.signals.next()?.is_some() {}
         while let Some((process, exit)) = self.children.reap()? {
             self.receive_from(process);
-            self.children.remove(process);
+            let channel = self.children.remove(process);
+            self.channels.end(process, channel, exit.is_success());
             self.handle(PoolEvent::Exited { process, exit });
         }
         Ok(())

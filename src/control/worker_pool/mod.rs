@@ -26,6 +26,7 @@
 //! | `master` | the driver: waits for events |
 //! | `arrivals` | messages with descriptors become events |
 //! | `perform` | performs actions |
+//! | `channels` | the channels to the workers of `fork` |
 //! | `start` | forks the aux process and the workers |
 //! | `listeners` | accepts and refuses clients |
 //! | `aux_process` | what the aux process runs |
@@ -34,6 +35,7 @@
 
 mod arrivals;
 mod aux_process;
+mod channels;
 mod listeners;
 mod machine;
 mod master;

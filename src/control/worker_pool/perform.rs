@@ -23,6 +23,7 @@ use crate::{
 };
 use std::{io, mem, sync::Arc};
 
+/// Functions with large variables are not inlined into those that run for each client: see `start`.
 impl Master<'_> {
     /// Performs an action. Returns the event that answers it.
     pub(super) fn perform(&mut self, action: PoolAction) -> Option<PoolEvent> {
@@ -69,7 +70,7 @@ impl Master<'_> {
     /// Accepts a client. Its worker is prepared before.
     fn accept(&mut self, for_worker: bool) -> PoolEvent {
         if for_worker && let Err(error) = self.prepare_worker() {
-            return PoolEvent::AcceptFailed { error: reason(&error) };
+            return self.accept_failed(&error);
         }
         match self.listeners.accept() {
             Accepted::Client(connection) => {
@@ -78,11 +79,19 @@ impl Master<'_> {
                 PoolEvent::ClientAccepted(client)
             }
             Accepted::Empty => PoolEvent::BacklogEmpty,
-            Accepted::Short(error) => PoolEvent::AcceptFailed { error: reason(&error) },
+            Accepted::Short(error) => self.accept_failed(&error),
             Accepted::Failed(error) => PoolEvent::ListenerFailed { error: reason(&error) },
         }
     }
 
+    /// Notes that the process is out of descriptors or memory.
+    #[cold]
+    fn accept_failed(&mut self, error: &io::Error) -> PoolEvent {
+        self.channels.clear();
+        PoolEvent::AcceptFailed { error: reason(error) }
+    }
+
+    #[inline(never)]
     fn send(&mut self, process: ProcessId, message: PoolMessage) {
         let (message, descriptors) = match message {
             PoolMessage::Site { site, version } => {
@@ -107,6 +116,7 @@ impl Master<'_> {
     }
 
     /// Makes these sites the ones that new workers serve.
+    #[inline(never)]
     fn serve(&mut self, sites: Vec<SiteArrivals>) {
         let mut hosts = Vec::new();
         for (number, SiteArrivals { current, earlier }) in sites.into_iter().enumerate() {
@@ -121,19 +131,21 @@ impl Master<'_> {
             hosts.push(pending.host(&self.site_configs[number], self.log_config.logging));
         }
         self.sites = Some(SiteSet::new(&self.settings, hosts));
-        self.next_worker = None;
+        self.forget_worker();
     }
 
+    #[inline(never)]
     fn replace(&mut self, number: usize, version: ArrivalId) {
         let Some(Arrival::Version(version)) = self.arrivals.get_mut(&version) else { return };
         if let (Some(site), Some(sites)) = (version.site.take(), &mut self.sites) {
             sites.swap(number, site);
-            self.next_worker = None;
             self.transfers[number] = Some((version.transfer.clone(), version.loads));
+            self.forget_worker();
         }
     }
 
     /// Sends a message to the supervisor. A newer report about the same replaces one that waits.
+    #[inline(never)]
     fn report(&mut self, report: PoolReport) {
         let (message, descriptors) = match report {
             PoolReport::Serving => {
@@ -167,6 +179,7 @@ impl Master<'_> {
     }
 
     /// Emits a notice, unless its process has caused too many, or it would have to wait for a reader.
+    #[inline(never)]
     fn emit_notice(&mut self, notice: PoolNotice) {
         let is_admitted = self.notice_limit.admit(self.clock.now(), notice.cause());
         if !is_admitted || !output_has_room() {

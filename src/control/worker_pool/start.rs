@@ -2,6 +2,7 @@
 
 use super::{
     aux_process::{self, AuxStart},
+    channels::WorkerChannel,
     master::{Master, NextWorker, SharedMemory},
     vocabulary::ClientId,
     worker_process,
@@ -18,7 +19,7 @@ use crate::{
             WorkerReady,
             blocking::{self, IdleWait, PreparedWorker},
         },
-        worker::{Backends, WorkerConfig, WorkerRows, mailbox::Mailbox},
+        worker::{Backends, StartTime, WorkerConfig, WorkerRows, mailbox::Mailbox},
     },
     site::{set::SiteSet, virtual_hosts::ServerRoutes},
     sys::process::{SingleThreaded, set_name},
@@ -67,7 +68,7 @@ impl Master<'_> {
         client: Option<ClientId>,
     ) -> io::Result<()> {
         if self.sites.as_mut().is_some_and(SiteSet::drop_damaged) {
-            self.next_worker = None;
+            self.forget_worker();
         }
         match client {
             Some(client) => self.start_for_client(process, slot, client),
@@ -77,76 +78,78 @@ impl Master<'_> {
 
     /// Makes what the next worker for a client needs, unless it is there already.
     pub(super) fn prepare_worker(&mut self) -> io::Result<()> {
-        if matches!(self.next_worker, Some(NextWorker { channel: Some(_), .. })) {
-            return Ok(());
-        }
         let sites = self.sites.as_ref().ok_or_else(no_sites)?;
-        let (ours, theirs) = Channel::nonblocking_pair()?;
-        let mailbox = Arc::new(worker_process::mailbox(theirs, sites.histories()));
-        match &mut self.next_worker {
-            Some(next) => {
-                next.worker.set_mailbox(mailbox);
-                next.channel = Some(ours);
-            }
-            None => {
-                let worker = self.new_worker(sites, mailbox)?;
-                self.next_worker = Some(NextWorker { worker, channel: Some(ours) });
-            }
+        self.channels.prepare(|| sites.histories())?;
+        if self.next_worker.is_none() {
+            self.next_worker = Some(self.new_worker(sites)?);
         }
         Ok(())
     }
 
+    /// Forgets what was made for the next worker: the sites have changed.
+    pub(super) fn forget_worker(&mut self) {
+        self.next_worker = None;
+        self.channels.clear();
+    }
+
     #[inline(never)]
-    fn new_worker(&self, sites: &SiteSet, mailbox: Arc<Mailbox>) -> io::Result<Box<PreparedWorker>> {
+    fn new_worker(&self, sites: &SiteSet) -> io::Result<NextWorker> {
+        // Each process replaces it by a mailbox of its own, and so closes it.
+        let mailbox = Arc::new(Mailbox::new()?);
+        let replaced = mailbox.as_fd().as_raw_fd();
+        let wakeup = self.shared.rings.iter().map(|(_, rings)| rings.as_fd().as_raw_fd());
+        let mut keep: Vec<_> = sites.descriptors().chain(wakeup).chain([replaced]).collect();
         let config = worker_config(&self.settings, &self.routes, &self.shared, sites, 0, mailbox);
-        Ok(Box::new(PreparedWorker::new(config)?))
+        keep.reserve_exact(OWN_DESCRIPTOR_COUNT);
+        Ok(NextWorker { worker: Box::new(PreparedWorker::new(config)?), keep })
     }
 
     /// Starts a worker for a client. All that it needs is made before the fork: see [`PreparedWorker`].
+    #[inline(never)]
     fn start_for_client(&mut self, process: ProcessId, slot: usize, client: ClientId) -> io::Result<()> {
         self.prepare_worker()?;
-        let Master { single_threaded, worker_seccomp, shared, clients, sites, next_worker, .. } = self;
-        let (Some(NextWorker { worker, channel }), Some(all)) = (next_worker, &*sites) else {
+        let Master { single_threaded, worker_seccomp, shared, clients, sites, next_worker, channels, .. } =
+            self;
+        let (Some(NextWorker { worker, keep }), Some(WorkerChannel { mailbox, .. })) =
+            (next_worker, channels.next())
+        else {
             return Err(no_sites());
         };
         let Some(connection) = clients.remove(&client) else {
             return Err(io::Error::other("the client has gone"));
         };
-        worker.assign(WorkerRows {
-            counters: shared.counters.row(slot),
-            log: (shared.rings.as_ref()).map(|(recording, rings)| {
-                // Each process samples with a seed of its own.
-                (recording.seed.wrapping_add(client.0), rings.producer(slot))
-            }),
-        });
-        let wakeup = shared.rings.iter().map(|(_, rings)| rings.as_fd().as_raw_fd());
-        let own = [worker.mailbox().as_fd().as_raw_fd(), connection.as_raw_fd()];
-        let keep: Vec<RawFd> = all.descriptors().chain(wakeup).chain(own).collect();
+        let start = StartTime::now();
+        worker.update(start);
+        let own: [RawFd; OWN_DESCRIPTOR_COUNT] = [mailbox.as_fd().as_raw_fd(), connection.as_raw_fd()];
+        keep.extend(own);
         let mut connection = Some(connection);
-        let started = single_threaded.spawn(&keep, || {
+        let started = single_threaded.spawn(keep, || {
             set_name(c"tarpon-worker");
             let connection = connection.take().expect("the master had the client when it forked");
+            let log = shared.rings.as_ref().map(|(recording, rings)| {
+                // Each process samples with a seed of its own.
+                (recording.seed.wrapping_add(client.0), rings.producer(slot))
+            });
+            let rows = WorkerRows { counters: shared.counters.place(slot), start, log };
             // A site must live only as long as the worker serves it.
             let stays_open = || drop(sites.take());
-            report(worker_seccomp.confine().and_then(|()| worker.serve(connection, stays_open)))
+            let serve = || worker.serve(connection, rows, mailbox, stays_open);
+            report(worker_seccomp.confine().and_then(|()| serve()))
         });
-        let pid = match started {
-            Ok(pid) => pid,
+        keep.retain(|descriptor| !own.contains(descriptor));
+        match started {
+            Ok(pid) => {
+                if let Some(ours) = channels.begin(process) {
+                    self.children.add_silent(process, pid, ours);
+                }
+                // The worker has the connection.
+                Ok(())
+            }
             Err(error) => {
                 clients.extend(connection.map(|connection| (client, connection)));
-                return Err(error);
+                Err(error)
             }
-        };
-        // The worker has it.
-        drop(connection);
-        if let Some(channel) = channel.take() {
-            self.children.add_silent(process, pid, channel);
         }
-        // Before the next client waits for it. If it fails, the next accept tries again.
-        if self.prepare_worker().is_err() {
-            self.next_worker = None;
-        }
-        Ok(())
     }
 
     /// Starts a worker that accepts its clients.
@@ -175,10 +178,13 @@ impl Master<'_> {
             };
             report(work())
         })?;
-        self.children.add_silent(process, pid, channel);
+        self.children.add_silent(process, pid, Box::new(channel));
         Ok(())
     }
 }
+
+/// The descriptors that each worker for a client has for itself: its mailbox and its connection.
+const OWN_DESCRIPTOR_COUNT: usize = 2;
 
 /// Returns the configuration of a worker without listeners.
 fn worker_config(
@@ -232,7 +238,7 @@ pub(super) fn try_in_child(
     single_threaded: &SingleThreaded,
     attempt: impl FnOnce() -> io::Result<()>,
 ) -> io::Result<()> {
-    let child = single_threaded.spawn(&[], || match attempt() {
+    let child = single_threaded.spawn(&mut [], || match attempt() {
         Ok(()) => 0,
         Err(error) => {
             tracing::warn!("a worker process cannot be confined: {error}");

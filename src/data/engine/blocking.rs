@@ -31,7 +31,7 @@ use super::{
 };
 use crate::{
     data::worker::{
-        Slot, Worker, WorkerConfig, WorkerRows,
+        Slot, StartTime, Worker, WorkerConfig, WorkerRows,
         idle_workers::IdleWorkers,
         mailbox::{Mailbox, ShutdownMode},
     },
@@ -79,6 +79,9 @@ pub(crate) struct PreparedWorker(Blocking);
 impl PreparedWorker {
     pub(crate) fn new(config: WorkerConfig) -> io::Result<PreparedWorker> {
         tarpon_http::detect_processor();
+        for (versions, _) in config.sites.iter() {
+            versions.current.image().check_framing(CHECKED_COUNT_MAX);
+        }
         let mut blocking = Blocking::new(config)?;
         // One for the client, and one for a backend.
         blocking.worker.reserve(2);
@@ -87,35 +90,36 @@ impl PreparedWorker {
         Ok(PreparedWorker(blocking))
     }
 
-    /// Sets the mailbox of the next process.
-    pub(crate) fn set_mailbox(&mut self, mailbox: Arc<Mailbox>) {
-        let Blocking { worker, entries, .. } = &mut self.0;
-        worker.mailbox = mailbox;
-        entries[MAILBOX] = PollEntry::new(worker.mailbox.as_fd(), POLLIN);
-    }
-
-    /// Returns the mailbox of the next process.
-    pub(crate) fn mailbox(&self) -> &Mailbox {
-        &self.0.worker.mailbox
-    }
-
-    /// Prepares the worker for a process that is forked now.
-    pub(crate) fn assign(&mut self, rows: WorkerRows) {
-        self.0.worker.assign(rows);
+    /// Brings up to date, in the master, what each process would otherwise have to.
+    pub(crate) fn update(&mut self, time: StartTime) {
+        self.0.worker.render_prefixes(time);
     }
 
     /// Serves an accepted connection and returns when it is closed, in a process that exits then. Calls `stays_open` if the connection is
     /// open after its first response.
-    pub(crate) fn serve(&mut self, connection: OwnedFd, stays_open: impl FnOnce()) -> io::Result<()> {
+    pub(crate) fn serve(
+        &mut self,
+        connection: OwnedFd,
+        rows: WorkerRows,
+        mailbox: &Arc<Mailbox>,
+        stays_open: impl FnOnce(),
+    ) -> io::Result<()> {
         let blocking = &mut self.0;
+        blocking.worker.assign(rows);
+        blocking.entries[MAILBOX] = PollEntry::new(mailbox.as_fd(), POLLIN);
         // The parent may have asked for shutdown already.
-        let shutdown_mode = if blocking.has_message() { blocking.worker.read_messages() } else { None };
+        let has_message = blocking.has_message();
+        if has_message {
+            blocking.worker.mailbox = Arc::clone(mailbox);
+        }
+        let shutdown_mode = if has_message { blocking.worker.read_messages() } else { None };
         blocking.start(connection);
         if shutdown_mode == Some(ShutdownMode::Stop) {
             blocking.stop();
         }
         blocking.yield_if_needed();
         if blocking.is_serving() {
+            blocking.worker.mailbox = Arc::clone(mailbox);
             stays_open();
         }
         while blocking.is_serving() && !blocking.worker.is_finished() {
@@ -209,6 +213,10 @@ const HALF_CLOSED_MS: u64 = 2_000;
 
 /// Limit of half-closed connections per worker. Beyond it the oldest one is closed.
 const HALF_CLOSED_COUNT_MAX: usize = 16;
+
+/// A master checks the responses of this many entries of each site: what a child checks is known to that child alone. They take about a
+/// millisecond.
+const CHECKED_COUNT_MAX: usize = 1_024;
 
 impl Blocking {
     fn new(config: WorkerConfig) -> io::Result<Blocking> {
@@ -460,12 +468,13 @@ impl Blocking {
 
     /// Assumes a waiting client if no worker is idle: only the acceptor process sees the accept queue.
     fn yield_if_needed(&mut self) {
+        if !self.is_serving() {
+            return;
+        }
         let now = self.worker.context.now;
         let is_any_idle = self.idle_mark.is_any_idle();
         if !is_any_idle && self.may_give_way() {
             self.worker.remove(self.client);
-        }
-        if !self.is_serving() {
             return;
         }
         self.waiting_clients = match self.waiting_clients {

@@ -6,7 +6,7 @@ use super::{WorkerReady, blocking::PreparedWorker};
 use crate::{
     base::engine::Engine,
     data::worker::{
-        BackendConnector, Backends, WorkerConfig, WorkerRows,
+        BackendConnector, Backends, StartTime, WorkerConfig, WorkerRows,
         mailbox::{Mailbox, ShutdownMode, WorkerMessage},
     },
 };
@@ -97,10 +97,10 @@ impl RunningWorker {
                 started.send(()).unwrap();
                 let (client, _) = listener.accept().unwrap();
                 client.set_nonblocking(true).unwrap();
-                let rows = WorkerRows { counters: config.counters.clone(), log: None };
+                let rows = WorkerRows { counters: 0, start: StartTime::now(), log: None };
+                let mailbox = Arc::clone(&config.mailbox);
                 let mut worker = PreparedWorker::new(config).unwrap();
-                worker.assign(rows);
-                worker.serve(client.into(), || ()).unwrap();
+                worker.serve(client.into(), rows, &mailbox, || ()).unwrap();
             }
         });
         is_started.recv().unwrap();

@@ -6,6 +6,7 @@ use std::mem;
 use tarpon_conn::Tick;
 
 /// The steady clock since the start of a worker.
+#[derive(Clone, Copy)]
 pub(super) struct SteadyClock {
     started_at: Timespec,
     /// The last time that was read.
@@ -30,6 +31,20 @@ impl SteadyClock {
         let (now, start) = (self.read_at, self.started_at);
         let elapsed_ms = (now.tv_sec - start.tv_sec) * 1_000 + (now.tv_nsec - start.tv_nsec) / 1_000_000;
         Tick(elapsed_ms.max(0) as u64)
+    }
+}
+
+/// The time at which a process starts, as its parent has read it.
+#[derive(Clone, Copy)]
+pub(crate) struct StartTime {
+    pub(super) steady: SteadyClock,
+    pub(super) unix_ms: u64,
+}
+
+impl StartTime {
+    /// Reads the clocks.
+    pub(crate) fn now() -> StartTime {
+        StartTime { steady: SteadyClock::start(), unix_ms: unix_ms() }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Configuration of one worker.
 
-use super::{backends::Backends, idle_workers::IdleWorkers, loader::Loader, mailbox::Mailbox};
+use super::{
+    backends::Backends, clock::StartTime, idle_workers::IdleWorkers, loader::Loader, mailbox::Mailbox,
+};
 use crate::{
     data::log_ring::RingProducer,
     site::{versions::SiteVersions, virtual_hosts::ServerRoutes},
@@ -46,7 +48,9 @@ pub(crate) struct WorkerConfig {
 
 /// The part of a [`WorkerConfig`] that differs between the processes of a prepared worker.
 pub(crate) struct WorkerRows {
-    pub(crate) counters: SharedRow<Counters>,
+    /// The place of the row of counters, among all that lie in the same memory.
+    pub(crate) counters: usize,
+    pub(crate) start: StartTime,
     /// The seed of [`Recording`], and the ring for the records.
     pub(crate) log: Option<(u64, RingProducer)>,
 }

@@ -50,7 +50,7 @@ pub(crate) use backends::BackendConnector;
 pub(crate) use backends::Backends;
 #[cfg(target_os = "linux")]
 pub(crate) use clock::WAIT_MS_MAX;
-pub(crate) use clock::timespec;
+pub(crate) use clock::{StartTime, timespec};
 pub(crate) use config::{WorkerConfig, WorkerRows};
 pub(crate) use context::WorkerContext;
 pub(crate) use sending::{COPY_LEN_MAX, MissingRange, SendLimits, Stage};
@@ -251,16 +251,21 @@ impl<S: Default> Worker<S> {
         self.timers.reserve(count);
     }
 
+    /// Renders the response prefixes of this time, unless they are those of the same second.
+    pub(crate) fn render_prefixes(&mut self, time: StartTime) {
+        self.context.prefixes.set_time(time.unix_ms / 1_000);
+    }
+
     /// Gives a worker that has no connections to another process: its mailbox stays, and its clock starts anew.
-    pub(crate) fn assign(&mut self, WorkerRows { counters, log }: WorkerRows) {
+    pub(crate) fn assign(&mut self, WorkerRows { counters, start, log }: WorkerRows) {
         let Worker { context, .. } = self;
-        context.counters = counters;
+        context.counters.select(counters);
         if let Some((seed, producer)) = log {
             context.records.set_seed(seed);
             context.producer = Some(producer);
         }
-        context.clock = SteadyClock::start();
-        self.set_time();
+        context.clock = start.steady;
+        self.set_time(start.unix_ms);
     }
 
     /// Reads the clocks, once per batch. The wall clock moves with the steady clock: it is read only when that has moved, and a step of it
@@ -268,13 +273,12 @@ impl<S: Default> Worker<S> {
     #[inline(always)]
     pub(crate) fn update_time(&mut self) {
         if self.context.clock.advance() {
-            self.set_time();
+            self.set_time(unix_ms());
         }
     }
 
     #[inline(never)]
-    fn set_time(&mut self) {
-        let unix_ms = unix_ms();
+    fn set_time(&mut self, unix_ms: u64) {
         self.context.prefixes.set_time(unix_ms / 1_000);
         self.context.records.set_time(unix_ms);
         self.advance_to(self.context.clock.now());

@@ -68,7 +68,7 @@ pub(super) const FAULTS: [FaultRow; 35] = [
 pub(super) fn rarity(call: Call) -> u64 {
     match call {
         // Each failure makes clients of the engine `fork` wait for up to a second.
-        Pair => 50,
+        Pair => 4,
         _ => 1,
     }
 }

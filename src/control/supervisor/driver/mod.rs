@@ -51,12 +51,15 @@ use crate::{
         systemd::{self, Systemd},
     },
     site::{set::kept_descriptors_max, transfer::SiteTransfer},
-    sys::{io::timespec, signals::Signals},
+    sys::{
+        poll::{PollEntry, poll},
+        signals::Signals,
+    },
 };
+use libc::{POLLIN, POLLOUT};
 use listeners::Listeners;
 use prepare::PreparedGeneration;
 use rustix::{
-    event::{PollFd, PollFlags, poll},
     io::Errno,
     process::{Pid, Signal, getpid},
 };
@@ -64,7 +67,7 @@ use std::{
     collections::{BTreeMap, VecDeque},
     error::Error,
     io,
-    os::fd::OwnedFd,
+    os::fd::{AsFd, OwnedFd},
     path::PathBuf,
     sync::Arc,
     thread,
@@ -263,12 +266,12 @@ impl<'a> Driver<'a> {
 
     /// Waits for an event, or until the next deadline.
     fn wait(&self) {
-        let mut polled = vec![PollFd::new(&self.signals, PollFlags::IN)];
+        let mut polled = vec![PollEntry::new(self.signals.as_fd(), POLLIN)];
         polled.extend(self.children.polled().map(|(_, polled)| polled));
         let predecessors = [self.predecessor.as_ref(), self.former.as_ref()].into_iter().flatten();
         polled.extend(predecessors.map(PredecessorChannel::polled));
         let successor = self.successor.iter().filter(|successor| successor.sender.waits_for_room());
-        polled.extend(successor.map(|successor| PollFd::new(successor, PollFlags::OUT)));
+        polled.extend(successor.map(|successor| PollEntry::new(successor.as_fd(), POLLOUT)));
         let deadlines = [self.machine.deadline(), self.notice_limit.deadline()];
         let deadline = deadlines.into_iter().flatten().min().map(|deadline| self.clock.until(deadline));
         let predecessors = [self.predecessor.as_ref(), self.former.as_ref()].into_iter().flatten();
@@ -276,7 +279,7 @@ impl<'a> Driver<'a> {
         let is_throttled = handovers.any(|channel| channel.sender.is_throttled());
         let throttled = is_throttled.then_some(THROTTLE_TIME);
         let time = [deadline, throttled, self.children.wait_max()].into_iter().flatten().min();
-        match poll(&mut polled, time.map(timespec).as_ref()) {
+        match poll(&mut polled, time.map(clock::whole_ms)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(_) => thread::sleep(POLL_RETRY_TIME),
         }

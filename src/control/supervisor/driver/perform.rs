@@ -36,7 +36,7 @@ impl Driver<'_> {
             Action::Send(process, message) => self.send(process, message),
             Action::Kill(process) => self.children.kill(process),
             Action::Release(process) => {
-                self.successor = self.children.remove(process);
+                self.successor = self.children.remove(process).map(|channel| *channel);
                 self.starts.remove(&process);
             }
             Action::DropVersion(id) => drop(self.versions.remove(&id)),

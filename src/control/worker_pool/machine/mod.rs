@@ -11,6 +11,7 @@
 
 mod admission;
 mod ending;
+mod free_slots;
 mod orders;
 mod pending_sites;
 mod processes;

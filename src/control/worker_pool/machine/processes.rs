@@ -112,7 +112,7 @@ impl WorkerPool {
 
     pub(super) fn worker_exited(&mut self, slot: usize, exit: ProcessExit, actions: &mut Vec<PoolAction>) {
         let lived = self.workers.exited(slot, self.now);
-        // The channel to it is closed.
+        // The channel to it is closed, or left to the next worker.
         self.admission.descriptors_freed();
         if !exit.is_success() {
             actions.push(PoolAction::RepairSlot { slot });

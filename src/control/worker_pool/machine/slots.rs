@@ -7,7 +7,7 @@
 //!
 //! No operation scans all slots, as with `fork` each connection takes one and frees it.
 
-use super::start_gate::StartGate;
+use super::{free_slots::FreeSlots, start_gate::StartGate};
 use crate::control::{
     process::{ProcessId, ProcessSlot},
     worker_pool::vocabulary::ClientId,
@@ -22,7 +22,7 @@ pub(super) struct WorkerSlots {
     /// With `prefork`: the slots whose process is due, by time.
     due: BTreeSet<(Tick, usize)>,
     /// With `fork`: the slots without a process.
-    free: BTreeSet<usize>,
+    free: FreeSlots,
     /// The processes that start or run.
     process_count: usize,
     /// The processes that start.
@@ -46,7 +46,7 @@ impl WorkerSlots {
         WorkerSlots {
             slots: (0..count).map(|_| WorkerSlot::default()).collect(),
             due: BTreeSet::new(),
-            free: BTreeSet::new(),
+            free: FreeSlots::default(),
             process_count: 0,
             starting_count: 0,
             gate: StartGate::new(),
@@ -71,7 +71,7 @@ impl WorkerSlots {
 
     /// Frees all slots for clients.
     pub(super) fn free_all(&mut self) {
-        self.free = (0..self.slots.len()).collect();
+        self.free = FreeSlots::all(self.slots.len());
     }
 
     /// Returns whether a worker for a client can start now.
@@ -169,10 +169,10 @@ impl WorkerSlots {
     /// only whether any is set. It is that of the last one: slots are taken from the front, so it seldom changes.
     pub(super) fn update_idle_flag(&mut self) -> (Option<usize>, Option<usize>) {
         let can_take = self.can_take_client();
-        if self.marked.is_some_and(|marked| can_take && self.free.contains(&marked)) {
+        if self.marked.is_some_and(|marked| can_take && self.free.contains(marked)) {
             return (None, None);
         }
-        let wanted = if can_take { self.free.last().copied() } else { None };
+        let wanted = if can_take { self.free.last() } else { None };
         (std::mem::replace(&mut self.marked, wanted), wanted)
     }
 
