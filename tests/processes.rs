@@ -251,6 +251,19 @@ fn no_process_has_the_descriptors_of_another() {
     assert_eq!([supervisor, server].map(large), [1, 1]);
 }
 
+/// For a look-up of a user, the C library loads modules, which it never unloads. proc(5), /proc/pid/maps.
+#[test]
+fn no_process_has_loaded_a_user_database() {
+    let dir = site(&[("index.html", "home")]);
+    for engine in [Engine::Epoll, Engine::Fork] {
+        let program = RunningProgram::start_ready(serve(dir.path(), &["--engine", engine.name()]));
+        for pid in [program.pid(), program.builder(), program.server()] {
+            let maps = fs::read_to_string(format!("/proc/{}/maps", pid.as_raw_nonzero())).unwrap();
+            assert!(!maps.contains("/libnss_"), "{engine}: {maps}");
+        }
+    }
+}
+
 /// Waits until the worker processes of a server have started: in its first moments, a process would report that its parent has exited. A
 /// started process has another name than its parent.
 fn wait_for_workers(server: Pid, engine: Engine) {

@@ -1,21 +1,23 @@
-//! System users, and switching to one of them: getpwnam(3), getpwent(3), setuid(2).
+//! System users, and switching to one of them: getpwnam(3), getpwent(3), getgrouplist(3), setuid(2).
 
+use serde::{Deserialize, Serialize};
 use std::{
-    ffi::{CStr, CString, OsStr, c_char},
+    ffi::{CStr, CString, OsStr, OsString, c_char},
     io, mem,
     os::unix::ffi::OsStrExt,
-    path::{Path, PathBuf},
+    path::Path,
     ptr,
     sync::{Mutex, PoisonError},
 };
 
 /// A user.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct User {
     name: CString,
     uid: libc::uid_t,
     gid: libc::gid_t,
-    home: PathBuf,
+    /// No path, as a path that is no text cannot be serialised.
+    home: OsString,
 }
 
 impl User {
@@ -80,7 +82,7 @@ impl User {
 
     /// Returns the home directory.
     pub(crate) fn home(&self) -> &Path {
-        &self.home
+        Path::new(&self.home)
     }
 
     /// Returns whether the user is root.
@@ -88,13 +90,35 @@ impl User {
         self.uid == 0
     }
 
-    /// Switches this process to the user and its groups, permanently.
-    pub(crate) fn become_user(&self) -> io::Result<()> {
-        let &User { ref name, uid, gid, .. } = self;
-        // SAFETY: the name ends in a zero. The C library would switch every thread; there is only one. As root, all three ids of user
-        // and group are set.
+    /// Looks up the groups of the user.
+    pub(crate) fn groups(&self) -> io::Result<Vec<libc::gid_t>> {
+        let mut groups: Vec<libc::gid_t> = vec![0; GROUP_COUNT_USUAL];
+        loop {
+            let mut count = groups.len() as libc::c_int;
+            // SAFETY: the name ends in a zero. At most `count` groups are written, and `groups` has room for as many.
+            let result = unsafe {
+                libc::getgrouplist(self.name.as_ptr(), self.gid as _, groups.as_mut_ptr().cast(), &mut count)
+            };
+            let (count, room) = (usize::try_from(count).unwrap_or(0), groups.len());
+            groups.resize(count, 0);
+            match result {
+                // The call reports how much room it needs.
+                -1 if count > room => {}
+                -1 => return Err(io::Error::last_os_error()),
+                _ => return Ok(groups),
+            }
+        }
+    }
+
+    /// Switches this process to the user and these groups, permanently. Asks no user database.
+    pub(crate) fn become_user(&self, groups: &[libc::gid_t]) -> io::Result<()> {
+        let &User { uid, gid, .. } = self;
+        // SAFETY: the groups are read, and are as many as said. The C library would switch every thread; there is only one. As root, all
+        // three ids of user and group are set.
         let done = unsafe {
-            libc::initgroups(name.as_ptr(), gid as _) == 0 && libc::setgid(gid) == 0 && libc::setuid(uid) == 0
+            libc::setgroups(groups.len() as _, groups.as_ptr()) == 0
+                && libc::setgid(gid) == 0
+                && libc::setuid(uid) == 0
         };
         if done { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
@@ -147,12 +171,15 @@ unsafe fn user(entry: &libc::passwd) -> User {
         // SAFETY: it ends in a zero, as the caller says.
         false => unsafe { CStr::from_ptr(text) }.to_owned(),
     };
-    let home = PathBuf::from(OsStr::from_bytes(text(entry.pw_dir).as_bytes()));
+    let home = OsStr::from_bytes(text(entry.pw_dir).as_bytes()).to_owned();
     User { name: text(entry.pw_name), uid: entry.pw_uid, gid: entry.pw_gid, home }
 }
 
 /// Guards the iteration over all users.
 static ALL: Mutex<()> = Mutex::new(());
+
+/// Few users have more groups.
+const GROUP_COUNT_USUAL: usize = 64;
 
 /// Buffer size for the strings of one entry; sysconf(_SC_GETPW_R_SIZE_MAX) suggests 1 KiB.
 const ENTRY_LEN_MAX: usize = 64 * 1024;

@@ -13,6 +13,7 @@
 //! | `slot` | a place for a process: when one starts, and when the next |
 //! | `backoff` | the delay until the next attempt: to start a process, to open a log, to send a site |
 //! | `fork` | forks a child with a channel |
+//! | `in_child` | computes a value in a child that exits at once |
 //! | `children` | the forked processes behind the identities: carries messages, reaps, kills |
 //! | `exit` | how a process ended |
 //! | `channel` | messages with descriptors between two processes |
@@ -27,6 +28,7 @@ pub(crate) mod children;
 pub(crate) mod clock;
 pub(crate) mod exit;
 pub(crate) mod fork;
+pub(crate) mod in_child;
 pub(crate) mod map;
 pub(crate) mod message;
 pub(crate) mod notice_limit;

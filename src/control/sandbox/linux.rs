@@ -404,7 +404,7 @@ mod tests {
 
     /// As in `asm-generic/fcntl.h`.
     const F_SETSIG: i32 = 10;
-    const PRIVILEGES: Privileges = Privileges { user: None, is_sandboxed: true };
+    const PRIVILEGES: Privileges = Privileges { user: None, groups: Vec::new(), is_sandboxed: true };
     const ATTEMPT: &str = "TARPON_TEST_ATTEMPT";
     const DONE: i32 = 40;
     const REFUSED: i32 = 41;

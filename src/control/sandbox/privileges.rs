@@ -5,15 +5,18 @@ use crate::{
     site::{missing, trusted_path::PathBarrier},
     sys::{process::die_with_parent, user::User},
 };
+use serde::{Deserialize, Serialize};
 use std::{io, path::Path};
 use tarpon_pack::Inaccessible;
 use tarpon_site::Printable;
 
 /// The user of the child processes, and whether they are sandboxed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Privileges {
     /// `None`: the user that started the program, which is not root.
     pub(crate) user: Option<User>,
+    /// The groups of the user.
+    pub(crate) groups: Vec<u32>,
     pub(crate) is_sandboxed: bool,
 }
 
@@ -39,7 +42,12 @@ impl Privileges {
                 "only root can become another user",
                 "leave --user out, or start tarpon as root",
             )),
-            user => Ok(Privileges { user: user.filter(|_| is_root), is_sandboxed }),
+            user => {
+                let user = user.filter(|_| is_root);
+                let groups =
+                    user.as_ref().map(User::groups).transpose().map_err(|error| lookup_failed(&error))?;
+                Ok(Privileges { user, groups: groups.unwrap_or_default(), is_sandboxed })
+            }
         }
     }
 
@@ -50,7 +58,7 @@ impl Privileges {
     pub(crate) fn assume(&self) -> Result<(), UserError> {
         let Some(user) = &self.user else { return Ok(()) };
         // A change of user clears the parent death signal, so it is set again. If the parent has exited meanwhile, its channel is at EOF.
-        user.become_user().and_then(|()| die_with_parent()).map_err(|error| {
+        user.become_user(&self.groups).and_then(|()| die_with_parent()).map_err(|error| {
             UserError::new(
                 format_args!("cannot become user {}", user.name().printable()),
                 reason(&error),

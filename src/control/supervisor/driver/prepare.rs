@@ -11,7 +11,8 @@ use super::{
 };
 use crate::{
     base::{address::Address, engine::Engine, error::UserError, site_config::SiteSource},
-    control::sandbox::Privileges,
+    control::{process::in_child::in_child, sandbox::Privileges},
+    sys::process::SingleThreaded,
 };
 use std::error::Error;
 use tarpon_site::Printable;
@@ -69,7 +70,12 @@ impl Driver<'_> {
         let is_same = |known: &&PreparedGeneration| known.service.user == service.user;
         match self.generations.values().find(is_same) {
             Some(known) => Ok(Privileges { is_sandboxed: service.sandbox, ..known.privileges.clone() }),
-            None => Privileges::new(service.user.as_deref(), service.sandbox),
+            None => {
+                let look_up = || Privileges::new(service.user.as_deref(), service.sandbox);
+                let single_threaded = SingleThreaded::new();
+                // Without a child, this process has to look the user up itself.
+                single_threaded.and_then(|single| in_child(&single, look_up)).unwrap_or_else(|_| look_up())
+            }
         }
     }
 
