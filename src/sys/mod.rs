@@ -15,6 +15,7 @@
 //! | `io` | the calls that move bytes over sockets, as thin functions | the same |
 //! | `inject` | faults by seed, in debug builds | nothing |
 //! | `forbidden` | reports a system call that seccomp refuses | – |
+//! | `seccomp` | adds a filter to this process | – |
 
 #[cfg(not(any(target_os = "linux", target_os = "freebsd", target_os = "macos")))]
 compile_error!("tarpon knows Linux, FreeBSD and macOS");
@@ -43,7 +44,7 @@ pub(crate) use system::attempts;
 #[cfg(not(target_os = "linux"))]
 pub(crate) use system::queue;
 #[cfg(target_os = "linux")]
-pub(crate) use system::{epoll, forbidden};
+pub(crate) use system::{epoll, forbidden, seccomp};
 
 /// Limit of a listener's accept queue; the kernel lowers it to `net.core.somaxconn`.
 pub(crate) const BACKLOG: i32 = 4096;

@@ -13,12 +13,18 @@
 //! anything above them. A filter cannot dereference a pointer, so the filters refuse every call that takes a path:
 //! docs/decisions/0027-what-stat-tells.md.
 
-use crate::{base::error::reason, sys::forbidden};
+use crate::{
+    base::error::reason,
+    sys::{
+        forbidden,
+        seccomp::{FilterInstruction, add_filter},
+    },
+};
 use libc::c_long;
 use rustix::process::getpid;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen as Len, SeccompCmpOp as Is, SeccompCondition, SeccompFilter,
-    SeccompRule, apply_filter, apply_filter_all_threads, sock_filter,
+    SeccompRule, apply_filter, apply_filter_all_threads,
 };
 use std::{collections::BTreeMap, env::consts::ARCH, io};
 
@@ -55,7 +61,7 @@ pub(super) fn allow_master() -> io::Result<()> {
 
 /// The filter that a worker process adds to the filters of its master. Compiled once, and short, as its length adds to the cost of a fork.
 #[derive(Debug)]
-pub(super) struct WorkerFilter(BpfProgram);
+pub(super) struct WorkerFilter(Vec<FilterInstruction>);
 
 impl WorkerFilter {
     pub(super) fn new() -> io::Result<WorkerFilter> {
@@ -67,7 +73,7 @@ impl WorkerFilter {
 
     /// Applies the filter to this process.
     pub(super) fn apply(&self) -> io::Result<()> {
-        apply_filter(&self.0).map_err(after_another)
+        add_filter(&self.0).map_err(refused_after_another)
     }
 }
 
@@ -91,7 +97,11 @@ fn apply_all(filters: &[BpfProgram]) -> io::Result<()> {
 /// Wraps the error of a later filter. A host that accepts one filter supports seccomp, and a process that continued without the next would
 /// have more privileges than the start line reports.
 fn after_another(error: seccompiler::Error) -> io::Error {
-    let why = reason(&in_io(error));
+    refused_after_another(in_io(error))
+}
+
+fn refused_after_another(error: io::Error) -> io::Error {
+    let why = reason(&error);
     io::Error::other(format!("the host accepted one seccomp filter and refused the next: {why}"))
 }
 
@@ -348,12 +358,12 @@ fn allow(calls: &[&[c_long]], conditional: &[&[Conditional]]) -> io::Result<BpfP
 /// does.
 ///
 /// One instruction for each call: the filter compiler needs six, and with them applying the filter takes a forked process twice as long.
-fn trap(calls: &[c_long], command: libc::c_int) -> io::Result<BpfProgram> {
-    let statement = |code, k| sock_filter { code, jt: 0, jf: 0, k };
+fn trap(calls: &[c_long], command: libc::c_int) -> io::Result<Vec<FilterInstruction>> {
+    let statement = |code, k| FilterInstruction { code, jt: 0, jf: 0, k };
     let load = |offset| statement((libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16, offset);
-    let jump = |k, jt: usize, jf: u8| -> io::Result<sock_filter> {
+    let jump = |k, jt: usize, jf: u8| -> io::Result<FilterInstruction> {
         let code = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
-        Ok(sock_filter { code, jt: jt.try_into().map_err(io::Error::other)?, jf, k })
+        Ok(FilterInstruction { code, jt: jt.try_into().map_err(io::Error::other)?, jf, k })
     };
     let answer = |answer| statement((libc::BPF_RET | libc::BPF_K) as u16, answer);
     // Between the calls and the trap: whether it is prctl, its command, whether that is the one, allow.

@@ -12,6 +12,7 @@ pub(crate) mod name;
 pub(crate) mod process;
 pub(crate) mod program;
 pub(crate) mod sealed;
+pub(crate) mod seccomp;
 pub(crate) mod signals;
 pub(crate) mod socket;
 pub(crate) mod wake;
