@@ -16,6 +16,8 @@
 //! | [`dictionary`] | Available-Dictionary | RFC 9842, section 2.2; RFC 9651, section 3.3.5 |
 //! | [`media`] | Accept | RFC 9110, section 12.5.1 |
 //! | [`range`] | Range | RFC 9110, section 14 |
+//! | [`forwarded`] | Forwarded, X-Forwarded-For, X-Forwarded-Proto | RFC 7239 |
+//! | [`proxy_header`] | the header of the PROXY protocol, before the first request | the specification of HAProxy |
 //! | [`date`] | HTTP-date | RFC 9110, section 5.6.7 |
 //! | [`status`] | status codes | RFC 9110, section 15 |
 //!
@@ -59,6 +61,7 @@ pub mod dictionary;
 pub mod field;
 mod field_name;
 pub mod fields;
+pub mod forwarded;
 pub mod framing;
 pub mod head;
 pub mod host;
@@ -67,6 +70,7 @@ mod method;
 pub mod negotiate;
 pub mod persist;
 pub mod precondition;
+pub mod proxy_header;
 pub mod range;
 pub mod status;
 pub mod target;
