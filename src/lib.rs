@@ -82,7 +82,10 @@ pub use site::{
     virtual_hosts::{VirtualHost, VirtualHosts},
     watch::{SiteChange, SiteWatcher, WatchHandle},
 };
-pub use tarpon_conn::{HostName, HostNameError, PathPrefix, PathPrefixError};
+pub use tarpon_conn::{
+    HostName, HostNameError, IpNetwork, PathPrefix, PathPrefixError, ProxyTrust, TrustedProxy,
+};
+pub use tarpon_http::forwarded::ForwardedField;
 pub use tarpon_pack::{
     ArchiveSizes, CODINGS, Changes, CompressionEffort, ConfiguredRules, DELTA_CODINGS, Defect, Dialect,
     ErrorPage, HeaderEntry, InspectedEntry, InspectedPath, InspectedRule, InspectedVariant, PackReport,

@@ -253,6 +253,8 @@ fn metrics_match_the_traffic() {
             ("tarpon_response_duration_seconds_bucket le=+Inf", 11),
             ("tarpon_responses_aborted_total ", 0),
             ("tarpon_access_log_dropped_total ", 0),
+            ("tarpon_client_address_malformed_total ", 0),
+            ("tarpon_proxy_header_refused_total ", 0),
             ("tarpon_workers ", workers(engine, 8) as u64),
             ("tarpon_ready ", 1),
             ("tarpon_site_files host=,site=0", 2),

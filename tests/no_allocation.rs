@@ -17,7 +17,7 @@ use std::{
     path::Path,
     sync::atomic::{AtomicU64, Ordering},
 };
-use tarpon::{HostName, Settings, Site, UnknownHost, VirtualHost, VirtualHosts};
+use tarpon::{ForwardedField, HostName, ProxyTrust, Settings, Site, UnknownHost, VirtualHost, VirtualHosts};
 
 /// The allocator of the system, which counts its calls.
 struct Counting;
@@ -84,7 +84,11 @@ fn a_worker_allocates_nothing_for_static_files() {
     let dir = site(&files);
     for (&engine, several) in EMBEDDED.iter().flat_map(|engine| [(engine, false), (engine, true)]) {
         let before = COUNT.load(Ordering::Relaxed);
-        let settings = Settings { keepalive_requests: NonZeroU32::MAX, ..settings(engine, 1) };
+        let settings = Settings {
+            keepalive_requests: NonZeroU32::MAX,
+            proxy_trust: if several { proxy_trust() } else { ProxyTrust::default() },
+            ..settings(engine, 1)
+        };
         let served = EmbeddedServer::sites(
             &settings,
             if several { three_sites(dir.path()) } else { one_site(dir.path()) },
@@ -101,6 +105,12 @@ fn a_worker_allocates_nothing_for_static_files() {
         assert_eq!(client.get("/").status, 200);
         assert_eq!(COUNT.load(Ordering::Relaxed) - before, 0, "{engine:?}, several sites: {several}");
     }
+}
+
+/// Trusts the client as a proxy.
+fn proxy_trust() -> ProxyTrust {
+    let proxies = ["127.0.0.1", "10.0.0.0/8"].map(|text| text.parse().expect("a network")).into();
+    ProxyTrust { proxies, field: Some(ForwardedField::Forwarded) }
 }
 
 fn one_site(dir: &Path) -> VirtualHosts {
@@ -128,6 +138,11 @@ fn mixed_requests(client: &mut TestClient, several: bool, count: usize) {
         (get("/nothing"), vec![404]),
         (get("/dir/not/at/all"), vec![404]),
         (format!("GET / HTTP/1.1\r\nHost: a\r\nIf-None-Match: {tag}\r\n\r\n"), vec![304]),
+        (
+            "GET /none HTTP/1.1\r\nHost: a\r\nForwarded: for=x, for=\"203.0.113.\\7:1\";proto=https\r\nForwarded: for=10.0.0.2\r\n\r\n"
+                .to_owned(),
+            vec![404],
+        ),
         (get("/dir"), vec![301]),
         (get("/%64ir/../dir/"), vec![200]),
         (get("/old?a"), vec![301]),

@@ -5,7 +5,7 @@ use std::{
     num::{NonZeroU32, NonZeroUsize},
     time::Duration,
 };
-use tarpon_conn::Limits;
+use tarpon_conn::{Limits, ProxyTrust};
 
 /// How a server runs. The default is that of `tarpon serve` without options.
 #[derive(Clone, Debug)]
@@ -39,6 +39,19 @@ pub struct Settings {
     pub health_path: Option<String>,
     /// Whether responses have the field Server.
     pub server_header: bool,
+    /// The proxies in front of the server that are trusted to name their clients, and the field in which they do. The access log then has
+    /// the address of the client instead of that of the proxy. By default, no proxy is trusted.
+    ///
+    /// ```
+    /// use tarpon::{ForwardedField, ProxyTrust, Settings};
+    ///
+    /// let proxies = ["10.0.0.0/8".parse()?, "unix".parse()?].into();
+    /// let proxy_trust = ProxyTrust { proxies, field: Some(ForwardedField::XForwardedFor) };
+    /// let settings = Settings { proxy_trust, ..Settings::default() };
+    /// # let _ = settings;
+    /// # Ok::<(), String>(())
+    /// ```
+    pub proxy_trust: ProxyTrust,
     /// Emits an event for each exchange, with both heads, through `tracing` at level DEBUG.
     pub debug: bool,
 }
@@ -61,6 +74,7 @@ impl Default for Settings {
             logging: None,
             health_path: None,
             server_header: true,
+            proxy_trust: ProxyTrust::default(),
             debug: false,
         }
     }

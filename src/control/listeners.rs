@@ -47,6 +47,8 @@ pub struct Listener {
     socket_file: Option<SocketFile>,
     /// If it is an admin listener: the host names under which clients reach it over TCP, besides `localhost`.
     admin_hosts: Vec<HostName>,
+    /// Whether each connection begins with a PROXY header.
+    has_proxy_protocol: bool,
 }
 
 /// Returns the default address of the admin listener: a Unix socket in the runtime directory of the service, of root or of the user.
@@ -127,6 +129,36 @@ impl Listener {
         Ok(listen_at(address, 1, &permissions, "--admin")?.with_admin_hosts(access))
     }
 
+    /// Sets whether each connection begins with a PROXY header, version 1 or 2, which names the client of a proxy. The server closes a
+    /// connection without a valid header, or of a peer that [`Settings::proxy_trust`](crate::Settings::proxy_trust) does not trust. The
+    /// specification: <https://www.haproxy.org/download/3.2/doc/proxy-protocol.txt>.
+    ///
+    /// ```no_run
+    /// use std::net::TcpListener;
+    /// use tarpon::{Listener, ProxyTrust, Server, Settings, Site};
+    ///
+    /// let listener = Listener::try_from(TcpListener::bind("127.0.0.1:8080")?)?.with_proxy_protocol(true);
+    /// let proxy_trust = ProxyTrust { proxies: ["127.0.0.1".parse()?].into(), field: None };
+    /// let settings = Settings { proxy_trust, ..Settings::default() };
+    /// let server = Server::start(&settings, vec![listener], Site::from_dir("public")?)?;
+    /// # server.join()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn with_proxy_protocol(self, has_proxy_protocol: bool) -> Listener {
+        Listener { has_proxy_protocol, ..self }
+    }
+
+    /// Returns whether each connection begins with a PROXY header.
+    pub(crate) fn has_proxy_protocol(&self) -> bool {
+        self.has_proxy_protocol
+    }
+
+    /// Returns the same for each of its sockets.
+    pub(crate) fn proxy_protocol_of_sockets(&self) -> Vec<bool> {
+        vec![self.has_proxy_protocol; self.sockets.len()]
+    }
+
     /// Sets the host names under which clients reach an admin listener.
     #[must_use]
     pub(crate) fn with_admin_hosts(self, access: &AdminAccess) -> Listener {
@@ -140,7 +172,7 @@ impl Listener {
 
     /// Wraps the sockets that a predecessor has handed over.
     pub(crate) fn inherited(address: Address, sockets: Vec<OwnedFd>) -> Listener {
-        Listener { address, sockets, socket_file: None, admin_hosts: Vec::new() }
+        Listener { address, sockets, socket_file: None, admin_hosts: Vec::new(), has_proxy_protocol: false }
     }
 
     /// Wraps a socket that another program, such as systemd, also holds. All workers share it.

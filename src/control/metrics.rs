@@ -41,6 +41,10 @@ pub struct Metrics {
     pub aborted: u64,
     /// Exchanges missing in the access log, as its ring was full.
     pub log_dropped: u64,
+    /// Logged exchanges in which a trusted proxy has sent a malformed list of addresses: the log has the address of the proxy.
+    pub client_malformed: u64,
+    /// Connections closed because of their PROXY header: it is missing, malformed or late, or the peer is not trusted.
+    pub proxy_refused: u64,
     /// How many responses were sent within each number of milliseconds. The server reads its clock once for many requests, with a
     /// resolution of some milliseconds, so most responses take 0 ms.
     pub latencies: Vec<(u64, u64)>,
@@ -109,6 +113,8 @@ impl Metrics {
         self.sent_len = totals.sent_len.get();
         self.aborted = totals.aborted.get();
         self.log_dropped = totals.log_dropped.get();
+        self.client_malformed = totals.client_malformed.get();
+        self.proxy_refused = totals.proxy_refused.get();
         self.latency_ms = totals.latency_ms.get();
         let responses = Status::ALL.into_iter().flat_map(|status| {
             VERSIONS.map(|version| Responses {
@@ -153,6 +159,11 @@ impl Metrics {
         page.number("responses_aborted_total", "counter", help, self.aborted);
         let help = "Requests missing in the access log, as its reader was too slow";
         page.number("access_log_dropped_total", "counter", help, self.log_dropped);
+        let help = "Logged requests whose client is unknown, as a trusted proxy has sent a malformed list of addresses";
+        page.number("client_address_malformed_total", "counter", help, self.client_malformed);
+        let help =
+            "Connections closed as their PROXY header is missing, malformed, late, or not of a trusted proxy";
+        page.number("proxy_header_refused_total", "counter", help, self.proxy_refused);
         self.histogram(&mut page);
         let mut each_site = |name: &str, kind: &str, help: &str, value: fn(&SiteMetrics) -> u64| {
             page.family(name, kind, help);

@@ -83,7 +83,8 @@ impl Server {
     /// For several sites, selected by host, see [`VirtualHosts`].
     ///
     /// # Errors
-    /// The process is out of threads or descriptors, or may use no cores; or the engine is `prefork` or `fork`, whose workers are
+    /// The process is out of threads or descriptors, or may use no cores; a listener [expects a PROXY
+    /// header](Listener::with_proxy_protocol) and no proxy is trusted; or the engine is `prefork` or `fork`, whose workers are
     /// processes: only [`supervise`](crate::supervise) runs those.
     pub fn start(
         settings: &Settings,
@@ -115,6 +116,15 @@ impl Server {
                 "use the engine threads, which serves in the same way, or run tarpon serve",
             )));
         }
+        if settings.proxy_trust.proxies.is_empty()
+            && let Some(listener) = listeners.iter().find(|listener| listener.has_proxy_protocol())
+        {
+            return Err(io::Error::other(UserError::new(
+                format_args!("cannot accept clients on {}", listener.address()),
+                "its connections begin with a PROXY header, and no proxy is trusted to send one",
+                "name the addresses of the proxies in Settings::proxy_trust",
+            )));
+        }
         let logs: Vec<_> = sites.iter().map(|site| site.log).collect();
         let site_set = SiteSet::new(settings, sites);
         let connection_count_max = connection_count_max(worker_count, site_set.descriptor_count());
@@ -140,21 +150,27 @@ impl Server {
         let socket_count = engine.socket_count(settings.workers());
         let idle_workers = Arc::new(SharedArray::<IdleWorkers>::new(1)?).row(0);
         idle_workers.set_all_idle(worker_count);
+        let proxy_trust = Arc::new(settings.proxy_trust.clone());
         let config = |number| {
-            let sockets =
-                listeners.iter().map(|listener| listener.sockets_for(number % socket_count, socket_count));
+            let (mut sockets, mut proxy_protocol) = (Vec::new(), Vec::new());
+            for listener in &listeners {
+                sockets.extend(listener.sockets_for(number % socket_count, socket_count)?);
+                proxy_protocol.resize(sockets.len(), listener.has_proxy_protocol());
+            }
             io::Result::Ok(WorkerConfig {
                 backends: Backends::default(),
                 new_transport: || Transport::Plain,
                 number,
                 worker_count,
                 idle_workers: idle_workers.clone(),
-                listeners: sockets.collect::<io::Result<Vec<_>>>()?.into_iter().flatten().collect(),
+                listeners: sockets,
+                proxy_protocol,
                 mailbox: handle.mailboxes[number].clone(),
                 sites: sites.clone(),
                 routes: routes.clone(),
                 health_path: settings.health_path.as_ref().map(|path| path.as_bytes().into()),
                 server_header: settings.server_header,
+                proxy_trust: proxy_trust.clone(),
                 loader: loader.clone(),
                 connection_count_max,
                 counters: counters.row(number),

@@ -25,6 +25,10 @@ pub struct Counters {
     pub aborted: Counter,
     /// Exchanges that are missing in the log, because their records did not fit.
     pub log_dropped: Counter,
+    /// Recorded exchanges in which a trusted proxy has sent a malformed list of addresses.
+    pub client_malformed: Counter,
+    /// Connections that were closed because of their PROXY header: it is missing, malformed or late, or the peer is not trusted.
+    pub proxy_refused: Counter,
     /// Responses by duration: each in the first class of [`LATENCY_MS`] whose end is not below its duration, or in the last class.
     pub latencies: [Counter; LATENCY_MS.len() + 1],
     /// The sum of these durations, in milliseconds.
@@ -78,6 +82,8 @@ impl Counters {
             ("sent_len", &self.sent_len),
             ("aborted", &self.aborted),
             ("log_dropped", &self.log_dropped),
+            ("client_malformed", &self.client_malformed),
+            ("proxy_refused", &self.proxy_refused),
             ("latency_ms", &self.latency_ms),
         ];
         let plain = plain.into_iter().map(|(name, counter)| (CounterName::Plain(name), counter));

@@ -70,6 +70,7 @@ mod open_exchanges;
 mod pipe;
 mod plan;
 mod pool;
+mod proxy_trust;
 mod record;
 mod request;
 mod response_prefix;
@@ -94,6 +95,7 @@ pub use hosts::{HostName, HostNameError, Hosts, HostsError};
 pub use open_exchanges::OPEN_COUNT_MAX;
 pub use pipe::{BackendRefusal, PipeId, Pipes};
 pub use pool::{BUF_LEN, BufId, BufRange, Pool};
+pub use proxy_trust::{IpNetwork, PeerAddress, ProxyTrust, TrustedProxy};
 pub use record::{
     AGENT_LEN_MAX, AcceptedClient, ExchangeId, HEADS_LEN_MAX, HOST_LEN_MAX, LINE_LEN_MAX, RECORDS_LEN,
     REFERER_LEN_MAX, Record, RecordedText, Recording, Records, RequestEnd, RequestStart,

@@ -16,6 +16,7 @@
 use crate::{
     RouteTableId, Tick,
     open_exchanges::{OpenExchange, OpenExchanges},
+    proxy_trust::PeerAddress,
     sites::SiteId,
 };
 use std::{
@@ -41,15 +42,17 @@ pub struct Recording {
     pub seed: u64,
 }
 
-/// A client whose connection was accepted.
+/// A connection that was accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AcceptedClient {
     /// The routes of its requests. Records do not have it.
     pub routes: RouteTableId,
     /// The number of the connection, unique among those that are open. A later connection may reuse it.
     pub number: u32,
-    /// The address of the client. `None`: it has none, or exchanges are not recorded.
-    pub peer: Option<IpAddr>,
+    /// The address of the peer. `None`: it is unknown, because nothing needs it or the client has disconnected.
+    pub peer: Option<PeerAddress>,
+    /// Whether the connection must begin with a PROXY header, of a trusted peer.
+    pub expects_proxy_header: bool,
 }
 
 /// The id of an exchange. Open exchanges of a worker differ in the place; later exchanges at the same place differ in the generation.
@@ -93,8 +96,10 @@ pub enum Record<'a> {
 pub struct RequestStart<'a> {
     /// The id of the exchange.
     pub id: ExchangeId,
-    /// The client.
-    pub accepted: AcceptedClient,
+    /// The number of the connection, unique among those that are open.
+    pub connection: u32,
+    /// The address of the client, as trusted proxies name it. `None`: it has none, or it is unknown.
+    pub client: Option<IpAddr>,
     /// The number of the site that responds.
     pub site: u32,
     /// Whether [`Recording::one_in`] selected the exchange. If not, it is recorded because heads are, or because its status is unknown.
@@ -269,8 +274,8 @@ impl Records {
         writer.put([head.map_or(0, |head| 1 + head.version as u8)]);
         let cuts = texts.iter().rev().fold(0, |cuts, text| cuts << 1 | u8::from(text.cut));
         writer.put([cuts | u8::from(is_sampled) << SAMPLED_BIT]);
-        writer.put(address_bytes(start.accepted.peer));
-        writer.put(start.accepted.number.to_le_bytes());
+        writer.put(address_bytes(start.client));
+        writer.put(start.connection.to_le_bytes());
         writer.put((start.site.index() as u32).to_le_bytes());
         writer.put(self.unix_ms.to_le_bytes());
         writer.put(start.now.0.to_le_bytes());
@@ -350,7 +355,9 @@ impl Records {
 
 /// The data of an exchange whose response is about to be queued.
 pub(crate) struct ExchangeStart {
-    pub(crate) accepted: AcceptedClient,
+    /// The number of the connection.
+    pub(crate) connection: u32,
+    pub(crate) client: Option<IpAddr>,
     pub(crate) site: SiteId,
     pub(crate) now: Tick,
     /// The index of the response's first span in the outbox.
@@ -450,9 +457,8 @@ impl<'a> RequestStart<'a> {
         };
         let [flags] = reader.take()?;
         let has_flag = |number: usize| flags >> number & 1 == 1;
-        let peer = address_of(reader.take()?);
-        let accepted =
-            AcceptedClient { number: u32::from_le_bytes(reader.take()?), peer, ..AcceptedClient::default() };
+        let client = address_of(reader.take()?);
+        let connection = u32::from_le_bytes(reader.take()?);
         let site = u32::from_le_bytes(reader.take()?);
         let (unix_ms, tick) = (reader.u64()?, Tick(reader.u64()?));
         let id = ExchangeId::from_le_bytes(reader.take()?);
@@ -470,7 +476,8 @@ impl<'a> RequestStart<'a> {
         let [line, host, referer, agent, request] = texts;
         let record = RequestStart {
             id,
-            accepted,
+            connection,
+            client,
             site,
             is_sampled: has_flag(SAMPLED_BIT),
             unix_ms,
@@ -516,9 +523,9 @@ fn referer_and_agent<'a>(head: &Head<'a>) -> [&'a [u8]; 2] {
 }
 
 /// Encodes an address: its family, which is 0 for no address, and its bytes.
-fn address_bytes(peer: Option<IpAddr>) -> [u8; ADDRESS_LEN] {
+fn address_bytes(address: Option<IpAddr>) -> [u8; ADDRESS_LEN] {
     let mut bytes = [0; ADDRESS_LEN];
-    match peer.map(|peer| peer.to_canonical()) {
+    match address.map(|address| address.to_canonical()) {
         None => {}
         Some(IpAddr::V4(v4)) => {
             bytes[0] = 4;
@@ -626,10 +633,10 @@ mod tests {
             for heads in [false, true] {
                 let mut records = Records::new(recording(NonZeroU32::MIN, heads));
                 records.set_time(1_768_364_481_042);
-                let accepted = AcceptedClient { number: 7, peer, ..AcceptedClient::default() };
                 records.start_record(
                     ExchangeStart {
-                        accepted,
+                        connection: 7,
+                        client: peer,
                         site: SiteId::FIRST,
                         now: Tick(40),
                         span_index: 3,
@@ -645,11 +652,7 @@ mod tests {
                 let (read, len) = Record::read(records.bytes()).expect(name);
                 let Record::Start(record) = read else { panic!("{read:?}") };
                 let canonical = peer.map(|peer| peer.to_canonical());
-                assert_eq!(
-                    record.accepted,
-                    AcceptedClient { number: 7, peer: canonical, ..AcceptedClient::default() },
-                    "{name}"
-                );
+                assert_eq!((record.connection, record.client), (7, canonical), "{name}");
                 assert_eq!(
                     (record.unix_ms, record.tick, record.version),
                     (1_768_364_481_042, Tick(40), Some(Version::Http11))
@@ -772,7 +775,7 @@ mod tests {
 
     fn start_of(site: SiteId, status: impl Into<Option<Status>>) -> ExchangeStart {
         let status = status.into();
-        ExchangeStart { accepted: AcceptedClient::default(), site, now: Tick(0), span_index: 0, status }
+        ExchangeStart { connection: 0, client: None, site, now: Tick(0), span_index: 0, status }
     }
 
     /// Returns the options of a worker with one site.

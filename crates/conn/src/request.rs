@@ -8,6 +8,7 @@
 //! The protocol makes a [`Request`] of what it has parsed; route and plan read nothing else of it. A response is queued after the bytes of
 //! the request are gone, so what it needs of them is copied into a buffer before; until then a [`RequestPart`] names it by place.
 
+use std::net::IpAddr;
 use tarpon_http::{
     fields::Fields,
     head::Method,
@@ -19,6 +20,8 @@ use tarpon_http::{
 pub(crate) struct Request<'a> {
     /// The method.
     pub(crate) method: Method,
+    /// The client.
+    pub(crate) client: Client,
     /// The scheme, if the request names one.
     pub(crate) scheme: Option<Scheme>,
     /// Host and port that the request is for, valid and not empty.
@@ -31,6 +34,17 @@ pub(crate) struct Request<'a> {
     pub(crate) fields: &'a Fields<'a>,
     /// The bytes that contain all parts of the request.
     pub(crate) bytes: &'a [u8],
+}
+
+/// The client of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Client {
+    /// Its address, as trusted proxies name it. `None`: it has none, or it is unknown.
+    pub(crate) address: Option<IpAddr>,
+    /// The scheme that it has used, as trusted proxies name it. `None`: no proxy names it.
+    pub(crate) scheme: Option<Scheme>,
+    /// Whether a trusted proxy has sent a malformed list. Then the address is that of the proxy.
+    pub(crate) is_malformed: bool,
 }
 
 /// A resource of a host.
@@ -215,7 +229,17 @@ mod tests {
         });
         let authority = Some(&rest[..AUTHORITY.len()]);
         let has_plain_path = target::is_plain(path);
-        Request { method, scheme: Some(Scheme::Http), authority, resource, has_plain_path, fields, bytes }
+        let client = Client::default();
+        Request {
+            method,
+            client,
+            scheme: Some(Scheme::Http),
+            authority,
+            resource,
+            has_plain_path,
+            fields,
+            bytes,
+        }
     }
 
     /// Returns what a plan generates, with the parts of the request in place of their places.

@@ -130,7 +130,12 @@ impl Sim {
     }
 
     /// Accepts a client, for a worker with these sites.
-    pub fn with_sites(mut sites: Sites) -> Sim {
+    pub fn with_sites(sites: Sites) -> Sim {
+        Sim::accept(sites, AcceptedClient::default())
+    }
+
+    /// Accepts this client, for a worker with these sites.
+    pub fn accept(mut sites: Sites, accepted: AcceptedClient) -> Sim {
         let mut pool = Pool::new(POOL_COUNT as u32);
         let (prefixes, now) = (ResponsePrefixes::new(UNIX_S), Tick(0));
         let (counters, mut records) = (Counters::default(), Records::off());
@@ -143,7 +148,7 @@ impl Sim {
             records: &mut records,
             pipes: &mut Pipes::default(),
         };
-        let conn = Some(Connection::new(&mut cx, AcceptedClient::default()));
+        let conn = Some(Connection::new(&mut cx, accepted));
         Sim {
             conn,
             transport: Transport::Plain,

@@ -14,6 +14,7 @@ use crate::{
     Limits,
     backend::BackendRoute,
     hosts::{HostMatch, Hosts},
+    proxy_trust::ProxyTrust,
     request::Request,
     route_table::{FoundRoute, RouteTable, RouteTableId},
 };
@@ -67,6 +68,8 @@ pub struct Sites {
     routes: Option<Arc<[RouteTable]>>,
     /// The path of health checks.
     health_path: Option<Arc<[u8]>>,
+    /// The proxies that are trusted to name the client.
+    proxy_trust: Arc<ProxyTrust>,
     /// The images by number.
     slots: Vec<ImageSlot>,
     /// The images that no site is served from any more. Spans may still name them.
@@ -163,14 +166,32 @@ impl Sites {
         let routes = (!routes.iter().all(RouteTable::always_leads_to_first_site)).then_some(routes);
         // With a single choice, no request records its site.
         let requested = if routes.is_none() { 0..1 } else { 0..0 };
-        let (health_path, retiring) = (None, Vec::new());
-        Sites { rows, routes, health_path, slots, retiring, requested, earlier_used: false }
+        Sites {
+            rows,
+            routes,
+            health_path: None,
+            proxy_trust: Arc::default(),
+            slots,
+            retiring: Vec::new(),
+            requested,
+            earlier_used: false,
+        }
     }
 
     /// Sets the path of health checks, with which load balancers ask whether to send clients here. It applies to all hosts. A file or rule
     /// that a site has at this path takes precedence.
     pub fn set_health_path(&mut self, path: Arc<[u8]>) {
         self.health_path = Some(path);
+    }
+
+    /// Sets the proxies that are trusted to name the client, for new connections.
+    pub fn set_proxy_trust(&mut self, trust: Arc<ProxyTrust>) {
+        self.proxy_trust = trust;
+    }
+
+    /// Returns the proxies that are trusted.
+    pub(crate) fn proxy_trust(&self) -> &ProxyTrust {
+        &self.proxy_trust
     }
 
     /// Replaces the images of a site with `image`, for new exchanges. Returns its name.

@@ -44,7 +44,7 @@ impl DebugTracer {
         let time = Timestamp::from_millisecond(start.unix_ms as i64).unwrap_or_default();
         debug!(
             connection = connection(worker, start),
-            client = start.accepted.peer.map(|peer| peer.to_string()),
+            client = start.client.map(|client| client.to_string()),
             site,
             time = format!("{time:.3}"),
             request = lines(start.request),
@@ -69,7 +69,7 @@ fn trace_end(worker: usize, exchange: &Exchange<'_>) {
 
 /// Returns a name for the connection, unique while it is open.
 fn connection(worker: usize, start: &RequestStart<'_>) -> String {
-    format!("{worker}.{}", start.accepted.number)
+    format!("{worker}.{}", start.connection)
 }
 
 fn lines(text: RecordedText<'_>) -> String {

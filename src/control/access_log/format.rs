@@ -47,7 +47,7 @@ impl Formatter {
 
     fn common(&self, exchange: &Exchange<'_>, to: &mut Vec<u8>) {
         let start = &exchange.start;
-        address(self.client_ip.shown(start.accepted.peer), to);
+        address(self.client_ip.shown(start.client), to);
         put(to, format_args!(" - - [{}] \"", self.second.common));
         text(start.line, to);
         put(to, format_args!("\" {} {}", start.status, exchange.content_len));
@@ -62,7 +62,7 @@ impl Formatter {
 
     fn simple(&self, exchange: &Exchange<'_>, to: &mut Vec<u8>) {
         let start = &exchange.start;
-        address(self.client_ip.shown(start.accepted.peer), to);
+        address(self.client_ip.shown(start.client), to);
         put(to, format_args!(" {}Z \"", self.second.iso));
         text(start.line, to);
         put(to, format_args!("\" {} {}", start.status, exchange.content_len));
@@ -71,7 +71,7 @@ impl Formatter {
     fn json(&self, exchange: &Exchange<'_>, to: &mut Vec<u8>) {
         let start = &exchange.start;
         put(to, format_args!("{{\"time\":\"{}.{:03}Z\"", self.second.iso, start.unix_ms % 1_000));
-        match self.client_ip.shown(start.accepted.peer) {
+        match self.client_ip.shown(start.client) {
             Some(address) => put(to, format_args!(",\"client\":\"{address}\"")),
             None => to.extend_from_slice(b",\"client\":null"),
         }
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
     use proptest::{array, prelude::*};
     use std::array::from_fn as array_of;
-    use tarpon_conn::{AcceptedClient, ExchangeId, RequestStart, Tick};
+    use tarpon_conn::{ExchangeId, RequestStart, Tick};
     use tarpon_http::head::Version;
 
     #[test]
@@ -298,10 +298,8 @@ mod tests {
 
     fn exchange() -> Exchange<'static> {
         let start = RequestStart {
-            accepted: AcceptedClient {
-                peer: Some(Ipv4Addr::new(192, 0, 2, 7).into()),
-                ..AcceptedClient::default()
-            },
+            connection: 0,
+            client: Some(Ipv4Addr::new(192, 0, 2, 7).into()),
             unix_ms: 1_768_364_481_042,
             version: Some(Version::Http11),
             status: 200,
@@ -316,7 +314,8 @@ mod tests {
     fn nothing() -> RequestStart<'static> {
         RequestStart {
             id: ExchangeId { place: 0, generation: 0 },
-            accepted: AcceptedClient::default(),
+            connection: 0,
+            client: None,
             site: 0,
             is_sampled: true,
             unix_ms: 0,

@@ -68,6 +68,8 @@ pub struct Service {
     pub addresses: Vec<Address>,
     /// Which users may connect to Unix sockets, by path. The others have the [default](SocketAccess::default).
     pub socket_access: HashMap<PathBuf, SocketAccess>,
+    /// Those of the addresses whose connections [begin with a PROXY header](crate::Listener::with_proxy_protocol).
+    pub proxy_protocol: Vec<Address>,
     /// The sites, at least one.
     pub sites: Vec<SiteConfig>,
     /// How to answer a request for an unknown host.

@@ -1,7 +1,7 @@
 //! The listeners of a master that accepts for its workers, and the refusal of clients.
 
 use crate::{
-    data::engine::is_fatal,
+    data::engine::{AcceptedSocket, is_fatal},
     sys::{
         poll::PollEntry,
         socket::{self, NO_SIGNAL},
@@ -30,7 +30,7 @@ pub(super) struct PoolListeners {
 /// The result of an attempt to accept a client.
 #[derive(Debug)]
 pub(super) enum Accepted {
-    Client(OwnedFd),
+    Client(AcceptedSocket),
     /// No client waits.
     Empty,
     /// The process is out of descriptors or memory.
@@ -68,9 +68,9 @@ impl PoolListeners {
         for number in (0..count).map(|number| (self.first + number) % count) {
             loop {
                 match socket::accept(&self.sockets[number]) {
-                    Ok(connection) => {
+                    Ok(fd) => {
                         self.first = number + 1;
-                        return Accepted::Client(connection);
+                        return Accepted::Client(AcceptedSocket { fd, listener: number });
                     }
                     Err(Errno::AGAIN) => break,
                     Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
@@ -117,9 +117,10 @@ mod tests {
         let mut listeners = PoolListeners::new(listeners.map(Into::into).into()).unwrap();
         let _clients = [0, 0, 0, 1, 0].map(|number: usize| TcpStream::connect(addresses[number]).unwrap());
         let served = [(); 5].map(|()| match listeners.accept() {
-            Accepted::Client(connection) => {
-                let at = TcpStream::from(connection).local_addr().unwrap();
-                addresses.iter().position(|address| *address == at).unwrap()
+            Accepted::Client(AcceptedSocket { fd, listener }) => {
+                let at = TcpStream::from(fd).local_addr().unwrap();
+                assert_eq!(addresses[listener], at);
+                listener
             }
             other => panic!("{other:?}"),
         });

@@ -29,7 +29,11 @@ use crate::{
         server_process::ServerStart,
         supervisor::Notice,
     },
-    data::{engine::blocking::PreparedWorker, log_ring::LogRings, worker::idle_workers::IdleWorkers},
+    data::{
+        engine::{AcceptedSocket, blocking::PreparedWorker},
+        log_ring::LogRings,
+        worker::idle_workers::IdleWorkers,
+    },
     site::{
         set::SiteSet,
         transfer::SiteTransfer,
@@ -47,7 +51,7 @@ use rustix::{io::Errno, process::Signal};
 use std::{
     collections::{HashMap, VecDeque},
     io, mem,
-    os::fd::{AsFd, OwnedFd, RawFd},
+    os::fd::{AsFd, RawFd},
     sync::Arc,
     thread,
     time::Duration,
@@ -87,6 +91,8 @@ pub(super) struct Master<'a> {
     pub(super) labels: Vec<Option<String>>,
     pub(super) shared: SharedMemory,
     pub(super) listeners: PoolListeners,
+    /// For each listening socket: whether its connections begin with a PROXY header.
+    pub(super) proxy_protocol: Vec<bool>,
     pub(super) admin: Option<Listener>,
     /// Another server answers at the admin listener until this server serves.
     pub(super) is_successor: bool,
@@ -95,7 +101,7 @@ pub(super) struct Master<'a> {
     /// Messages with descriptors that the machine has not released.
     pub(super) arrivals: HashMap<ArrivalId, super::arrivals::Arrival>,
     /// Accepted clients that no worker serves.
-    pub(super) clients: HashMap<ClientId, OwnedFd>,
+    pub(super) clients: HashMap<ClientId, AcceptedSocket>,
     pub(super) notice_limit: NoticeLimit,
     /// The last number of an arrival or a client.
     last_number: u64,
@@ -179,6 +185,7 @@ impl<'a> Master<'a> {
         // A row for each worker, and one for this process.
         let counters = counters.with_rows(slot_count + 1).map_err(in_words)?;
         let shared = SharedMemory::new(counters, slot_count, &logs).map_err(in_words)?;
+        let proxy_protocol = listeners.iter().flat_map(Listener::proxy_protocol_of_sockets).collect();
         let listeners = listeners.into_iter().flat_map(Listener::into_sockets).collect();
         let machine = WorkerPool::new(PoolConfig {
             forks: settings.engine == Engine::Fork,
@@ -208,6 +215,7 @@ impl<'a> Master<'a> {
             labels,
             shared,
             listeners: PoolListeners::new(listeners).map_err(in_words)?,
+            proxy_protocol,
             admin,
             is_successor,
             logs,

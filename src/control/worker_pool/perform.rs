@@ -43,12 +43,12 @@ impl Master<'_> {
             PoolAction::Refuse { client } => {
                 if let Some(connection) = self.clients.get(&client) {
                     let own_row = self.settings.workers().get();
-                    refuse(connection, &self.shared.counters[own_row]);
+                    refuse(&connection.fd, &self.shared.counters[own_row]);
                 }
             }
             PoolAction::Close { client } => {
                 if let Some(connection) = self.clients.remove(&client) {
-                    close_refused(connection);
+                    close_refused(connection.fd);
                 }
             }
             PoolAction::CloseListeners => drop(self.listeners.take()),

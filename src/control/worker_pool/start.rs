@@ -99,7 +99,15 @@ impl Master<'_> {
         let replaced = mailbox.as_fd().as_raw_fd();
         let wakeup = self.shared.rings.iter().map(|(_, rings)| rings.as_fd().as_raw_fd());
         let mut keep: Vec<_> = sites.descriptors().chain(wakeup).chain([replaced]).collect();
-        let config = worker_config(&self.settings, &self.routes, &self.shared, sites, 0, mailbox);
+        let config = worker_config(
+            &self.settings,
+            &self.proxy_protocol,
+            &self.routes,
+            &self.shared,
+            sites,
+            0,
+            mailbox,
+        );
         keep.reserve_exact(OWN_DESCRIPTOR_COUNT);
         Ok(NextWorker { worker: Box::new(PreparedWorker::new(config)?), keep })
     }
@@ -120,7 +128,7 @@ impl Master<'_> {
         };
         let start = StartTime::now();
         worker.update(start);
-        let own: [RawFd; OWN_DESCRIPTOR_COUNT] = [mailbox.as_fd().as_raw_fd(), connection.as_raw_fd()];
+        let own: [RawFd; OWN_DESCRIPTOR_COUNT] = [mailbox.as_fd().as_raw_fd(), connection.fd.as_raw_fd()];
         keep.extend(own);
         let mut connection = Some(connection);
         let started = single_threaded.spawn(keep, || {
@@ -156,7 +164,15 @@ impl Master<'_> {
     #[inline(never)]
     fn start_accepting(&mut self, process: ProcessId, slot: usize) -> io::Result<()> {
         let Master {
-            single_threaded, settings, worker_seccomp, routes, shared, listeners, sites: all, ..
+            single_threaded,
+            settings,
+            proxy_protocol,
+            worker_seccomp,
+            routes,
+            shared,
+            listeners,
+            sites: all,
+            ..
         } = self;
         let sites = all.as_ref().ok_or_else(no_sites)?;
         let wakeup = shared.rings.iter().map(|(_, rings)| rings.as_fd().as_raw_fd());
@@ -171,7 +187,7 @@ impl Master<'_> {
                 // The worker owns the set: a site must live only as long as the worker serves it.
                 let sites = all.take().expect("the master had the sites when it forked");
                 let mailbox = Arc::new(worker_process::mailbox(channel, sites.histories()));
-                let config = worker_config(settings, routes, shared, &sites, slot, mailbox);
+                let config = worker_config(settings, proxy_protocol, routes, shared, &sites, slot, mailbox);
                 drop(sites);
                 let config = WorkerConfig { listeners: listeners.take(), ..config };
                 blocking::run(config, idle_wait, WorkerReady::unobserved())
@@ -189,6 +205,7 @@ const OWN_DESCRIPTOR_COUNT: usize = 2;
 /// Returns the configuration of a worker without listeners.
 fn worker_config(
     settings: &Settings,
+    proxy_protocol: &[bool],
     routes: &Arc<ServerRoutes>,
     shared: &SharedMemory,
     sites: &SiteSet,
@@ -202,6 +219,7 @@ fn worker_config(
         worker_count: settings.workers().get(),
         idle_workers: shared.idle_workers.clone(),
         listeners: Vec::new(),
+        proxy_protocol: proxy_protocol.to_vec(),
         mailbox,
         sites: sites.sites(),
         routes: Arc::clone(routes),
@@ -209,6 +227,7 @@ fn worker_config(
         connection_count_max: 1,
         health_path: settings.health_path.as_ref().map(|path| path.as_bytes().into()),
         server_header: settings.server_header,
+        proxy_trust: Arc::new(settings.proxy_trust.clone()),
         counters: shared.counters.row(slot),
         log: shared.rings.as_ref().map(|(recording, rings)| {
             // Each process samples with a seed of its own.

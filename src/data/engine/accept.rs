@@ -9,6 +9,14 @@ pub(super) fn set_nonblocking(listeners: &[OwnedFd]) -> io::Result<()> {
     listeners.iter().try_for_each(|listener| Ok(ioctl_fionbio(listener, true)?))
 }
 
+/// A connection that was accepted.
+#[derive(Debug)]
+pub(crate) struct AcceptedSocket {
+    pub(crate) fd: OwnedFd,
+    /// The number of its listener.
+    pub(crate) listener: usize,
+}
+
 /// Accepts the next client of a listener. `None`: no client waits, or the worker backs off for lack of descriptors.
 ///
 /// # Errors

@@ -23,7 +23,7 @@ mod idle_wait;
 pub(crate) use idle_wait::IdleWait;
 
 use super::{
-    Closed, NextDrive, WorkerReady, accept,
+    AcceptedSocket, Closed, NextDrive, WorkerReady, accept,
     readiness::{
         drive::{self, Readiness},
         poll::{events_to_wait_for, update_readiness},
@@ -99,7 +99,7 @@ impl PreparedWorker {
     /// open after its first response.
     pub(crate) fn serve(
         &mut self,
-        connection: OwnedFd,
+        connection: AcceptedSocket,
         rows: WorkerRows,
         mailbox: &Arc<Mailbox>,
         stays_open: impl FnOnce(),
@@ -149,7 +149,7 @@ struct Blocking {
     /// The listener to try first: it rotates, so that no listener is preferred.
     first_listener: usize,
     /// Clients accepted at the start of shutdown.
-    accepted: VecDeque<OwnedFd>,
+    accepted: VecDeque<AcceptedSocket>,
     /// Number of workers: each takes its share of the accept queue at shutdown.
     worker_count: usize,
     /// Connections that gave way, and the time to close each.
@@ -286,12 +286,12 @@ impl Blocking {
             self.on_waiting_client()?;
         }
         while self.may_start_next()
-            && let Some(fd) = self.accepted.pop_front()
+            && let Some(accepted) = self.accepted.pop_front()
         {
             if self.is_serving() {
                 self.give_way();
             }
-            self.start(fd);
+            self.start(accepted);
             if self.worker.is_stopping() {
                 self.stop();
             }
@@ -447,15 +447,15 @@ impl Blocking {
     /// Handles a client that waits at a listener.
     fn on_waiting_client(&mut self) -> io::Result<()> {
         if !self.is_serving() {
-            if let Some(fd) = self.accept()? {
-                self.start(fd);
+            if let Some(accepted) = self.accept()? {
+                self.start(accepted);
             }
         } else if self.idle_mark.is_any_idle() {
             // An idle worker accepts the client.
         } else if self.may_give_way() {
-            if let Some(fd) = self.accept()? {
+            if let Some(accepted) = self.accept()? {
                 self.give_way();
-                self.start(fd);
+                self.start(accepted);
             }
         } else {
             self.waiting_clients = match self.waiting_clients {
@@ -494,12 +494,12 @@ impl Blocking {
         WaitingClients::Draining
     }
 
-    fn accept(&mut self) -> io::Result<Option<OwnedFd>> {
+    fn accept(&mut self) -> io::Result<Option<AcceptedSocket>> {
         let count = self.worker.listeners.len();
         for number in (0..count).map(|number| (self.first_listener + number) % count) {
             if let Some(fd) = accept::accept(&mut self.worker, number)? {
                 self.first_listener = number + 1;
-                return Ok(Some(fd));
+                return Ok(Some(AcceptedSocket { fd, listener: number }));
             }
         }
         Ok(None)
@@ -517,12 +517,12 @@ impl Blocking {
     }
 
     /// Starts a connection and drives it before the first wait: often the request has arrived with it.
-    fn start(&mut self, fd: OwnedFd) {
+    fn start(&mut self, accepted: AcceptedSocket) {
         // An idle connection to a backend may have been closed since it was watched.
         if let Some(backend) = self.backend {
             self.on_ready(backend, POLLIN);
         }
-        self.client = self.worker.insert(fd);
+        self.client = self.worker.insert(accepted.fd, accepted.listener);
         if self.worker.is_shutting_down() {
             self.drain_client();
         }
@@ -577,9 +577,9 @@ impl Blocking {
             ShutdownMode::Stop => (BACKLOG as usize).div_ceil(self.worker_count),
         };
         while self.accepted.len() < count_max
-            && let Some(fd) = self.accept()?
+            && let Some(accepted) = self.accept()?
         {
-            self.accepted.push_back(fd);
+            self.accepted.push_back(accepted);
         }
         match shutdown_mode {
             ShutdownMode::Drain => {

@@ -19,7 +19,7 @@ use crate::base::{
     engine::{ChosenEngine, Engine},
     error::UserError,
 };
-pub(crate) use accept::is_fatal;
+pub(crate) use accept::{AcceptedSocket, is_fatal};
 use blocking::IdleWait;
 use readiness::poll;
 use std::{

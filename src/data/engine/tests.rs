@@ -2,7 +2,7 @@
 
 mod sealed;
 
-use super::{WorkerReady, blocking::PreparedWorker};
+use super::{AcceptedSocket, WorkerReady, blocking::PreparedWorker};
 use crate::{
     base::engine::Engine,
     data::worker::{
@@ -100,7 +100,8 @@ impl RunningWorker {
                 let rows = WorkerRows { counters: 0, start: StartTime::now(), log: None };
                 let mailbox = Arc::clone(&config.mailbox);
                 let mut worker = PreparedWorker::new(config).unwrap();
-                worker.serve(client.into(), rows, &mailbox, || ()).unwrap();
+                let accepted = AcceptedSocket { fd: client.into(), listener: 0 };
+                worker.serve(accepted, rows, &mailbox, || ()).unwrap();
             }
         });
         is_started.recv().unwrap();

@@ -9,7 +9,7 @@ use crate::{
     sys::shared::SharedRow,
 };
 use std::{os::fd::OwnedFd, sync::Arc};
-use tarpon_conn::{Counters, Limits, Recording, Transport};
+use tarpon_conn::{Counters, Limits, ProxyTrust, Recording, Transport};
 #[cfg(test)]
 use {
     crate::sys::shared::SharedArray,
@@ -26,6 +26,8 @@ pub(crate) struct WorkerConfig {
     pub(crate) idle_workers: SharedRow<IdleWorkers>,
     /// Listening sockets, non-blocking.
     pub(crate) listeners: Vec<OwnedFd>,
+    /// For each listener: whether its connections begin with a PROXY header. The sockets may be those of another process.
+    pub(crate) proxy_protocol: Vec<bool>,
     pub(crate) mailbox: Arc<Mailbox>,
     /// By site number.
     pub(crate) sites: Arc<[(SiteVersions, Limits)]>,
@@ -39,6 +41,7 @@ pub(crate) struct WorkerConfig {
     pub(crate) health_path: Option<Arc<[u8]>>,
     /// Whether responses have the field Server.
     pub(crate) server_header: bool,
+    pub(crate) proxy_trust: Arc<ProxyTrust>,
     pub(crate) backends: Backends,
     /// Makes the transport of a new connection.
     pub(crate) new_transport: fn() -> Transport,
@@ -66,6 +69,7 @@ impl WorkerConfig {
             number: 0,
             worker_count,
             idle_workers: Arc::new(SharedArray::new(1).expect("memory")).row(0),
+            proxy_protocol: vec![false; listeners.len()],
             listeners,
             mailbox: Arc::new(Mailbox::new().expect("a mailbox")),
             sites: [(SiteVersions { current, earlier: [].into() }, Limits::default())].into(),
@@ -75,6 +79,7 @@ impl WorkerConfig {
             counters: Arc::new(SharedArray::new(1).expect("memory")).row(0),
             health_path: None,
             server_header: true,
+            proxy_trust: Arc::default(),
             backends: Backends::default(),
             new_transport: || Transport::Plain,
             log: None,

@@ -65,7 +65,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, getpeername, getsockname, socko
 use served_site::ServedSite;
 use std::{
     ffi::OsStr,
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
     os::{
         fd::{AsFd, OwnedFd},
         unix::ffi::OsStrExt,
@@ -76,8 +76,8 @@ use std::{
     time::Duration,
 };
 use tarpon_conn::{
-    AcceptedClient, Connection, Pipes, Pool, Records, ResponsePrefixes, RouteTableId, SiteId, Sites, Tick,
-    Transport,
+    AcceptedClient, Connection, PeerAddress, Pipes, Pool, Records, ResponsePrefixes, RouteTableId, SiteId,
+    Sites, Tick, Transport,
 };
 use timer_wheel::TimerWheel;
 
@@ -85,6 +85,8 @@ use timer_wheel::TimerWheel;
 pub(crate) struct Worker<S> {
     /// Listening sockets, non-blocking. Empty after shutdown has begun.
     pub(crate) listeners: Vec<OwnedFd>,
+    /// For each listener: whether its connections begin with a PROXY header.
+    proxy_protocol: Vec<bool>,
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) slots: Slots<S>,
     pub(crate) context: WorkerContext,
@@ -104,6 +106,8 @@ pub(crate) struct Worker<S> {
     /// Makes the transport of a new connection.
     new_transport: fn() -> Transport,
     routes: Arc<ServerRoutes>,
+    /// The address of a client is logged, or decides whether it is trusted.
+    needs_peers: bool,
 }
 
 /// Limit of buffers per worker: 64 MiB, which take memory only once they are used. A connection holds a buffer only for part of a head,
@@ -120,9 +124,20 @@ const BUF_RESERVE: usize = 16;
 
 impl<S: Default> Worker<S> {
     pub(crate) fn new(config: WorkerConfig) -> Worker<S> {
-        let WorkerConfig { listeners, mailbox, sites, routes, health_path, server_header, loader, .. } =
-            config;
-        let WorkerConfig { connection_count_max, counters, log, backends, new_transport, .. } = config;
+        let WorkerConfig {
+            listeners,
+            mailbox,
+            sites,
+            routes,
+            health_path,
+            server_header,
+            proxy_trust,
+            loader,
+            ..
+        } = config;
+        let WorkerConfig {
+            connection_count_max, counters, log, backends, new_transport, proxy_protocol, ..
+        } = config;
         let (mut records, producer) = match log {
             Some((recording, producer)) => (Records::new(recording), Some(producer)),
             None => (Records::off(), None),
@@ -156,6 +171,8 @@ impl<S: Default> Worker<S> {
         if let Some(path) = health_path {
             context.sites.set_health_path(path);
         }
+        let needs_peers = context.records.is_on() || !proxy_trust.proxies.is_empty();
+        context.sites.set_proxy_trust(proxy_trust);
         for (number, (versions, _)) in sites.iter().enumerate() {
             context.update_site(SiteId::new(number), versions.clone());
         }
@@ -163,6 +180,7 @@ impl<S: Default> Worker<S> {
         let (timers, loaded) = (TimerWheel::new(), Vec::new());
         Worker {
             listeners,
+            proxy_protocol,
             mailbox,
             slots,
             context,
@@ -176,17 +194,19 @@ impl<S: Default> Worker<S> {
             backends,
             new_transport,
             routes,
+            needs_peers,
         }
     }
 
-    /// Adds an accepted connection. Returns its slot.
-    pub(crate) fn insert(&mut self, fd: OwnedFd) -> u32 {
-        let peer = if self.context.records.is_on() { peer(&fd) } else { None };
+    /// Adds a connection that the listener of this number has accepted. Returns its slot.
+    pub(crate) fn insert(&mut self, fd: OwnedFd, listener: usize) -> u32 {
+        let peer = if self.needs_peers { peer(&fd) } else { None };
+        let expects_proxy_header = self.proxy_protocol.get(listener).is_some_and(|expects| *expects);
         let routes = match self.routes.depend_on_listener() {
             false => RouteTableId::default(),
             true => self.routes.table_at(&local_address(&fd)),
         };
-        let accepted = AcceptedClient { number: self.slots.next_index(), peer, routes };
+        let accepted = AcceptedClient { number: self.slots.next_index(), peer, routes, expects_proxy_header };
         let conn = Connection::new(&mut self.context.conn_resources(), accepted);
         let transport = (self.new_transport)();
         self.insert_slot(Slot::new(fd, conn, transport))
@@ -433,11 +453,17 @@ impl<S> Worker<S> {
     }
 }
 
-/// Returns the client's IP address. Clients of Unix sockets have none.
-fn peer(fd: impl AsFd) -> Option<IpAddr> {
+/// Returns the address of the peer.
+fn peer(fd: impl AsFd) -> Option<PeerAddress> {
     // The call fails if the client has disconnected already.
-    let address = getpeername(fd).ok()??;
-    SocketAddr::try_from(address).ok().map(|address| address.ip())
+    let address = getpeername(&fd).ok().flatten().and_then(|address| SocketAddr::try_from(address).ok());
+    match address {
+        Some(address) => Some(PeerAddress::Ip(address.ip().to_canonical())),
+        None => {
+            let is_unix = getsockname(fd).is_ok_and(|own| own.address_family() == AddressFamily::UNIX);
+            is_unix.then_some(PeerAddress::Unix)
+        }
+    }
 }
 
 /// Returns the address of this server that a client has connected to.

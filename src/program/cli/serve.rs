@@ -57,6 +57,8 @@ fn service(config: Config) -> Service {
     let unknown_host = config.unknown_host();
     let Config { sites, listeners, server, log } = config;
     let ServerConfig { settings, grace_period, user, sandbox, admin, admin_access, .. } = server;
+    let proxied = listeners.iter().filter(|listener| listener.proxy_protocol);
+    let proxy_protocol = proxied.flat_map(|listener| Listener::addresses(&listener.address)).collect();
     let socket_access = listeners.iter().filter_map(|listener| match &listener.address {
         ListenAddress::One(Address::Unix(path)) => Some((path.clone(), listener.access.clone())),
         _ => None,
@@ -73,6 +75,7 @@ fn service(config: Config) -> Service {
         settings,
         addresses,
         socket_access,
+        proxy_protocol,
         sites,
         unknown_host,
         grace_period,

@@ -13,6 +13,10 @@ pub(super) fn find(file: Option<&ConfigFile>, entries: &[OptionValue], errors: &
     admin_conflicts(entries, is_fixed, errors);
     access_conflicts(entries, errors);
     default_conflicts(entries, errors);
+    // An invalid value is missing among the entries.
+    if errors.is_empty() {
+        proxy_conflicts(entries, errors);
+    }
     for listen in entries_of(entries, "site", &["listen"]) {
         for (at, _) in listen.values.iter().enumerate().filter(|(_, value)| !is_fixed(value)) {
             let found = "port 0 in `listen`: the port is not known before the server listens";
@@ -222,6 +226,36 @@ fn default_conflicts(entries: &[OptionValue], errors: &mut Vec<ConfigError>) {
     for entry in entries_of(entries, "site", &["default"]).filter(|entry| is_on(entry)).skip(1) {
         let hint = "keep `default` in one site";
         errors.push(entry.error(0, "another site is the default already", "expected one default site", hint));
+    }
+}
+
+/// Adds an error for trusted proxies that nothing reads, and for options that read what no proxy is trusted to send.
+fn proxy_conflicts(entries: &[OptionValue], errors: &mut Vec<ConfigError>) {
+    let server_option =
+        |name| entries.iter().find(|entry| is_option(entry, "server", name) && !entry.values.is_empty());
+    let (proxies, field) = (server_option("trusted-proxies"), server_option("client-address-from"));
+    let mut proxied =
+        entries_of(entries, "listener", &["proxy-protocol"]).filter(|entry| is_on(entry)).peekable();
+    match (proxies, field) {
+        (Some(proxies), None) if proxied.peek().is_none() => {
+            let hint = "add client-address-from = \"x-forwarded-for\" or \"forwarded\", whichever header your proxies set";
+            let found = "nothing reads what the trusted proxies send";
+            errors.push(proxies.error(0, found, "expected `client-address-from` beside it", hint));
+        }
+        (Some(_), _) => {}
+        (None, field) => {
+            let hint =
+                "add the addresses of your proxies, as in trusted-proxies = [\"10.0.0.0/8\", \"unix\"]";
+            for (entry, found) in field
+                .map(|field| (field, "this header is never read, as no proxy is trusted to send it"))
+                .into_iter()
+                .chain(
+                    proxied.map(|listener| (listener, "every connection is refused, as no proxy is trusted")),
+                )
+            {
+                errors.push(entry.error(0, found, "expected `trusted-proxies` in [server]", hint));
+            }
+        }
     }
 }
 

@@ -12,6 +12,8 @@ pub struct ListenerConfig {
     pub address: ListenAddress,
     /// Which users may connect, if it is a Unix socket.
     pub access: SocketAccess,
+    /// Whether each connection begins with a PROXY header.
+    pub proxy_protocol: bool,
 }
 
 pub(super) const SECTION: ConfigSection = ConfigSection {
@@ -23,7 +25,7 @@ pub(super) const SECTION: ConfigSection = ConfigSection {
     add: |config| {
         let [address, _] = default_addresses();
         let (address, access) = (ListenAddress::One(address), SocketAccess::default());
-        config.listeners.push(ListenerConfig { address, access });
+        config.listeners.push(ListenerConfig { address, access, proxy_protocol: false });
     },
 };
 
@@ -89,6 +91,13 @@ const OPTIONS: &[Opt] = &[
         invalid: &["", "a:b", "a b", "a/b"],
         help: "Set the group of the Unix socket: its name or number",
         details: "Its members may connect, such as a proxy on the same host. Users other than root can name a group of theirs only.",
+        ..OPT
+    },
+    Opt {
+        name: "proxy-protocol",
+        kind: ValueKind::Flag(|config, on| config.listener().proxy_protocol = on),
+        help: "Require each connection to begin with a PROXY header, version 1 or 2",
+        details: "It names the client of the proxy, which must be one of trusted-proxies. A connection without a valid header is closed.",
         ..OPT
     },
 ];

@@ -1,7 +1,7 @@
 //! `[server]`: the options that apply to all sites and listeners.
 
-use super::{CommandKind, ConfigSection, FlagForm, Opt, OptionDefault, ValueKind, option::OPT};
-use crate::{Address, AdminAccess, Engine, HostName, Settings};
+use super::{CommandKind, Config, ConfigSection, FlagForm, Opt, OptionDefault, ValueKind, option::OPT};
+use crate::{Address, AdminAccess, Engine, ForwardedField, HostName, Settings, TrustedProxy};
 use CommandKind::{Embedded, Serve};
 use std::{
     num::{NonZeroU32, NonZeroUsize},
@@ -89,6 +89,15 @@ fn admin_host(text: &str) -> Result<String, String> {
         Ok(name) => Ok(name.to_string()),
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// Accepts proxies to trust.
+fn trusted_proxy(text: &str) -> Result<String, String> {
+    text.parse().map(|proxy: TrustedProxy| proxy.to_string())
+}
+
+fn set_forwarded_field(config: &mut Config, field: ForwardedField) {
+    config.server.settings.proxy_trust.field = Some(field);
 }
 
 /// Accepts a path that clients send exactly as it is written here.
@@ -223,6 +232,33 @@ const OPTIONS: &[Opt] = &[
         invalid: &["", "healthz", "/a b", "/%61", "/a?b", "/a#b", "/./a", "//a", "http://h/a", "/\u{e9}"],
         help: "Answer health checks of load balancers at this path",
         details: "GET and HEAD get 200 under every host, and 503 once the server shuts down. A file of the site at this path has precedence.",
+        ..SERVER
+    },
+    Opt {
+        name: "trusted-proxies",
+        value_name: "NETWORK",
+        kind: ValueKind::Text(trusted_proxy, |config, text| {
+            let proxy = text.parse().expect("the text is in canonical form");
+            let trust = &mut config.server.settings.proxy_trust;
+            trust.proxies = trust.proxies.iter().copied().chain([proxy]).collect();
+        }),
+        is_list: true,
+        example: "10.0.0.0/8",
+        invalid: &["", "10.0.0.1/8", "10.0.0.0/33", "10.0.0.1:80", "[::1]", "proxy.example", "Unix"],
+        help: "Read the address of the client from what these proxies send",
+        details: "A network, an address, or the word unix for all clients of Unix sockets. Needs --client-address-from, or a listener with proxy-protocol.",
+        ..SERVER
+    },
+    Opt {
+        name: "client-address-from",
+        value_name: "HEADER",
+        kind: ValueKind::Choice(&[
+            ("forwarded", |config| set_forwarded_field(config, ForwardedField::Forwarded)),
+            ("x-forwarded-for", |config| set_forwarded_field(config, ForwardedField::XForwardedFor)),
+        ]),
+        example: "x-forwarded-for",
+        help: "Select the header in which trusted proxies name the client",
+        details: "The access log then has the address of the client. The server reads the list from right to left, up to the first address that is not in --trusted-proxies.",
         ..SERVER
     },
     Opt {

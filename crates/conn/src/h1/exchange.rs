@@ -73,12 +73,13 @@ impl Http1 {
                 return self.refuse(cx, out, input, cx.sites.fallback(self.accepted.routes), error.status());
             }
         };
-        let request = request(head, bytes, host);
+        let client = self.client(cx.sites, &head.fields);
+        let request = Request { client, ..request(head, bytes, host) };
 
         let route = cx.sites.route(self.accepted.routes, &request);
         let site = route.site();
         if let Route::Backend(_, backend) = route {
-            return self.begin_piped(cx, out, input, site, backend);
+            return self.begin_piped(cx, out, input, client, site, backend);
         }
         let content = match RequestContent::of(head, CONTENT_LEN_MAX) {
             Ok(content) => content,
@@ -123,11 +124,8 @@ impl Http1 {
         }
 
         if cx.records.is_on() {
-            cx.records.start_record(
-                self.exchange_start(cx.now, out, site, plan.status),
-                Some(head),
-                &bytes[..head_len],
-            );
+            let start = self.exchange_start(cx, out, site, client, plan.status);
+            cx.records.start_record(start, Some(head), &bytes[..head_len]);
         }
         let (version, with_content) = (head.version, request.with_content());
         let persistence = self.admit(cx.sites, head, site, content.is_some(), plan.status);
@@ -229,7 +227,9 @@ impl Http1 {
         let with_content = !bytes.starts_with(b"HEAD ");
         let version = head.map(|head| head.version);
         if cx.records.is_on() {
-            cx.records.start_record(self.exchange_start(cx.now, out, site, status), head.as_ref(), bytes);
+            let client = head.map_or(self.peer(), |head| self.client(cx.sites, &head.fields));
+            let start = self.exchange_start(cx, out, site, client, status);
+            cx.records.start_record(start, head.as_ref(), bytes);
         }
         let plan = self.respond_with_page(cx, out, site, status, with_content);
         self.responded(cx, out, &plan, version);

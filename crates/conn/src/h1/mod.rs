@@ -15,14 +15,18 @@
 //! | `ready` | the usual exchange |
 //! | `exchange` | begins an exchange: parse, route, plan, admit, emit |
 //! | `request` | makes a request of a head |
+//! | `client` | finds the client of a request behind trusted proxies |
+//! | `proxy_header` | reads the PROXY header before the first request |
 //! | `emit` | queues a response |
 //! | `piped` | an exchange with a backend |
 //! | `request_content` | the content of a request |
 //! | `recorded_responses` | ends the recorded exchanges whose responses were sent |
 
+mod client;
 mod emit;
 mod exchange;
 mod piped;
+mod proxy_header;
 mod ready;
 mod recorded_responses;
 mod request;
@@ -37,6 +41,7 @@ use crate::{
     plan::Plan,
     pool::BUF_LEN,
     record::{AcceptedClient, ExchangeStart},
+    request::Client,
     sites::{MissingPage, SiteId},
     span::{Outbox, Span},
 };
@@ -44,12 +49,14 @@ use piped::{OpenPipe, PipedExchange};
 use recorded_responses::RecordedResponses;
 use request_content::{InvalidContent, RequestContent};
 use std::mem;
-use tarpon_http::{head::Version, status::Status};
+use tarpon_http::{forwarded::ForwardedField, head::Version, status::Status};
 use tarpon_site::Region;
 
 #[derive(Debug)]
 pub(crate) struct Http1 {
     accepted: AcceptedClient,
+    /// The field that names the client. `None`: the client is the peer.
+    forwarded_field: Option<ForwardedField>,
     phase: Http1Phase,
     /// The pipe of the exchange with a backend. The connection leaves it when the exchange ends or the connection closes.
     pipe: Option<OpenPipe>,
@@ -79,6 +86,8 @@ pub(crate) struct Http1 {
 
 #[derive(Debug)]
 enum Http1Phase {
+    /// Waits for a PROXY header, before the first head.
+    ProxyHeader,
     /// Waits for a head, or for the rest of one.
     Head,
     /// Waits for the rest of a request's content, which is dropped.
@@ -131,8 +140,9 @@ impl Http1 {
     pub(crate) fn new(cx: &ConnResources<'_>, accepted: AcceptedClient) -> Http1 {
         let site = cx.sites.fallback(accepted.routes);
         let by = cx.now.after(cx.sites.limits(site).head_ms);
-        Http1 {
+        let mut http = Http1 {
             accepted,
+            forwarded_field: client::forwarded_field(cx.sites.proxy_trust(), accepted.peer),
             phase: Http1Phase::Head,
             pipe: None,
             incomplete_len: 0,
@@ -147,7 +157,11 @@ impl Http1 {
             recorded: RecordedResponses::new(),
             ending: Ending::No,
             blocked: Blocked::No,
+        };
+        if accepted.expects_proxy_header {
+            http.expect_proxy_header(cx);
         }
+        http
     }
 
     #[inline]
@@ -180,6 +194,7 @@ impl Http1 {
             let rest = input.skip(used);
             let step = match self.phase {
                 Http1Phase::Head => self.begin(cx, out, rest),
+                Http1Phase::ProxyHeader => self.read_proxy_header(cx, rest),
                 _ => self.received_content(cx, out, rest),
             };
             used += step;
@@ -205,7 +220,7 @@ impl Http1 {
     #[inline(never)]
     fn received_content(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox, input: BufRange) -> usize {
         match &mut self.phase {
-            Http1Phase::Head => 0,
+            Http1Phase::Head | Http1Phase::ProxyHeader => 0,
             Http1Phase::Piped(_) => self.forward_content(cx, out, input),
             Http1Phase::Content(content) => match content.decode(cx.pool.bytes(input)) {
                 Ok(dropped) => {
@@ -231,8 +246,10 @@ impl Http1 {
     }
 
     pub(crate) fn ended(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) {
-        if let Http1Phase::Piped(_) = self.phase {
-            return self.piped_input_ended(cx, out);
+        match self.phase {
+            Http1Phase::Piped(_) => return self.piped_input_ended(cx, out),
+            Http1Phase::ProxyHeader => return self.proxy_header_missing(cx),
+            _ => {}
         }
         self.phase = match self.phase {
             // A client that has closed only its sending side still gets its responses.
@@ -240,7 +257,10 @@ impl Http1 {
             | Http1Phase::Content(_)
             | Http1Phase::LastResponse { .. }
             | Http1Phase::LastResponseAfterEnd => Http1Phase::LastResponseAfterEnd,
-            Http1Phase::Lingering { .. } | Http1Phase::Closed | Http1Phase::Piped(_) => Http1Phase::Closed,
+            Http1Phase::ProxyHeader
+            | Http1Phase::Lingering { .. }
+            | Http1Phase::Closed
+            | Http1Phase::Piped(_) => Http1Phase::Closed,
         };
         if out.is_empty() {
             self.output_empty(cx);
@@ -294,12 +314,14 @@ impl Http1 {
             Http1Phase::Head if out.is_empty() && self.incomplete_len > 0 => {
                 let (site, status) = (cx.sites.fallback(self.accepted.routes), Status::RequestTimeout);
                 if cx.records.is_on() {
-                    cx.records.start_record(self.exchange_start(cx.now, out, site, status), None, &[]);
+                    let start = self.exchange_start(cx, out, site, self.peer(), status);
+                    cx.records.start_record(start, None, &[]);
                 }
                 let plan = self.respond_with_page(cx, out, site, status, true);
                 self.responded(cx, out, &plan, None);
                 self.deadline = cx.now.after(self.limits(cx).send_ms);
             }
+            Http1Phase::ProxyHeader => self.proxy_header_missing(cx),
             // Other connections need its buffers.
             Http1Phase::Piped(_) if out.is_empty() => {
                 self.end_piped_with(cx, out, Status::ServiceUnavailable);
@@ -367,7 +389,7 @@ impl Http1 {
     #[inline(never)]
     fn need_after_head(&self, out: &Outbox) -> Need {
         let (input, close) = match self.phase {
-            Http1Phase::Head => (READ, Close::No),
+            Http1Phase::Head | Http1Phase::ProxyHeader => (READ, Close::No),
             // Input that would be dropped waits too: the same bound in all phases.
             Http1Phase::Content(_) | Http1Phase::Piped(_) | Http1Phase::LastResponse { .. }
                 if out.is_full() =>
@@ -388,7 +410,7 @@ impl Http1 {
 
     #[inline]
     pub(crate) fn is_unused(&self, out: &Outbox) -> bool {
-        matches!(self.phase, Http1Phase::Head)
+        matches!(self.phase, Http1Phase::Head | Http1Phase::ProxyHeader)
             && self.incomplete_len == 0
             && out.is_empty()
             && self.missing_page().is_none()
@@ -494,7 +516,7 @@ impl Http1 {
     #[inline(never)]
     fn output_empty_after_head(&mut self, cx: &mut ConnResources<'_>) {
         self.deadline = match self.phase {
-            Http1Phase::Head
+            Http1Phase::Head | Http1Phase::ProxyHeader
                 if self.ending == Ending::Stopping
                     && self.incomplete_len == 0
                     && self.blocked == Blocked::No =>
@@ -504,7 +526,7 @@ impl Http1 {
             }
             // The backend connection has a deadline, and the content of the request a window.
             Http1Phase::Piped(ref piped) => piped.deadline(),
-            Http1Phase::Head | Http1Phase::Content(_) => self.receive_deadline(cx),
+            Http1Phase::ProxyHeader | Http1Phase::Head | Http1Phase::Content(_) => self.receive_deadline(cx),
             Http1Phase::LastResponse { linger: true } => {
                 let by = cx.now.after(self.limits(cx).content_ms.max(LINGER_MS));
                 self.phase = Http1Phase::Lingering { by };
@@ -523,14 +545,23 @@ impl Http1 {
     /// Returns the start of an exchange, for its record: its response is about to be queued. Without a status, a backend will make it.
     fn exchange_start(
         &self,
-        now: Tick,
+        cx: &ConnResources<'_>,
         out: &Outbox,
         site: SiteId,
+        client: Client,
         status: impl Into<Option<Status>>,
     ) -> ExchangeStart {
-        let status = status.into();
-        let span_index = out.spans().len();
-        ExchangeStart { accepted: self.accepted, site, now, span_index, status }
+        if client.is_malformed {
+            cx.counters.client_malformed.add(1);
+        }
+        ExchangeStart {
+            connection: self.accepted.number,
+            client: client.address,
+            site,
+            now: cx.now,
+            span_index: out.spans().len(),
+            status: status.into(),
+        }
     }
 
     fn record_response(&mut self, cx: &mut ConnResources<'_>, out: &Outbox, plan: &Plan) {

@@ -7,19 +7,20 @@
 //! asterisk   OPTIONS *                       ─▶ the server            the authority: Host
 //! ```
 
-use crate::request::{Request, Resource};
+use crate::request::{Client, Request, Resource};
 use tarpon_http::{
     head::Head,
     target::{self, Target, TargetError},
 };
 
-/// Returns the request of a head that lies in `bytes`, with a valid Host field or none. A target that names a host takes precedence:
+/// Returns the request of a head that lies in `bytes`, with a valid Host field or none, of an unknown client. A target that names a host takes precedence:
 /// RFC 9112, section 3.2.2.
 #[inline(always)]
 pub(crate) fn request<'a>(head: &'a Head<'a>, bytes: &'a [u8], host: Option<&'a [u8]>) -> Request<'a> {
     match head.split_target() {
         Ok(Target::Origin { path, query }) => Request {
             method: head.method,
+            client: Client::default(),
             scheme: None,
             authority: host,
             resource: Ok(Resource::Path { path, query }),
@@ -53,5 +54,6 @@ fn request_of<'a>(
         }
         Target::Asterisk => Resource::Server,
     });
-    Request { method: head.method, scheme, authority, resource, has_plain_path, fields: &head.fields, bytes }
+    let (method, fields, client) = (head.method, &head.fields, Client::default());
+    Request { method, client, scheme, authority, resource, has_plain_path, fields, bytes }
 }

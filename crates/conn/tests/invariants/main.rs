@@ -9,6 +9,7 @@
 //! | `time.rs` | deadlines, and the minimum rate of a client |
 //! | `ends.rs` | the end of a connection: a stop, a drain, the last request |
 //! | `backends.rs` | exchanges with a backend, through a pipe |
+//! | `proxies.rs` | the clients behind proxies, and PROXY headers |
 //! | `transports.rs` | what a sealing transport adds: a handshake, records, an alert |
 //! | `sites.rs` | the sites of these tests |
 //!
@@ -19,6 +20,7 @@
 mod backends;
 mod ends;
 mod properties;
+mod proxies;
 mod ranges;
 mod records;
 mod sites;

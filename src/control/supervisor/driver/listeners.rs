@@ -266,7 +266,7 @@ impl Listeners {
             if service.admin.as_ref() == Some(&address) {
                 admin = Some(bound.with_admin_hosts(&service.admin_access));
             } else if service.addresses.contains(&address) {
-                clients.push(bound);
+                clients.push(bound.with_proxy_protocol(service.proxy_protocol.contains(&address)));
             }
         }
         (clients, admin)

@@ -198,15 +198,15 @@ impl<S: Selector> EventLoop<S> {
     fn accept(&mut self, number: usize, count_max: usize) -> io::Result<()> {
         for _ in 0..count_max {
             let Some(fd) = accept::accept(&mut self.worker, number)? else { break };
-            self.accepted(fd);
+            self.accepted(fd, number);
         }
         Ok(())
     }
 
     /// Drives a new connection before it is watched: often the request has arrived with it, and a connection for one request is then
     /// never watched at all.
-    fn accepted(&mut self, fd: OwnedFd) {
-        let index = self.worker.insert(fd);
+    fn accepted(&mut self, fd: OwnedFd, listener: usize) {
+        let index = self.worker.insert(fd, listener);
         self.start(index);
     }
 

@@ -326,7 +326,7 @@ impl UringEngine {
             self.accepts[number as usize] = Receive::Idle;
         }
         match completion.result {
-            Ok(fd) => self.start(accepted(fd)),
+            Ok(fd) => self.start(accepted(fd), number as usize),
             Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
                 self.worker.back_off_accepting()
             }
@@ -337,8 +337,8 @@ impl UringEngine {
         self.shut_down_clients()
     }
 
-    fn start(&mut self, fd: OwnedFd) {
-        let index = self.worker.insert(fd);
+    fn start(&mut self, fd: OwnedFd, listener: usize) {
+        let index = self.worker.insert(fd, listener);
         self.drive(index);
     }
 
@@ -389,12 +389,12 @@ impl UringEngine {
     /// Accepts all clients in the accept queue: closing the listener would reset them, and the kernel may have woken no other worker
     /// for them.
     fn accept_backlog(&mut self) -> io::Result<()> {
-        for listener in mem::take(&mut self.worker.listeners) {
+        for (number, listener) in mem::take(&mut self.worker.listeners).into_iter().enumerate() {
             // A timeout rather than non-blocking mode: a worker with the same listener that starts now would undo that mode.
             set_socket_timeout(&listener, Timeout::Recv, Some(BACKLOG_WAIT))?;
             while self.worker.may_accept() {
                 match socket::accept_blocking(&listener) {
-                    Ok(fd) => self.start(fd),
+                    Ok(fd) => self.start(fd, number),
                     Err(Errno::INTR | Errno::CONNABORTED) => {}
                     Err(_) => break,
                 }

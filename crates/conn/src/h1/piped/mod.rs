@@ -24,6 +24,7 @@ use crate::{
     open_exchanges::{NO_PLACE, OpenExchange},
     pipe::{MESSAGE_ROOM, Message, PipeEnd, PipeId, Side},
     pool::BUF_LEN,
+    request::Client,
     sites::SiteId,
     span::{Outbox, Span},
 };
@@ -97,6 +98,7 @@ impl Http1 {
         cx: &mut ConnResources<'_>,
         out: &mut Outbox,
         input: BufRange,
+        client: Client,
         site: SiteId,
         route: BackendRoute,
     ) -> usize {
@@ -105,7 +107,7 @@ impl Http1 {
         };
         let (bytes, to) = cx.pool.split_mut(input, buf);
         let to = &mut to[MESSAGE_ROOM..BUF_LEN - MESSAGE_ROOM];
-        let request = match PipedRequest::write(bytes, to, route.limits.content_len_max) {
+        let request = match PipedRequest::write(bytes, client, to, route.limits.content_len_max) {
             Ok(request) => request,
             Err(status) => {
                 cx.pool.release(buf);
@@ -121,7 +123,8 @@ impl Http1 {
         (self.incomplete_len, self.receive_by) = (0, None);
         self.site = site;
         self.request_count += 1;
-        self.pipe = Some(OpenPipe { id: pipe, recorded_at: self.start_piped_record(cx, out, input, site) });
+        let recorded_at = self.start_piped_record(cx, out, input, client, site);
+        self.pipe = Some(OpenPipe { id: pipe, recorded_at });
         let PipedRequest { version, client_persists, with_content, awaits_continue, content, .. } = request;
         self.phase = Http1Phase::Piped(Box::new(PipedExchange {
             pipe,
@@ -147,6 +150,7 @@ impl Http1 {
         cx: &mut ConnResources<'_>,
         out: &Outbox,
         input: BufRange,
+        client: Client,
         site: SiteId,
     ) -> u32 {
         if !cx.records.is_on() {
@@ -154,7 +158,7 @@ impl Http1 {
         }
         let bytes = cx.pool.bytes(input);
         let Ok(Some((head, head_len))) = http_head::parse(bytes) else { return NO_PLACE };
-        let start = self.exchange_start(cx.now, out, site, None);
+        let start = self.exchange_start(cx, out, site, client, None);
         cx.records.start_record(start, Some(&head), &bytes[..head_len]);
         let place = cx.records.finish_record(Status::Ok, 0).unwrap_or(NO_PLACE);
         if place != NO_PLACE {

@@ -4,13 +4,14 @@ use crate::{
     h1::{RequestContent, request::request, request_content::expects_continue},
     pipe::fields::{MessageFieldsWriter, belongs_to_connection},
     plan,
-    request::{Request, Resource},
+    request::{Client, Request, Resource},
 };
 use tarpon_http::{
     FieldName, field,
     head::{self, Head, Version},
     persist,
     status::Status,
+    target::Scheme,
 };
 
 /// What a connection keeps of a request for a backend.
@@ -31,14 +32,19 @@ impl PipedRequest {
     ///
     /// # Errors
     /// Returns the status of the response: the request is invalid, or not for a backend.
-    pub(super) fn write(bytes: &[u8], to: &mut [u8], content_len_max: u64) -> Result<PipedRequest, Status> {
+    pub(super) fn write(
+        bytes: &[u8],
+        client: Client,
+        to: &mut [u8],
+        content_len_max: u64,
+    ) -> Result<PipedRequest, Status> {
         let (head, head_len) = head::parse(bytes).ok().flatten().ok_or(Status::BadRequest)?;
         let host = head.host().map_err(|error| error.status())?;
         let content = RequestContent::of(&head, content_len_max)?;
         if head.fields.has(FieldName::Expect) && !plan::expects_only_continue(&head.fields) {
             return Err(Status::ExpectationFailed);
         }
-        let request = request(&head, bytes, host);
+        let request = Request { client, ..request(&head, bytes, host) };
         let method = bytes.trim_ascii_start().split(|&byte| byte == b' ').next().unwrap_or_default();
         Ok(PipedRequest {
             version: head.version,
@@ -70,10 +76,14 @@ fn write_request(
         Ok(Resource::Tunnel) => return Err(Status::MethodNotAllowed),
         Err(error) => return Err(error.status()),
     };
+    let scheme: &[u8] = match request.client.scheme {
+        Some(Scheme::Https) => b"https",
+        Some(Scheme::Http) | None => b"http",
+    };
     let mut writer = MessageFieldsWriter::new(to);
     let mut write = || {
         writer.put(b":method", method)?;
-        writer.put(b":scheme", b"http")?;
+        writer.put(b":scheme", scheme)?;
         writer.put(b":authority", request.authority.unwrap_or_default())?;
         writer.put_joined(b":path", path)?;
         let nominated = |name: &[u8]| field::has_token(head.fields.all(FieldName::Connection), name);

@@ -1,0 +1,50 @@
+//! The client of a request: the peer, or the client that the fields of a trusted proxy name.
+//!
+//! ```text
+//! peer ─ trusted? ─┬ no ─▶ the peer
+//!                  └ yes ─ fields ─ from right to left ─▶ the first address that is not trusted
+//! ```
+
+use super::Http1;
+use crate::{
+    proxy_trust::{PeerAddress, ProxyTrust},
+    request::Client,
+    sites::Sites,
+};
+use tarpon_http::{
+    fields::Fields,
+    forwarded::{self, ForwardedClient, ForwardedField, MalformedForwarded},
+};
+
+/// Returns the field that names the clients of a peer. `None`: the peer is not trusted, or no field is to be read.
+pub(super) fn forwarded_field(trust: &ProxyTrust, peer: Option<PeerAddress>) -> Option<ForwardedField> {
+    trust.field.filter(|_| peer.is_some_and(|peer| trust.trusts(peer)))
+}
+
+impl Http1 {
+    /// Returns the client of a request with these fields.
+    #[inline]
+    pub(super) fn client(&self, sites: &Sites, fields: &Fields<'_>) -> Client {
+        match self.forwarded_field {
+            None => self.peer(),
+            Some(field) => self.forwarded_client(sites.proxy_trust(), field, fields),
+        }
+    }
+
+    /// Returns the peer as the client.
+    #[inline]
+    pub(super) fn peer(&self) -> Client {
+        Client { address: self.accepted.peer.and_then(PeerAddress::ip), ..Client::default() }
+    }
+
+    #[inline(never)]
+    fn forwarded_client(&self, trust: &ProxyTrust, field: ForwardedField, fields: &Fields<'_>) -> Client {
+        let peer = self.peer();
+        match forwarded::find_client(fields, field, |address| trust.trusts(PeerAddress::Ip(address))) {
+            Ok(ForwardedClient { address, scheme }) => {
+                Client { address: address.or(peer.address), scheme, is_malformed: false }
+            }
+            Err(MalformedForwarded) => Client { is_malformed: true, ..peer },
+        }
+    }
+}
