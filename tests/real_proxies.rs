@@ -1,0 +1,171 @@
+//! The configurations of docs/proxies.md, with the real proxies: tarpon logs the client, whatever the client forges.
+
+#![allow(clippy::disallowed_methods, reason = "tests name their own files")]
+
+mod common;
+
+use common::{
+    TEST_TIMEOUT,
+    client::TestClient,
+    port::ReservedPort,
+    program::{RunningProgram, tarpon, with_long_timeouts},
+    site, wait_for,
+};
+use rustix::{
+    net::{AddressFamily, SocketType, bind, connect, socket},
+    process::{Pid, Signal, kill_process},
+};
+use std::{
+    env, fs,
+    net::{SocketAddr, TcpStream},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+/// The address of the client: no proxy of the page has it.
+const CLIENT: &str = "127.0.0.3:0";
+
+#[test]
+fn documented_proxies_name_the_client() {
+    let page =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/proxies.md")).expect("the page");
+    let blocks = code_blocks(&page);
+    let (mut config, mut count) = ("", 0);
+    for (language, text) in &blocks {
+        match *language {
+            "toml" => config = text,
+            program => {
+                check(program, text, config);
+                count += 1;
+            }
+        }
+    }
+    assert_eq!(count, 9, "the page has all its examples");
+}
+
+/// Serves with this configuration of tarpon, behind a proxy with this one. A request through the proxy must be logged with its client.
+fn check(program: &str, proxy_config: &str, config: &str) {
+    let dir = site(&[("www/index.html", "home")]);
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let (log, socket_path) = (dir.path().join("access.log"), path("http.sock"));
+    let config = config
+        .replace("127.0.0.1:8080", "127.0.0.1:0")
+        .replace("/run/tarpon/http.sock", &socket_path)
+        .replace("/srv/www", &path("www"))
+        .replace("/var/log/tarpon/access.log", &path("access.log"));
+    fs::write(dir.path().join("tarpon.toml"), &config).expect("a file");
+    let mut command = tarpon(["serve", "--admin", "off", "--config"].map(AsRef::as_ref));
+    command.arg(dir.path().join("tarpon.toml"));
+    with_long_timeouts(&mut command);
+    let served = RunningProgram::start_ready(command);
+    let is_unix = config.contains("unix:");
+    if is_unix {
+        fs::set_permissions(&socket_path, fs::Permissions::from_mode(0o666)).expect("a socket");
+    }
+    let server = if is_unix { String::new() } else { served.address().to_string() };
+
+    let port = ReservedPort::new();
+    let public = port.address.to_string();
+    let proxy_config = proxy_config
+        .replace("127.0.0.1:8080", &server)
+        .replace("/run/tarpon/http.sock", &socket_path)
+        .replace("listen 80;", &format!("listen {public};"))
+        .replace("bind :80\n", &format!("bind {public}\n"))
+        .replace(":80 {", &format!("http://:{} {{\n    bind 127.0.0.1", port.address.port()));
+    let case = format!("{program}:\n{proxy_config}");
+    let mut proxy = Proxy::start(program, &proxy_config, dir.path());
+
+    let mut client = proxy.connect(port.address, &case);
+    client.send(
+        "GET /?asked HTTP/1.1\r\nHost: a.example\r\nX-Forwarded-For: 198.51.100.9\r\nX-Forwarded-For: 198.51.100.8, 127.0.0.1\r\n\
+         Forwarded: for=198.51.100.9\r\nX-Forwarded-Host: forged.example\r\nX-Real-IP: 198.51.100.9\r\nConnection: close\r\n\r\n",
+    );
+    let response = client.response();
+    assert_eq!((response.status, &*response.content), (200, &b"home"[..]), "{case}");
+    let line = wait_for("a line in the log", || {
+        let text = fs::read_to_string(&log).unwrap_or_default();
+        // A proxy may ask for the health of the server.
+        text.lines().find(|line| line.contains("/?asked")).map(str::to_owned)
+    });
+    assert!(line.starts_with("127.0.0.3 - - ["), "{line}, behind {case}");
+    if proxy_config.contains("httpchk") {
+        // The proxy speaks for itself.
+        let is_check =
+            |line: &str| line.starts_with("127.0.0.1 ") && line.contains("\"GET / HTTP/1.0\" 200 ");
+        wait_for("a health check", || {
+            fs::read_to_string(&log).unwrap_or_default().lines().any(is_check).then_some(())
+        });
+    }
+}
+
+/// A running proxy.
+struct Proxy(Child);
+
+impl Proxy {
+    fn start(program: &str, config: &str, dir: &Path) -> Proxy {
+        let file = dir.join(program);
+        let path = |name: &str| dir.join(name).display().to_string();
+        let (config, arguments): (String, Vec<String>) = match program {
+            "caddy" => {
+                let options = ["run", "--adapter", "caddyfile", "--config"].map(str::to_owned);
+                (format!("{{\n admin off\n}}\n{config}"), options.into())
+            }
+            "haproxy" => (config.to_owned(), ["-db", "-f"].map(str::to_owned).into()),
+            "nginx" => {
+                let names = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
+                let own_files: String =
+                    names.iter().map(|name| format!("{name}_temp_path {};\n", path(name))).collect();
+                let options = format!("daemon off; pid {};", path("pid"));
+                let own_files = format!("http {{\naccess_log off;\n{own_files}");
+                let arguments =
+                    ["-p", &path(""), "-e", &path("nginx.log"), "-g", &options, "-c"].map(str::to_owned);
+                (config.replace("http {\n", &own_files), arguments.into())
+            }
+            other => panic!("{other} is no proxy of this test"),
+        };
+        fs::write(&file, config).expect("a file");
+        // Debian installs servers to directories that are not in the PATH of an ordinary user.
+        let search = env::var("PATH").unwrap_or_default() + ":/usr/local/sbin:/usr/sbin:/sbin";
+        let mut command = Command::new(program);
+        command.args(arguments).arg(file).env("PATH", search).env("HOME", dir).env("XDG_DATA_HOME", dir);
+        command.env("XDG_CONFIG_HOME", dir).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn();
+        Proxy(child.unwrap_or_else(|error| panic!("{program} is missing: run tests/setup: {error}")))
+    }
+
+    /// Connects when the proxy listens.
+    fn connect(&mut self, address: SocketAddr, case: &str) -> TestClient {
+        let from: SocketAddr = CLIENT.parse().expect("an address");
+        let stream = wait_for("the proxy", || {
+            let ended = self.0.try_wait().expect("a child");
+            assert!(ended.is_none(), "the proxy has exited: {case}");
+            let stream = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+            bind(&stream, &from).expect("an address of this host");
+            connect(&stream, &address).is_ok().then_some(stream)
+        });
+        let stream = TcpStream::from(stream);
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
+        TestClient::new(stream)
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        // nginx ends its workers then.
+        let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
+        let _ = self.0.wait();
+    }
+}
+
+/// Returns the code blocks of a page, each with its language.
+fn code_blocks(page: &str) -> Vec<(&str, String)> {
+    let (mut blocks, mut lines) = (Vec::new(), page.lines());
+    while let Some(line) = lines.next() {
+        if let Some(language) = line.strip_prefix("```") {
+            let text = lines.by_ref().take_while(|line| *line != "```").map(|line| line.to_owned() + "\n");
+            blocks.push((language, text.collect()));
+        }
+    }
+    blocks
+}
