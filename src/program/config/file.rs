@@ -73,7 +73,7 @@ impl ConfigFile {
         ConfigFile { path: path.into(), text: text.into(), included: Vec::new(), include_errors: Vec::new() }
     }
 
-    /// Reads a file, and the files that it includes. [`read`](super::read) reports the errors of these.
+    /// Reads a file, and the files that it includes. [`read`](super::read()) reports the errors of these.
     ///
     /// # Errors
     /// The file is unreadable or not UTF-8.

@@ -119,7 +119,8 @@ fn sim(peer: &str, expects_proxy_header: bool) -> Sim {
         "unix" => Some(PeerAddress::Unix),
         _ => peer.parse().ok().map(PeerAddress::Ip),
     };
-    let mut sim = Sim::accept(sites, AcceptedClient { number: 0, peer, expects_proxy_header });
+    let mut sim =
+        Sim::accept(sites, AcceptedClient { peer, expects_proxy_header, ..AcceptedClient::default() });
     sim.files = vec![distinct_bytes(100)];
     recorded(sim, false)
 }
