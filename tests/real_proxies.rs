@@ -5,23 +5,12 @@
 mod common;
 
 use common::{
-    TEST_TIMEOUT,
-    client::TestClient,
+    other_server::OtherServer,
     port::ReservedPort,
     program::{RunningProgram, tarpon, with_long_timeouts},
     site, wait_for,
 };
-use rustix::{
-    net::{AddressFamily, SocketType, bind, connect, socket},
-    process::{Pid, Signal, kill_process},
-};
-use std::{
-    env, fs,
-    net::{SocketAddr, TcpStream},
-    os::unix::fs::PermissionsExt,
-    path::Path,
-    process::{Child, Command, Stdio},
-};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 /// The address of the client: no proxy of the page has it.
 const CLIENT: &str = "127.0.0.3:0";
@@ -74,9 +63,9 @@ fn check(program: &str, proxy_config: &str, config: &str) {
         .replace("bind :80\n", &format!("bind {public}\n"))
         .replace(":80 {", &format!("http://:{} {{\n    bind 127.0.0.1", port.address.port()));
     let case = format!("{program}:\n{proxy_config}");
-    let mut proxy = Proxy::start(program, &proxy_config, dir.path());
+    let mut proxy = OtherServer::start(program, &proxy_config, dir.path());
 
-    let mut client = proxy.connect(port.address, &case);
+    let mut client = proxy.connect(CLIENT, port.address, &case);
     client.send(
         "GET /?asked HTTP/1.1\r\nHost: a.example\r\nX-Forwarded-For: 198.51.100.9\r\nX-Forwarded-For: 198.51.100.8, 127.0.0.1\r\n\
          Forwarded: for=198.51.100.9\r\nX-Forwarded-Host: forged.example\r\nX-Real-IP: 198.51.100.9\r\nConnection: close\r\n\r\n",
@@ -96,65 +85,6 @@ fn check(program: &str, proxy_config: &str, config: &str) {
         wait_for("a health check", || {
             fs::read_to_string(&log).unwrap_or_default().lines().any(is_check).then_some(())
         });
-    }
-}
-
-/// A running proxy.
-struct Proxy(Child);
-
-impl Proxy {
-    fn start(program: &str, config: &str, dir: &Path) -> Proxy {
-        let file = dir.join(program);
-        let path = |name: &str| dir.join(name).display().to_string();
-        let (config, arguments): (String, Vec<String>) = match program {
-            "caddy" => {
-                let options = ["run", "--adapter", "caddyfile", "--config"].map(str::to_owned);
-                (format!("{{\n admin off\n}}\n{config}"), options.into())
-            }
-            "haproxy" => (config.to_owned(), ["-db", "-f"].map(str::to_owned).into()),
-            "nginx" => {
-                let names = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
-                let own_files: String =
-                    names.iter().map(|name| format!("{name}_temp_path {};\n", path(name))).collect();
-                let options = format!("daemon off; pid {};", path("pid"));
-                let own_files = format!("http {{\naccess_log off;\n{own_files}");
-                let arguments =
-                    ["-p", &path(""), "-e", &path("nginx.log"), "-g", &options, "-c"].map(str::to_owned);
-                (config.replace("http {\n", &own_files), arguments.into())
-            }
-            other => panic!("{other} is no proxy of this test"),
-        };
-        fs::write(&file, config).expect("a file");
-        // Debian installs servers to directories that are not in the PATH of an ordinary user.
-        let search = env::var("PATH").unwrap_or_default() + ":/usr/local/sbin:/usr/sbin:/sbin";
-        let mut command = Command::new(program);
-        command.args(arguments).arg(file).env("PATH", search).env("HOME", dir).env("XDG_DATA_HOME", dir);
-        command.env("XDG_CONFIG_HOME", dir).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = command.spawn();
-        Proxy(child.unwrap_or_else(|error| panic!("{program} is missing: run tests/setup: {error}")))
-    }
-
-    /// Connects when the proxy listens.
-    fn connect(&mut self, address: SocketAddr, case: &str) -> TestClient {
-        let from: SocketAddr = CLIENT.parse().expect("an address");
-        let stream = wait_for("the proxy", || {
-            let ended = self.0.try_wait().expect("a child");
-            assert!(ended.is_none(), "the proxy has exited: {case}");
-            let stream = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
-            bind(&stream, &from).expect("an address of this host");
-            connect(&stream, &address).is_ok().then_some(stream)
-        });
-        let stream = TcpStream::from(stream);
-        stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
-        TestClient::new(stream)
-    }
-}
-
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        // nginx ends its workers then.
-        let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
-        let _ = self.0.wait();
     }
 }
 

@@ -6,6 +6,7 @@
 //! | `faults` | the program with faults injected by seed |
 //! | `kernel` | waits for what the kernel reports about connections and threads |
 //! | `load` | clients that send requests continuously |
+//! | `other_server` | other servers: nginx, Caddy, HAProxy |
 //! | `page` | a page loaded in a browser |
 //! | `port` | the port of a server that a test starts later |
 //! | `program` | the program `tarpon` as a child process |
@@ -19,6 +20,7 @@ pub(crate) mod client;
 pub(crate) mod faults;
 pub(crate) mod kernel;
 pub(crate) mod load;
+pub(crate) mod other_server;
 pub(crate) mod page;
 pub(crate) mod port;
 pub(crate) mod program;
