@@ -117,8 +117,8 @@ fn expected(engine: Engine) -> Vec<&'static str> {
     };
     let own = match engine {
         Engine::Epoll => vec!["wait short", "probe EAGAIN"],
-        Engine::Prefork => vec!["channel recv EINTR"],
-        Engine::Fork => vec!["channel recv EINTR", "socketpair EMFILE, socketpair ENOMEM"],
+        // Workers of fork leave their channels to later ones, so few are made: too few to expect a failure.
+        Engine::Prefork | Engine::Fork => vec!["channel recv EINTR"],
         _ => vec![],
     };
     [&common[..], &calls, &own].concat()
