@@ -5,7 +5,7 @@ mod common;
 use common::{
     ENGINES,
     client::TestClient,
-    program::{RunningProgram, tarpon},
+    program::{RunningProgram, serve_config, tarpon},
     server::TestServer,
     site, wait_for,
 };
@@ -62,14 +62,6 @@ fn pack_for(base: &str, dir: &Path, target: &Path) {
 fn tar(dir: &Path, target: &Path) {
     let status = Command::new("tar").arg("-cf").arg(target).arg("-C").arg(dir).arg(".").status();
     assert!(status.expect("tar").success());
-}
-
-fn serve_config(config: &str, dir: &Path, options: &[&str]) -> Command {
-    let file = dir.join("tarpon.toml");
-    fs::write(&file, config).expect("a file");
-    let mut command = tarpon([OsStr::new("serve"), OsStr::new("--config"), file.as_os_str()]);
-    command.args(["--admin", "off"]).args(options);
-    command
 }
 
 /// Returns the status of a response, and its Location or else the first line of its content.

@@ -6,10 +6,9 @@ use common::{
     client::TestClient,
     other_server::OtherServer,
     port::ReservedPort,
-    program::{RunningProgram, tarpon},
+    program::{RunningProgram, serve_config},
     site,
 };
-use std::{ffi::OsStr, fs};
 
 /// What a server answers: the first line of the content, a redirect, or a status.
 #[rustfmt::skip]
@@ -45,11 +44,7 @@ fn mounts_answer_as_those_of_other_servers_but_for_the_listed_paths() {
     let config = format!(
         "[[listener]]\naddress = \"127.0.0.1:0\"\n[[site]]\npath = {main_path:?}\n[[site]]\npath = {docs_path:?}\nmount = \"/docs\"\n"
     );
-    let file = work.path().join("tarpon.toml");
-    fs::write(&file, config).expect("a file");
-    let arguments =
-        [OsStr::new("serve"), OsStr::new("--admin=off"), OsStr::new("--config"), file.as_os_str()];
-    let program = RunningProgram::start_ready(tarpon(arguments));
+    let program = RunningProgram::start_ready(serve_config(&config, work.path(), &[]));
 
     let [nginx_port, caddy_port] = [(); 2].map(|()| ReservedPort::new());
     let nginx = format!(

@@ -6,22 +6,14 @@ use common::{
     ENGINES,
     client::TestClient,
     port::ReservedPort,
-    program::{RunningProgram, tarpon},
+    program::{RunningProgram, serve_config, tarpon},
     site,
 };
-use std::{ffi::OsStr, fs, path::Path, process::Command};
+use std::{ffi::OsStr, fs};
 use tempfile::TempDir;
 
 fn dir(name: &str) -> TempDir {
     site(&[("index.html", name.to_owned())])
-}
-
-fn serve_config(config: &str, dir: &Path, options: &[&str]) -> Command {
-    let file = dir.join("tarpon.toml");
-    fs::write(&file, config).expect("a file");
-    let mut command = tarpon([OsStr::new("serve"), OsStr::new("--config"), file.as_os_str()]);
-    command.args(["--admin", "off"]).args(options);
-    command
 }
 
 fn get(client: &mut TestClient, host: &str) -> String {

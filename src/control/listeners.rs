@@ -11,6 +11,8 @@ use crate::{
     base::error::{UserError, reason},
     base::socket_access::SocketAccess,
     control::socket_permissions::SocketPermissions,
+    data::worker::SocketSettings,
+    site::server_routes::ServerRoutes,
     sys::BACKLOG,
     sys::{
         name::Named,
@@ -154,9 +156,10 @@ impl Listener {
         self.has_proxy_protocol
     }
 
-    /// Returns the same for each of its sockets.
-    pub(crate) fn proxy_protocol_of_sockets(&self) -> Vec<bool> {
-        vec![self.has_proxy_protocol; self.sockets.len()]
+    /// Returns how workers serve the clients of its sockets.
+    pub(crate) fn settings(&self, routes: &ServerRoutes) -> SocketSettings {
+        let routes = routes.table_of(&self.address);
+        SocketSettings { routes, expects_proxy_header: self.has_proxy_protocol }
     }
 
     /// Sets the host names under which clients reach an admin listener.

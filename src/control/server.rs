@@ -152,10 +152,10 @@ impl Server {
         idle_workers.set_all_idle(worker_count);
         let proxy_trust = Arc::new(settings.proxy_trust.clone());
         let config = |number| {
-            let (mut sockets, mut proxy_protocol) = (Vec::new(), Vec::new());
+            let (mut sockets, mut socket_settings) = (Vec::new(), Vec::new());
             for listener in &listeners {
                 sockets.extend(listener.sockets_for(number % socket_count, socket_count)?);
-                proxy_protocol.resize(sockets.len(), listener.has_proxy_protocol());
+                socket_settings.resize(sockets.len(), listener.settings(&routes));
             }
             io::Result::Ok(WorkerConfig {
                 backends: Backends::default(),
@@ -164,10 +164,10 @@ impl Server {
                 worker_count,
                 idle_workers: idle_workers.clone(),
                 listeners: sockets,
-                proxy_protocol,
+                socket_settings: socket_settings.into(),
                 mailbox: handle.mailboxes[number].clone(),
                 sites: sites.clone(),
-                routes: routes.clone(),
+                routes: routes.tables.clone(),
                 health_path: settings.health_path.as_ref().map(|path| path.as_bytes().into()),
                 server_header: settings.server_header,
                 proxy_trust: proxy_trust.clone(),

@@ -19,6 +19,7 @@
 //! | `user_directories.rs` | which users have directories below `/~name/` |
 //! | `watch/` | notices changes to files and triggers a rebuild |
 //! | `virtual_hosts.rs` | the sites of a server, and the host names of each |
+//! | `server_routes.rs` | which sites answer at which listeners, hosts and paths |
 //! | `set.rs` | all sites of a server, current and earlier, for new workers |
 //! | `versions.rs` | the current version of one site and the earlier ones that are kept |
 //! | `transfer.rs` | sends a site to another process as descriptors |
@@ -33,6 +34,7 @@ pub(crate) mod inspect;
 pub(crate) mod link_trees;
 pub(crate) mod pack;
 pub(crate) mod releases;
+pub(crate) mod server_routes;
 pub(crate) mod set;
 pub(crate) mod transfer;
 pub(crate) mod trusted_path;

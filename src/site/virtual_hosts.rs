@@ -10,15 +10,19 @@
 //! `tarpon-conn` defines how host names are compared.
 
 use crate::{
-    base::address::Address,
-    base::settings::{SiteLimits, UnknownHost},
-    base::{error::UserError, log_config::SiteLog},
-    site::Site,
+    base::{
+        address::Address,
+        error::UserError,
+        log_config::SiteLog,
+        settings::{SiteLimits, UnknownHost},
+    },
+    site::{
+        Site,
+        server_routes::{ServerRoutes, SiteAddress, server_routes},
+    },
 };
 use std::sync::Arc;
-use tarpon_conn::{
-    HostName, Hosts, HostsError, PathPrefix, RouteTable, RouteTableId, RouteTaken, RouteTarget, SiteId,
-};
+use tarpon_conn::{HostName, PathPrefix};
 use tarpon_site::Printable;
 
 /// A site, its hosts and its settings. The number of a site is its index in [`VirtualHosts::new`], from 0.
@@ -54,16 +58,6 @@ pub struct VirtualHosts {
     pub(crate) labels: Vec<Option<String>>,
 }
 
-/// Where a site answers.
-#[derive(Clone, Debug)]
-pub(crate) struct SiteAddress<'n> {
-    pub(crate) names: &'n [HostName],
-    pub(crate) redirect_hosts: &'n [HostName],
-    pub(crate) mount: Option<&'n PathPrefix>,
-    /// The only listeners that the site answers at. Empty: those that no site names.
-    pub(crate) listen: Vec<Address>,
-}
-
 impl VirtualHosts {
     /// Combines the sites of a server.
     ///
@@ -94,17 +88,6 @@ impl VirtualHost {
     }
 }
 
-impl SiteAddress<'_> {
-    /// Returns a name of the site: its canonical host and its mount.
-    pub(crate) fn label(&self) -> Option<String> {
-        let host = self.names.iter().find(|name| !name.is_wildcard()).map(HostName::to_string);
-        match (host, self.mount) {
-            (host, None) => host,
-            (host, Some(mount)) => Some(host.unwrap_or_default() + mount.as_str()),
-        }
-    }
-}
-
 /// Checks that the redirects of a site lead below its mount.
 fn check_base(site: &Site, mount: &PathPrefix) -> Result<(), UserError> {
     let base = site.image().base();
@@ -119,161 +102,6 @@ fn check_base(site: &Site, mount: &PathPrefix) -> Result<(), UserError> {
         ),
         "build the site with the mount as Policy::base",
     ))
-}
-
-/// The routes of a server.
-#[derive(Debug)]
-pub(crate) struct ServerRoutes {
-    /// The first is for every listener without a table of its own.
-    pub(crate) tables: Arc<[RouteTable]>,
-    /// The listeners with a table of their own.
-    by_listener: Vec<(Address, RouteTableId)>,
-}
-
-impl ServerRoutes {
-    /// Returns the same table for every listener.
-    #[cfg(test)]
-    pub(crate) fn one(table: RouteTable) -> ServerRoutes {
-        ServerRoutes { tables: [table].into(), by_listener: Vec::new() }
-    }
-
-    /// Returns whether the table depends on the listener.
-    #[inline]
-    pub(crate) fn depend_on_listener(&self) -> bool {
-        !self.by_listener.is_empty()
-    }
-
-    /// Returns the table for a client that has connected to this address of the server.
-    pub(crate) fn table_at(&self, local: &Address) -> RouteTableId {
-        let is_local = |listener: &Address| match (listener, local) {
-            (Address::Tcp(listener), Address::Tcp(local)) => {
-                listener.ip().is_unspecified()
-                    && listener.is_ipv4() == local.is_ipv4()
-                    && listener.port() == local.port()
-            }
-            _ => false,
-        };
-        let find = |accepts: &dyn Fn(&Address) -> bool| self.by_listener.iter().find(|(at, _)| accepts(at));
-        let found = find(&|listener| listener == local).or_else(|| find(&is_local));
-        found.map_or(RouteTableId::default(), |(_, table)| *table)
-    }
-}
-
-/// Returns the routes to sites that answer at these addresses. A site's number is its place.
-pub(crate) fn server_routes<'n>(
-    sites: impl IntoIterator<Item = SiteAddress<'n>>,
-    unknown: UnknownHost,
-) -> Result<ServerRoutes, UserError> {
-    let sites: Vec<_> = sites.into_iter().collect();
-    let count = sites.len();
-    let is_missing = matches!(unknown, UnknownHost::Site(number) if number >= count);
-    if count == 0 || count > SiteId::COUNT_MAX || is_missing {
-        return Err(UserError::new(
-            "cannot serve these sites",
-            format_args!(
-                "the number of sites is {count}, of at most {}, and the default must be one of them",
-                SiteId::COUNT_MAX
-            ),
-            "name at least one site, and one of them as the default",
-        ));
-    }
-    let group_of = |is_in_group: &dyn Fn(&SiteAddress<'_>) -> bool| -> Vec<usize> {
-        (0..count).filter(|&number| is_in_group(&sites[number])).collect()
-    };
-    // If every site names its listeners, there are no others.
-    let mut groups = vec![group_of(&|site| site.listen.is_empty())];
-    groups.retain(|group| !group.is_empty());
-    let mut by_listener: Vec<(Address, RouteTableId)> = Vec::new();
-    for listener in sites.iter().flat_map(|site| &site.listen) {
-        if by_listener.iter().any(|(known, _)| known == listener) {
-            continue;
-        }
-        let group = group_of(&|site| site.listen.contains(listener));
-        let place = groups.iter().position(|known| *known == group).unwrap_or_else(|| {
-            groups.push(group);
-            groups.len() - 1
-        });
-        // There are fewer groups than sites, twice: far fewer than 2^16.
-        by_listener.push((listener.clone(), RouteTableId(place as u16)));
-    }
-    let tables = groups.iter().map(|group| route_table(&sites, group, unknown));
-    Ok(ServerRoutes { tables: tables.collect::<Result<_, _>>()?, by_listener })
-}
-
-/// Returns the routes to some of the sites, given by their numbers.
-fn route_table(
-    sites: &[SiteAddress<'_>],
-    group: &[usize],
-    unknown: UnknownHost,
-) -> Result<RouteTable, UserError> {
-    let numbered = || group.iter().map(|&number| (SiteId::new(number), &sites[number]));
-    // A mounted site answers below its mount only.
-    let unmounted = || numbered().filter(|(_, site)| site.mount.is_none());
-    let default = match unknown {
-        UnknownHost::Refused => None,
-        UnknownHost::Site(number) => {
-            let given = unmounted().find(|(id, _)| id.index() == number);
-            given.or_else(|| unmounted().next()).map(|(id, _)| id)
-        }
-    };
-    let mut hosts = Hosts::new(default);
-    for (id, site) in unmounted() {
-        let add = |name: &HostName| hosts.add(name.clone(), id).map_err(|error| host_error(name, error));
-        site.names.iter().try_for_each(add)?;
-    }
-    for (id, site) in numbered() {
-        if let (Some(mount), Some(name)) = (site.mount, site.redirect_hosts.first()) {
-            return Err(UserError::new(
-                format_args!("cannot serve the host {name}"),
-                format_args!("it redirects to a site that is mounted at {mount}"),
-                "redirect it to the site of the host that has no mount",
-            ));
-        }
-        let add = |name: &HostName| {
-            hosts.add_redirect_host(name.clone(), id).map_err(|error| host_error(name, error))
-        };
-        site.redirect_hosts.iter().try_for_each(add)?;
-    }
-    let first = numbered().next().map_or(SiteId::FIRST, |(id, _)| id);
-    let mut routes = RouteTable::with_fallback(Arc::new(hosts), default.unwrap_or(first));
-    for (id, site) in numbered() {
-        let Some(mount) = site.mount else { continue };
-        let names = site.names.iter().map(Some).chain(site.names.is_empty().then_some(None));
-        for name in names {
-            let added = routes.add(name, mount.clone(), RouteTarget::Mount(id));
-            added.map_err(|taken| mount_error(name, mount, taken))?;
-        }
-    }
-    Ok(routes)
-}
-
-fn mount_error(name: Option<&HostName>, mount: &PathPrefix, RouteTaken(by): RouteTaken) -> UserError {
-    let host = name.map_or("every host".to_owned(), HostName::to_string);
-    let number = match by {
-        RouteTarget::Site(site) | RouteTarget::Mount(site) => site.index() + 1,
-        RouteTarget::Backend(_) => unreachable!("the table has routes to sites only"),
-    };
-    UserError::new(
-        format_args!("cannot mount a site at {mount} of {host}"),
-        format_args!("site number {number} is mounted there"),
-        "give each site a mount of its own at each host",
-    )
-}
-
-fn host_error(name: &HostName, error: HostsError) -> UserError {
-    let what = format_args!("cannot serve the host {name}");
-    match error {
-        HostsError::Taken(site) => UserError::new(
-            what,
-            format_args!("it is named twice, first for site number {}", site.index() + 1),
-            "name each host once, as the host or the redirect host of one site",
-        ),
-        HostsError::NoCanonicalName => UserError::new(
-            what,
-            "it redirects to a site that has no host except wildcards",
-            "give the site a host that is not a wildcard, such as www.example.org",
-        ),
-    }
 }
 
 impl From<Site> for VirtualHost {

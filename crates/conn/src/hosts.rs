@@ -111,7 +111,7 @@ impl Hosts {
     }
 
     /// Returns the canonical host of a site, which its redirect hosts redirect to.
-    pub fn canonical(&self, site: SiteId) -> Option<&[u8]> {
+    pub(crate) fn canonical(&self, site: SiteId) -> Option<&[u8]> {
         self.canonical.get(&site).map(|name| name.0.as_bytes())
     }
 

@@ -120,7 +120,7 @@ impl RouteTable {
     }
 
     /// Returns the sites by host, which decide if no route by path does.
-    pub fn hosts(&self) -> &Hosts {
+    pub(crate) fn hosts(&self) -> &Hosts {
         &self.hosts
     }
 

@@ -32,12 +32,12 @@ use crate::{
     data::{
         engine::{AcceptedSocket, blocking::PreparedWorker},
         log_ring::LogRings,
-        worker::idle_workers::IdleWorkers,
+        worker::{SocketSettings, idle_workers::IdleWorkers},
     },
     site::{
+        server_routes::{SiteAddress, server_routes},
         set::SiteSet,
         transfer::SiteTransfer,
-        virtual_hosts::{self, ServerRoutes, SiteAddress},
     },
     sys::{
         poll::{PollEntry, poll},
@@ -50,13 +50,15 @@ use libc::{POLLIN, POLLOUT};
 use rustix::{io::Errno, process::Signal};
 use std::{
     collections::{HashMap, VecDeque},
-    io, mem,
+    io,
+    iter::repeat_n,
+    mem,
     os::fd::{AsFd, RawFd},
     sync::Arc,
     thread,
     time::Duration,
 };
-use tarpon_conn::Recording;
+use tarpon_conn::{Recording, RouteTable};
 
 /// The master. It has a single thread, so that it may fork at any time.
 pub(super) struct Master<'a> {
@@ -86,13 +88,13 @@ pub(super) struct Master<'a> {
     /// The sandbox of this process.
     pub(super) confinement: Confinement,
     pub(super) worker_seccomp: WorkerSeccomp,
-    pub(super) routes: Arc<ServerRoutes>,
+    pub(super) routes: Arc<[RouteTable]>,
     /// A name for each site.
     pub(super) labels: Vec<Option<String>>,
     pub(super) shared: SharedMemory,
     pub(super) listeners: PoolListeners,
-    /// For each listening socket: whether its connections begin with a PROXY header.
-    pub(super) proxy_protocol: Vec<bool>,
+    /// For each listening socket.
+    pub(super) socket_settings: Arc<[SocketSettings]>,
     pub(super) admin: Option<Listener>,
     /// Another server answers at the admin listener until this server serves.
     pub(super) is_successor: bool,
@@ -177,15 +179,16 @@ impl<'a> Master<'a> {
             listen: site.listen.iter().flat_map(ListenAddress::addresses).collect(),
         });
         let labels: Vec<_> = addresses.clone().map(|address| address.label()).collect();
-        let routes =
-            virtual_hosts::server_routes(addresses, unknown_host).map_err(|error| error.to_string())?;
+        let routes = server_routes(addresses, unknown_host).map_err(|error| error.to_string())?;
         let slot_count = settings.workers().get();
         let site_logs = sites.iter().map(|site| site.log.resolve(log.logging)).zip(labels.clone());
         let logs = LogPlan::new(settings.logging, site_logs, settings.debug);
         // A row for each worker, and one for this process.
         let counters = counters.with_rows(slot_count + 1).map_err(in_words)?;
         let shared = SharedMemory::new(counters, slot_count, &logs).map_err(in_words)?;
-        let proxy_protocol = listeners.iter().flat_map(Listener::proxy_protocol_of_sockets).collect();
+        let settings_of =
+            |listener: &Listener| repeat_n(listener.settings(&routes), listener.sockets().len());
+        let socket_settings = listeners.iter().flat_map(settings_of).collect();
         let listeners = listeners.into_iter().flat_map(Listener::into_sockets).collect();
         let machine = WorkerPool::new(PoolConfig {
             forks: settings.engine == Engine::Fork,
@@ -211,11 +214,11 @@ impl<'a> Master<'a> {
             emit,
             confinement,
             worker_seccomp,
-            routes: Arc::new(routes),
+            routes: routes.tables,
             labels,
             shared,
             listeners: PoolListeners::new(listeners).map_err(in_words)?,
-            proxy_protocol,
+            socket_settings,
             admin,
             is_successor,
             logs,

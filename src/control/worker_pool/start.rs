@@ -19,9 +19,9 @@ use crate::{
             WorkerReady,
             blocking::{self, IdleWait, PreparedWorker},
         },
-        worker::{Backends, StartTime, WorkerConfig, WorkerRows, mailbox::Mailbox},
+        worker::{Backends, SocketSettings, StartTime, WorkerConfig, WorkerRows, mailbox::Mailbox},
     },
-    site::{set::SiteSet, virtual_hosts::ServerRoutes},
+    site::set::SiteSet,
     sys::process::{SingleThreaded, set_name},
 };
 use rustix::process::WaitOptions;
@@ -30,7 +30,7 @@ use std::{
     os::fd::{AsFd, AsRawFd, RawFd},
     sync::Arc,
 };
-use tarpon_conn::{Recording, Transport};
+use tarpon_conn::{Recording, RouteTable, Transport};
 
 /// A fork copies each page of the stack that was ever used, and then each that the master writes before the next. So what has large variables
 /// is not inlined into the functions that run for each client.
@@ -101,7 +101,7 @@ impl Master<'_> {
         let mut keep: Vec<_> = sites.descriptors().chain(wakeup).chain([replaced]).collect();
         let config = worker_config(
             &self.settings,
-            &self.proxy_protocol,
+            &self.socket_settings,
             &self.routes,
             &self.shared,
             sites,
@@ -166,7 +166,7 @@ impl Master<'_> {
         let Master {
             single_threaded,
             settings,
-            proxy_protocol,
+            socket_settings,
             worker_seccomp,
             routes,
             shared,
@@ -187,7 +187,7 @@ impl Master<'_> {
                 // The worker owns the set: a site must live only as long as the worker serves it.
                 let sites = all.take().expect("the master had the sites when it forked");
                 let mailbox = Arc::new(worker_process::mailbox(channel, sites.histories()));
-                let config = worker_config(settings, proxy_protocol, routes, shared, &sites, slot, mailbox);
+                let config = worker_config(settings, socket_settings, routes, shared, &sites, slot, mailbox);
                 drop(sites);
                 let config = WorkerConfig { listeners: listeners.take(), ..config };
                 blocking::run(config, idle_wait, WorkerReady::unobserved())
@@ -205,8 +205,8 @@ const OWN_DESCRIPTOR_COUNT: usize = 2;
 /// Returns the configuration of a worker without listeners.
 fn worker_config(
     settings: &Settings,
-    proxy_protocol: &[bool],
-    routes: &Arc<ServerRoutes>,
+    socket_settings: &Arc<[SocketSettings]>,
+    routes: &Arc<[RouteTable]>,
     shared: &SharedMemory,
     sites: &SiteSet,
     slot: usize,
@@ -219,7 +219,7 @@ fn worker_config(
         worker_count: settings.workers().get(),
         idle_workers: shared.idle_workers.clone(),
         listeners: Vec::new(),
-        proxy_protocol: proxy_protocol.to_vec(),
+        socket_settings: Arc::clone(socket_settings),
         mailbox,
         sites: sites.sites(),
         routes: Arc::clone(routes),

@@ -3,17 +3,13 @@
 use super::{
     backends::Backends, clock::StartTime, idle_workers::IdleWorkers, loader::Loader, mailbox::Mailbox,
 };
-use crate::{
-    data::log_ring::RingProducer,
-    site::{versions::SiteVersions, virtual_hosts::ServerRoutes},
-    sys::shared::SharedRow,
-};
+use crate::{data::log_ring::RingProducer, site::versions::SiteVersions, sys::shared::SharedRow};
 use std::{os::fd::OwnedFd, sync::Arc};
-use tarpon_conn::{Counters, Limits, ProxyTrust, Recording, Transport};
+use tarpon_conn::{Counters, Limits, ProxyTrust, Recording, RouteTable, RouteTableId, Transport};
 #[cfg(test)]
 use {
     crate::sys::shared::SharedArray,
-    tarpon_conn::{Hosts, RouteTable, SiteId},
+    tarpon_conn::{Hosts, SiteId},
 };
 
 /// Configuration of one worker.
@@ -26,12 +22,12 @@ pub(crate) struct WorkerConfig {
     pub(crate) idle_workers: SharedRow<IdleWorkers>,
     /// Listening sockets, non-blocking.
     pub(crate) listeners: Vec<OwnedFd>,
-    /// For each listener: whether its connections begin with a PROXY header. The sockets may be those of another process.
-    pub(crate) proxy_protocol: Vec<bool>,
+    /// For each listener. The sockets may be those of another process.
+    pub(crate) socket_settings: Arc<[SocketSettings]>,
     pub(crate) mailbox: Arc<Mailbox>,
     /// By site number.
     pub(crate) sites: Arc<[(SiteVersions, Limits)]>,
-    pub(crate) routes: Arc<ServerRoutes>,
+    pub(crate) routes: Arc<[RouteTable]>,
     /// `None`: the worker reads from disk itself, and blocks.
     pub(crate) loader: Option<Loader>,
     /// Limit of open connections.
@@ -47,6 +43,15 @@ pub(crate) struct WorkerConfig {
     pub(crate) new_transport: fn() -> Transport,
     /// What to record of exchanges, and the ring for the records.
     pub(crate) log: Option<(Recording, RingProducer)>,
+}
+
+/// How a worker serves the clients of a listening socket.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SocketSettings {
+    /// The routes of their requests.
+    pub(crate) routes: RouteTableId,
+    /// Whether each connection begins with a PROXY header.
+    pub(crate) expects_proxy_header: bool,
 }
 
 /// The part of a [`WorkerConfig`] that differs between the processes of a prepared worker.
@@ -69,11 +74,12 @@ impl WorkerConfig {
             number: 0,
             worker_count,
             idle_workers: Arc::new(SharedArray::new(1).expect("memory")).row(0),
-            proxy_protocol: vec![false; listeners.len()],
+            // Tests of single connections have no listener.
+            socket_settings: vec![SocketSettings::default(); listeners.len().max(1)].into(),
             listeners,
             mailbox: Arc::new(Mailbox::new().expect("a mailbox")),
             sites: [(SiteVersions { current, earlier: [].into() }, Limits::default())].into(),
-            routes: Arc::new(ServerRoutes::one(RouteTable::new(Arc::new(Hosts::new(Some(SiteId::FIRST)))))),
+            routes: [RouteTable::new(Arc::new(Hosts::new(Some(SiteId::FIRST))))].into(),
             loader: None,
             connection_count_max: 10,
             counters: Arc::new(SharedArray::new(1).expect("memory")).row(0),

@@ -51,33 +51,28 @@ pub(crate) use backends::Backends;
 #[cfg(target_os = "linux")]
 pub(crate) use clock::WAIT_MS_MAX;
 pub(crate) use clock::{StartTime, timespec};
-pub(crate) use config::{WorkerConfig, WorkerRows};
+pub(crate) use config::{SocketSettings, WorkerConfig, WorkerRows};
 pub(crate) use context::WorkerContext;
 pub(crate) use sending::{COPY_LEN_MAX, MissingRange, SendLimits, Stage};
 pub(crate) use slots::{Slot, SlotId, Slots, idle_len};
 
-use crate::{base::address::Address, site::virtual_hosts::ServerRoutes, sys::socket};
+use crate::sys::socket;
 use buffer_holders::BufferHolders;
 use clock::{SteadyClock, unix_ms};
 use loader::{LoadJob, Loader};
 use mailbox::{Mailbox, ShutdownMode, WorkerMessage};
-use rustix::net::{AddressFamily, SocketAddrUnix, getpeername, getsockname, sockopt::set_socket_linger};
+use rustix::net::{AddressFamily, getpeername, getsockname, sockopt::set_socket_linger};
 use served_site::ServedSite;
 use std::{
-    ffi::OsStr,
     net::SocketAddr,
-    os::{
-        fd::{AsFd, OwnedFd},
-        unix::ffi::OsStrExt,
-    },
-    path::PathBuf,
+    os::fd::{AsFd, OwnedFd},
     sync::Arc,
     thread,
     time::Duration,
 };
 use tarpon_conn::{
-    AcceptedClient, Connection, PeerAddress, Pipes, Pool, Records, ResponsePrefixes, RouteTableId, SiteId,
-    Sites, Tick, Transport,
+    AcceptedClient, Connection, PeerAddress, Pipes, Pool, Records, ResponsePrefixes, SiteId, Sites, Tick,
+    Transport,
 };
 use timer_wheel::TimerWheel;
 
@@ -85,8 +80,8 @@ use timer_wheel::TimerWheel;
 pub(crate) struct Worker<S> {
     /// Listening sockets, non-blocking. Empty after shutdown has begun.
     pub(crate) listeners: Vec<OwnedFd>,
-    /// For each listener: whether its connections begin with a PROXY header.
-    proxy_protocol: Vec<bool>,
+    /// For each listener, also after shutdown has begun.
+    socket_settings: Arc<[SocketSettings]>,
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) slots: Slots<S>,
     pub(crate) context: WorkerContext,
@@ -105,7 +100,6 @@ pub(crate) struct Worker<S> {
     backends: Backends,
     /// Makes the transport of a new connection.
     new_transport: fn() -> Transport,
-    routes: Arc<ServerRoutes>,
     /// The address of a client is logged, or decides whether it is trusted.
     needs_peers: bool,
 }
@@ -136,7 +130,13 @@ impl<S: Default> Worker<S> {
             ..
         } = config;
         let WorkerConfig {
-            connection_count_max, counters, log, backends, new_transport, proxy_protocol, ..
+            connection_count_max,
+            counters,
+            log,
+            backends,
+            new_transport,
+            socket_settings,
+            ..
         } = config;
         let (mut records, producer) = match log {
             Some((recording, producer)) => (Records::new(recording), Some(producer)),
@@ -153,7 +153,7 @@ impl<S: Default> Worker<S> {
         records.set_time(unix_ms);
         let prefixes = ResponsePrefixes::new(unix_ms / 1_000);
         let mut context = WorkerContext {
-            sites: Sites::by_route(images, backends.add_routes(&routes.tables)),
+            sites: Sites::by_route(images, backends.add_routes(&routes)),
             pool,
             prefixes: if server_header { prefixes } else { prefixes.without_server() },
             now: Tick(0),
@@ -180,7 +180,7 @@ impl<S: Default> Worker<S> {
         let (timers, loaded) = (TimerWheel::new(), Vec::new());
         Worker {
             listeners,
-            proxy_protocol,
+            socket_settings,
             mailbox,
             slots,
             context,
@@ -193,7 +193,6 @@ impl<S: Default> Worker<S> {
             loaded,
             backends,
             new_transport,
-            routes,
             needs_peers,
         }
     }
@@ -201,11 +200,7 @@ impl<S: Default> Worker<S> {
     /// Adds a connection that the listener of this number has accepted. Returns its slot.
     pub(crate) fn insert(&mut self, fd: OwnedFd, listener: usize) -> u32 {
         let peer = if self.needs_peers { peer(&fd) } else { None };
-        let expects_proxy_header = self.proxy_protocol.get(listener).is_some_and(|expects| *expects);
-        let routes = match self.routes.depend_on_listener() {
-            false => RouteTableId::default(),
-            true => self.routes.table_at(&local_address(&fd)),
-        };
+        let SocketSettings { routes, expects_proxy_header } = self.socket_settings[listener];
         let accepted = AcceptedClient { number: self.slots.next_index(), peer, routes, expects_proxy_header };
         let conn = Connection::new(&mut self.context.conn_resources(), accepted);
         let transport = (self.new_transport)();
@@ -463,23 +458,5 @@ fn peer(fd: impl AsFd) -> Option<PeerAddress> {
             let is_unix = getsockname(fd).is_ok_and(|own| own.address_family() == AddressFamily::UNIX);
             is_unix.then_some(PeerAddress::Unix)
         }
-    }
-}
-
-/// Returns the address of this server that a client has connected to.
-fn local_address(fd: impl AsFd) -> Address {
-    // Without one, as after an error, the client gets the sites of the other listeners.
-    let unknown = || Address::Unix(PathBuf::new());
-    let Ok(address) = getsockname(fd) else { return unknown() };
-    match address.address_family() {
-        AddressFamily::UNIX => {
-            let unix = SocketAddrUnix::try_from(address).ok();
-            let path = unix
-                .as_ref()
-                .and_then(SocketAddrUnix::path)
-                .map(|path| OsStr::from_bytes(path.to_bytes()).into());
-            path.map_or_else(unknown, Address::Unix)
-        }
-        _ => SocketAddr::try_from(address).map_or_else(|_| unknown(), Address::Tcp),
     }
 }

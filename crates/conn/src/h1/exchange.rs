@@ -63,14 +63,14 @@ impl Http1 {
                 return 0;
             }
             Err(error) => {
-                return self.refuse(cx, out, input, cx.sites.fallback(self.accepted.routes), error.status());
+                return self.refuse(cx, out, input, self.fallback_site(cx), error.status());
             }
         };
         let head = &head;
         let host = match head.host() {
             Ok(host) => host,
             Err(error) => {
-                return self.refuse(cx, out, input, cx.sites.fallback(self.accepted.routes), error.status());
+                return self.refuse(cx, out, input, self.fallback_site(cx), error.status());
             }
         };
         let client = self.client(cx.sites, &head.fields);

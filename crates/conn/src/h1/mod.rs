@@ -307,12 +307,18 @@ impl Http1 {
         self.deadline = cx.now.after(self.limits(cx).send_ms);
     }
 
+    /// Returns the site that responds while the site of a request is unknown.
+    #[inline]
+    fn fallback_site(&self, cx: &ConnResources<'_>) -> SiteId {
+        cx.sites.fallback(self.accepted.routes)
+    }
+
     /// Ends the wait of the phase.
     #[cold]
     pub(crate) fn time_out(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) {
         match self.phase {
             Http1Phase::Head if out.is_empty() && self.incomplete_len > 0 => {
-                let (site, status) = (cx.sites.fallback(self.accepted.routes), Status::RequestTimeout);
+                let (site, status) = (self.fallback_site(cx), Status::RequestTimeout);
                 if cx.records.is_on() {
                     let start = self.exchange_start(cx, out, site, self.peer(), status);
                     cx.records.start_record(start, None, &[]);
