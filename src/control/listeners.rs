@@ -159,7 +159,7 @@ impl Listener {
     /// Returns how workers serve the clients of its sockets.
     pub(crate) fn settings(&self, routes: &ServerRoutes) -> SocketSettings {
         let routes = routes.table_of(&self.address);
-        SocketSettings { routes, expects_proxy_header: self.has_proxy_protocol }
+        SocketSettings { routes, expects_proxy_header: self.has_proxy_protocol, tls: None }
     }
 
     /// Sets the host names under which clients reach an admin listener.

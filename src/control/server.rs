@@ -38,7 +38,7 @@ use std::{
     thread::{self, JoinHandle},
     time::Duration,
 };
-use tarpon_conn::{SiteId, Transport};
+use tarpon_conn::SiteId;
 
 /// A running server. It continues when this is dropped; [`Handle::stop`] and [`Server::join`] end it.
 #[derive(Debug)]
@@ -159,7 +159,6 @@ impl Server {
             }
             io::Result::Ok(WorkerConfig {
                 backends: Backends::default(),
-                new_transport: || Transport::Plain,
                 number,
                 worker_count,
                 idle_workers: idle_workers.clone(),

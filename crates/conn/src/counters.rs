@@ -29,6 +29,16 @@ pub struct Counters {
     pub client_malformed: Counter,
     /// Connections that were closed because of their PROXY header: it is missing, malformed or late, or the peer is not trusted.
     pub proxy_refused: Counter,
+    /// Full handshakes of TLS 1.3.
+    pub tls13_full: Counter,
+    /// Handshakes of TLS 1.3 that resumed a session.
+    pub tls13_resumed: Counter,
+    /// Full handshakes of TLS 1.2.
+    pub tls12_full: Counter,
+    /// Handshakes of TLS 1.2 that resumed a session.
+    pub tls12_resumed: Counter,
+    /// Connections that failed in TLS: a handshake without agreement, an invalid record, or a request without TLS.
+    pub tls_failed: Counter,
     /// Responses by duration: each in the first class of [`LATENCY_MS`] whose end is not below its duration, or in the last class.
     pub latencies: [Counter; LATENCY_MS.len() + 1],
     /// The sum of these durations, in milliseconds.
@@ -84,6 +94,11 @@ impl Counters {
             ("log_dropped", &self.log_dropped),
             ("client_malformed", &self.client_malformed),
             ("proxy_refused", &self.proxy_refused),
+            ("tls13_full", &self.tls13_full),
+            ("tls13_resumed", &self.tls13_resumed),
+            ("tls12_full", &self.tls12_full),
+            ("tls12_resumed", &self.tls12_resumed),
+            ("tls_failed", &self.tls_failed),
             ("latency_ms", &self.latency_ms),
         ];
         let plain = plain.into_iter().map(|(name, counter)| (CounterName::Plain(name), counter));

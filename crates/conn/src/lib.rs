@@ -270,6 +270,31 @@ impl Connection {
         }
     }
 
+    /// Returns whether the first bytes of the connection are a PROXY header, which is never sealed.
+    #[inline]
+    pub(crate) fn awaits_proxy_header(&self) -> bool {
+        matches!(&self.party, Party::Client(client) if client.awaits_proxy_header())
+    }
+
+    /// Handles input that begins with a PROXY header. Returns how many bytes the connection consumed.
+    #[cold]
+    pub(crate) fn received_proxy_header(&mut self, cx: &mut ConnResources<'_>, input: BufRange) -> usize {
+        match &mut self.party {
+            Party::Client(client) => client.read_proxy_header(cx, input),
+            Party::Backend(_) => 0,
+        }
+    }
+
+    /// Ends the connection without an exchange: its transport has failed, or carries another protocol than HTTP. What the transport has
+    /// queued is still sent.
+    #[cold]
+    pub(crate) fn refuse_transport(&mut self, cx: &mut ConnResources<'_>) {
+        match &mut self.party {
+            Party::Client(client) => client.refuse_transport(cx, &self.wire),
+            Party::Backend(backend) => backend.abort(cx, Status::BadGateway),
+        }
+    }
+
     /// Handles the event that the connection at the other end of its pipe has added or taken messages.
     pub fn woken(&mut self, cx: &mut ConnResources<'_>) {
         match &mut self.party {

@@ -7,8 +7,9 @@
 //! A buffer has holders: the engine while the kernel fills it or while it is an inbox, and an outbox while a span names it. It is free
 //! again when the last holder releases it. The pool allocates no memory after [`Pool::new`].
 
-/// The length of a buffer in bytes. The longest head fits in one, and so does the content of a TLS record.
-pub const BUF_LEN: usize = tarpon_http::head::HEAD_LEN_MAX;
+/// The length of a buffer in bytes. The longest head fits in one, and so does the longest TLS record: RFC 8446, section 5.2.
+pub const BUF_LEN: usize = 17 * 1024;
+const _: () = assert!(BUF_LEN >= tarpon_http::head::HEAD_LEN_MAX && BUF_LEN >= 5 + (1 << 14) + 256);
 
 /// The name of a buffer of the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,14 +104,14 @@ impl Pool {
     ///
     /// # Panics
     /// Panics if the range lies in that buffer.
-    pub fn split_mut(&mut self, from: BufRange, to: BufId) -> (&[u8], &mut [u8]) {
+    pub fn split_mut(&mut self, from: BufRange, to: BufId) -> (&mut [u8], &mut [u8]) {
         assert_ne!(from.buf, to, "the buffers differ");
         let (low, high) = self.bytes.split_at_mut(from.buf.0.max(to.0) as usize * BUF_LEN);
         let range = from.at as usize..(from.at + from.len) as usize;
         if from.buf.0 < to.0 {
-            (&low[from.buf.0 as usize * BUF_LEN..][range], &mut high[..BUF_LEN])
+            (&mut low[from.buf.0 as usize * BUF_LEN..][range], &mut high[..BUF_LEN])
         } else {
-            (&high[range], &mut low[to.0 as usize * BUF_LEN..][..BUF_LEN])
+            (&mut high[range], &mut low[to.0 as usize * BUF_LEN..][..BUF_LEN])
         }
     }
 

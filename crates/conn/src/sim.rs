@@ -27,6 +27,7 @@ use crate::{
     SPAN_COUNT_MAX, Sites, Span, Tick, Transport, TransportError,
 };
 pub use client::TransportClient;
+use rustls::{ClientConfig, ServerConfig};
 use std::{ops::RangeInclusive, sync::Arc};
 use tarpon_site::{Image, Region, ResidentPages};
 
@@ -88,12 +89,23 @@ pub enum Through {
         /// The lengths of records, in plain bytes.
         record_lens: RangeInclusive<usize>,
     },
+    /// In records of TLS, with these configurations of both ends.
+    Tls(Arc<ServerConfig>, Arc<ClientConfig>),
 }
 
 impl Through {
     /// The largest records only.
     pub const LARGEST: Through =
         Through::Scrambled { seed: 0, record_lens: RECORD_PLAIN_LEN_MAX..=RECORD_PLAIN_LEN_MAX };
+
+    /// Returns the transport of the server.
+    pub(crate) fn transport(&self) -> Transport {
+        match self {
+            Through::Plain => Transport::Plain,
+            Through::Scrambled { seed, record_lens } => Transport::scrambled(*seed, record_lens.clone()),
+            Through::Tls(server, _) => Transport::tls(server).expect("a usable configuration"),
+        }
+    }
 }
 
 /// The maximum lengths of a read and a send.
@@ -117,8 +129,9 @@ pub const UNIX_S: u64 = 784_198_177;
 /// part.
 const BUFS_HELD_MAX: usize = 4;
 
-/// The number of buffers that a sealing transport holds beside them: the plain inbox, and the record that leaves.
-const BUFS_HELD_SEALED_MAX: usize = 2;
+/// The number of buffers that a sealing transport holds beside them: the plain inbox, the record that leaves, and during the handshake two
+/// more of its records.
+const BUFS_HELD_SEALED_MAX: usize = 4;
 
 /// The number of buffers: enough that one is free whenever an exchange begins.
 const POOL_COUNT: usize = 2 * (BUFS_HELD_MAX + BUFS_HELD_SEALED_MAX);
@@ -182,11 +195,13 @@ impl Sim {
     #[must_use]
     pub fn through(mut self, through: &Through) -> Sim {
         self.client = TransportClient::new(through, &mut self.socket);
-        self.transport = match through {
-            Through::Plain => Transport::Plain,
-            Through::Scrambled { seed, record_lens } => Transport::scrambled(*seed, record_lens.clone()),
-        };
+        self.transport = through.transport();
         self
+    }
+
+    /// Replaces the client by one without records, for a server that answers in plain bytes.
+    pub fn answer_in_plain(&mut self) {
+        self.client = TransportClient::Plain;
     }
 
     /// Sends bytes as the client, unless it has closed its sending side. The server does not run.

@@ -79,7 +79,7 @@ impl Connection {
         }
         match input {
             Input::Bytes { .. } if slot.has_new_input => DriveStep::Offer,
-            Input::Bytes { max } => DriveStep::Read { max },
+            Input::Bytes { max } => DriveStep::Read { max: transport.wire_len_max(max) },
             Input::Pause => DriveStep::Pause,
         }
     }

@@ -30,7 +30,7 @@ use std::{
     os::fd::{AsFd, AsRawFd, RawFd},
     sync::Arc,
 };
-use tarpon_conn::{Recording, RouteTable, Transport};
+use tarpon_conn::{Recording, RouteTable};
 
 /// A fork copies each page of the stack that was ever used, and then each that the master writes before the next. So what has large variables
 /// is not inlined into the functions that run for each client.
@@ -214,7 +214,6 @@ fn worker_config(
 ) -> WorkerConfig {
     WorkerConfig {
         backends: Backends::default(),
-        new_transport: || Transport::Plain,
         number: slot,
         worker_count: settings.workers().get(),
         idle_workers: shared.idle_workers.clone(),

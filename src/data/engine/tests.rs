@@ -1,6 +1,6 @@
 //! Exchanges with a backend, on every engine: over real sockets, with a backend that sends back what it receives.
 
-mod sealed;
+mod tls;
 
 use super::{AcceptedSocket, WorkerReady, blocking::PreparedWorker};
 use crate::{

@@ -4,8 +4,9 @@ use super::{
     backends::Backends, clock::StartTime, idle_workers::IdleWorkers, loader::Loader, mailbox::Mailbox,
 };
 use crate::{data::log_ring::RingProducer, site::versions::SiteVersions, sys::shared::SharedRow};
+use rustls::ServerConfig;
 use std::{os::fd::OwnedFd, sync::Arc};
-use tarpon_conn::{Counters, Limits, ProxyTrust, Recording, RouteTable, RouteTableId, Transport};
+use tarpon_conn::{Counters, Limits, ProxyTrust, Recording, RouteTable, RouteTableId};
 #[cfg(test)]
 use {
     crate::sys::shared::SharedArray,
@@ -39,19 +40,19 @@ pub(crate) struct WorkerConfig {
     pub(crate) server_header: bool,
     pub(crate) proxy_trust: Arc<ProxyTrust>,
     pub(crate) backends: Backends,
-    /// Makes the transport of a new connection.
-    pub(crate) new_transport: fn() -> Transport,
     /// What to record of exchanges, and the ring for the records.
     pub(crate) log: Option<(Recording, RingProducer)>,
 }
 
 /// How a worker serves the clients of a listening socket.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct SocketSettings {
     /// The routes of their requests.
     pub(crate) routes: RouteTableId,
     /// Whether each connection begins with a PROXY header.
     pub(crate) expects_proxy_header: bool,
+    /// How they are encrypted.
+    pub(crate) tls: Option<Arc<ServerConfig>>,
 }
 
 /// The part of a [`WorkerConfig`] that differs between the processes of a prepared worker.
@@ -87,7 +88,6 @@ impl WorkerConfig {
             server_header: true,
             proxy_trust: Arc::default(),
             backends: Backends::default(),
-            new_transport: || Transport::Plain,
             log: None,
         }
     }

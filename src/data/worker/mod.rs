@@ -98,8 +98,6 @@ pub(crate) struct Worker<S> {
     /// Slots whose missing pages were read: the engine drives them next.
     loaded: Vec<u32>,
     backends: Backends,
-    /// Makes the transport of a new connection.
-    new_transport: fn() -> Transport,
     /// The address of a client is logged, or decides whether it is trusted.
     needs_peers: bool,
 }
@@ -129,15 +127,7 @@ impl<S: Default> Worker<S> {
             loader,
             ..
         } = config;
-        let WorkerConfig {
-            connection_count_max,
-            counters,
-            log,
-            backends,
-            new_transport,
-            socket_settings,
-            ..
-        } = config;
+        let WorkerConfig { connection_count_max, counters, log, backends, socket_settings, .. } = config;
         let (mut records, producer) = match log {
             Some((recording, producer)) => (Records::new(recording), Some(producer)),
             None => (Records::off(), None),
@@ -192,7 +182,6 @@ impl<S: Default> Worker<S> {
             loader,
             loaded,
             backends,
-            new_transport,
             needs_peers,
         }
     }
@@ -200,10 +189,13 @@ impl<S: Default> Worker<S> {
     /// Adds a connection that the listener of this number has accepted. Returns its slot.
     pub(crate) fn insert(&mut self, fd: OwnedFd, listener: usize) -> u32 {
         let peer = if self.needs_peers { peer(&fd) } else { None };
-        let SocketSettings { routes, expects_proxy_header } = self.socket_settings[listener];
+        let &SocketSettings { routes, expects_proxy_header, ref tls } = &self.socket_settings[listener];
         let accepted = AcceptedClient { number: self.slots.next_index(), peer, routes, expects_proxy_header };
         let conn = Connection::new(&mut self.context.conn_resources(), accepted);
-        let transport = (self.new_transport)();
+        let transport = match tls {
+            None => Transport::Plain,
+            Some(config) => Transport::tls(config).expect("the configuration was used when it was made"),
+        };
         self.insert_slot(Slot::new(fd, conn, transport))
     }
 

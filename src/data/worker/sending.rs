@@ -154,9 +154,9 @@ impl WorkerContext {
         }
     }
 
-    /// Seals at most `len` bytes of the outbox. The sources are checked after the bytes are sealed: a record of a truncated file is thrown
-    /// away.
-    #[cold]
+    /// Seals at most `len` bytes of the outbox: content of an image that fills the record from where it lies, and all else gathered. The
+    /// sources are checked after the bytes are sealed: a record of a truncated file is thrown away.
+    #[inline(never)]
     fn seal_front<S>(
         &mut self,
         slot: &mut Slot<S>,
@@ -165,20 +165,30 @@ impl WorkerContext {
     ) -> Result<Option<Box<MissingRange>>, SendError> {
         let mut copy = mem::take(&mut self.copy);
         let stage = self.stage_spans(slot.conn.outbox(), limits);
-        let (len, front) = match stage {
+        let (record, front) = match stage {
             Stage::Missing(missing) => {
                 self.copy = copy;
                 return Ok(Some(missing));
             }
             Stage::Copied { front, .. } | Stage::Gathered { front, .. } => {
-                (self.copy_front(front, &mut copy[..len]), front)
+                let record = match front {
+                    [Span::Site { image, at, len: in_span }, ..] if *in_span >= len as u64 => {
+                        let region = Region { at: *at, len: len as u64 };
+                        Some(slot.transport.seal(&mut self.pool, self.sites.image(*image).bytes(region)))
+                    }
+                    _ => {
+                        let gathered = self.copy_front(front, &mut copy[..len]);
+                        gathered.map(|len| slot.transport.seal(&mut self.pool, &copy[..len]))
+                    }
+                };
+                (record, front)
             }
             Stage::File { file, at, len: part_len } => {
-                (read_at(file, at, &mut copy[..len.min(part_len)]), &[][..])
+                let read = read_at(file, at, &mut copy[..len.min(part_len)]);
+                (read.map(|len| slot.transport.seal(&mut self.pool, &copy[..len])), &[][..])
             }
             Stage::Sealed(_) => unreachable!("a record leaves before the next is sealed"),
         };
-        let record = len.map(|len| slot.transport.seal(&mut self.pool, &copy[..len]));
         self.copy = copy;
         let record = record.ok_or(SendError)?.map_err(|_| SendError)?;
         if !self.are_intact(front) {

@@ -88,9 +88,7 @@ impl BackendSim {
         let conn = Connection::new(&mut self.cx(), accepted);
         let mut party = SimParty::new(conn, None);
         party.peer = TransportClient::new(&self.through, &mut party.socket);
-        if let Through::Scrambled { seed, record_lens } = &self.through {
-            party.transport = Transport::scrambled(*seed, record_lens.clone());
-        }
+        party.transport = self.through.transport();
         self.add(party);
         number
     }

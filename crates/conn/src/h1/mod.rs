@@ -361,6 +361,16 @@ impl Http1 {
         self.abort();
     }
 
+    /// Ends the connection without a response: the transport sends what it has queued, and waits until the client closes too.
+    #[cold]
+    pub(crate) fn refuse_transport(&mut self, cx: &mut ConnResources<'_>, out: &Outbox) {
+        if !out.is_empty() {
+            return self.abort();
+        }
+        self.phase = Http1Phase::LastResponse { linger: true };
+        self.output_empty(cx);
+    }
+
     /// Closes the connection. Pending output is not sent.
     pub(crate) fn abort(&mut self) {
         self.phase = Http1Phase::Closed;

@@ -22,10 +22,16 @@ impl Http1 {
         }
     }
 
+    /// Returns whether a PROXY header must come next.
+    #[inline]
+    pub(crate) fn awaits_proxy_header(&self) -> bool {
+        matches!(self.phase, Http1Phase::ProxyHeader)
+    }
+
     /// Reads the PROXY header at the front of `input`. Returns how many bytes it has consumed, 0 if the header is incomplete.
     #[cold]
     #[inline(never)]
-    pub(super) fn read_proxy_header(&mut self, cx: &ConnResources<'_>, input: BufRange) -> usize {
+    pub(crate) fn read_proxy_header(&mut self, cx: &ConnResources<'_>, input: BufRange) -> usize {
         match proxy_header::parse(cx.pool.bytes(input)) {
             Ok(None) => {
                 self.incomplete_len = input.len;

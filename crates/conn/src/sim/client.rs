@@ -3,16 +3,35 @@
 use super::Through;
 use crate::{
     BUF_LEN,
-    transport::scramble::{Opened, Scramble, SealedKind},
+    transport::{
+        Opened,
+        scramble::{Scramble, SealedKind},
+    },
 };
-use std::ops::RangeInclusive;
+use rustls::ClientConnection;
+use std::{
+    io::{Read, Write},
+    ops::RangeInclusive,
+    sync::Arc,
+};
 
 /// A client that sends and receives plain bytes, as they are or in scrambled records.
 pub enum TransportClient {
     /// Without records.
     Plain,
-    /// In records.
+    /// In scrambled records.
     Scrambled(Box<ScrambledClient>),
+    /// In records of TLS.
+    Tls(Box<TlsClient>),
+}
+
+/// A client that speaks TLS by rustls.
+pub struct TlsClient {
+    conn: ClientConnection,
+    /// The server has announced that it sends no more.
+    has_alert: bool,
+    /// The error that the handshake or a record has failed with.
+    error: Option<rustls::Error>,
 }
 
 /// A client behind the other end of a scrambling transport.
@@ -31,7 +50,17 @@ pub struct ScrambledClient {
 impl TransportClient {
     /// Returns a client, which begins its handshake.
     pub fn new(through: &Through, socket: &mut Vec<u8>) -> TransportClient {
-        let Through::Scrambled { seed, record_lens } = through else { return TransportClient::Plain };
+        let (seed, record_lens) = match through {
+            Through::Plain => return TransportClient::Plain,
+            Through::Scrambled { seed, record_lens } => (seed, record_lens),
+            Through::Tls(_, config) => {
+                let name = "localhost".try_into().expect("a name");
+                let conn = ClientConnection::new(Arc::clone(config), name).expect("a usable configuration");
+                let mut client = TlsClient { conn, has_alert: false, error: None };
+                client.write(socket);
+                return TransportClient::Tls(Box::new(client));
+            }
+        };
         let mut client = ScrambledClient {
             scramble: Scramble::client(*seed),
             record_lens: record_lens.clone(),
@@ -52,14 +81,25 @@ impl TransportClient {
                 client.unsealed.extend_from_slice(plain);
                 client.seal(socket);
             }
+            TransportClient::Tls(client) => {
+                client.conn.writer().write_all(plain).expect("memory");
+                client.write(socket);
+            }
         }
     }
 
     /// Closes its sending side.
     pub fn end(&mut self, socket: &mut Vec<u8>) {
-        if let TransportClient::Scrambled(client) = self {
-            client.has_ended = true;
-            client.seal(socket);
+        match self {
+            TransportClient::Plain => {}
+            TransportClient::Scrambled(client) => {
+                client.has_ended = true;
+                client.seal(socket);
+            }
+            TransportClient::Tls(client) => {
+                client.conn.send_close_notify();
+                client.write(socket);
+            }
         }
     }
 
@@ -72,17 +112,56 @@ impl TransportClient {
                 client.open(plain);
                 client.seal(socket);
             }
+            TransportClient::Tls(client) => client.receive(wire, plain, socket),
         }
     }
 
     /// Returns whether bytes wait that the client has not sent.
     pub fn is_waiting(&self) -> bool {
-        matches!(self, TransportClient::Scrambled(client) if !client.unsealed.is_empty() || client.has_ended)
+        match self {
+            TransportClient::Plain => false,
+            TransportClient::Scrambled(client) => !client.unsealed.is_empty() || client.has_ended,
+            TransportClient::Tls(client) => client.conn.is_handshaking() && client.error.is_none(),
+        }
     }
 
     /// Returns whether the server has announced that it sends no more.
     pub fn has_alert(&self) -> bool {
-        matches!(self, TransportClient::Scrambled(client) if client.has_alert)
+        match self {
+            TransportClient::Plain => false,
+            TransportClient::Scrambled(client) => client.has_alert,
+            TransportClient::Tls(client) => client.has_alert,
+        }
+    }
+}
+
+impl TlsClient {
+    /// Returns the error that the handshake or a record has failed with.
+    pub fn error(&self) -> Option<&rustls::Error> {
+        self.error.as_ref()
+    }
+
+    fn write(&mut self, socket: &mut Vec<u8>) {
+        while self.conn.wants_write() {
+            self.conn.write_tls(socket).expect("memory");
+        }
+    }
+
+    fn receive(&mut self, mut wire: &[u8], plain: &mut Vec<u8>, socket: &mut Vec<u8>) {
+        while !wire.is_empty() && self.error.is_none() {
+            self.conn.read_tls(&mut wire).expect("memory");
+            match self.conn.process_new_packets() {
+                Ok(state) => {
+                    let len = plain.len();
+                    plain.resize(len + state.plaintext_bytes_to_read(), 0);
+                    self.conn.reader().read_exact(&mut plain[len..]).expect("the bytes that were announced");
+                    assert!(!self.has_alert || plain.len() == len, "nothing follows the alert");
+                    self.has_alert |= state.peer_has_closed();
+                }
+                Err(error) => self.error = Some(error),
+            }
+            self.write(socket);
+        }
     }
 }
 
@@ -119,7 +198,8 @@ impl ScrambledClient {
             assert!(opened == Opened::Incomplete || !self.has_alert, "nothing follows the alert");
             let len = match opened {
                 Opened::Incomplete => return,
-                Opened::Handshake { len } => len,
+                Opened::Own { len } => len,
+                Opened::Plain { .. } => unreachable!("a scrambled record is opened in place"),
                 Opened::Data { header_len, len, trailer_len } => {
                     plain.extend_from_slice(&wire[header_len..][..len]);
                     header_len + len + trailer_len

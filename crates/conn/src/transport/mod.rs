@@ -12,39 +12,44 @@
 //! | file | what |
 //! |---|---|
 //! | `sealed` | two inboxes, the record that leaves, the handshake and the alert |
+//! | `tls` | records of TLS 1.2 and 1.3, by rustls |
 //! | `scramble` | records for tests: a lost, repeated or reordered byte is noticed |
 //!
 //! Knows nothing of HTTP.
 
 #[cfg(feature = "sim")]
 pub(crate) mod scramble;
-#[cfg(feature = "sim")]
 mod sealed;
+mod tls;
 
 use crate::{BufId, BufRange, Close, ConnResources, Connection, Pool};
+use rustls::ServerConfig;
 #[cfg(feature = "sim")]
+pub(crate) use sealed::Opened;
 use sealed::Sealed;
 #[cfg(feature = "sim")]
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 /// How the bytes of a connection travel.
 #[derive(Debug)]
 pub enum Transport {
     /// As they are.
     Plain,
-    /// In scrambled records, for tests.
-    #[cfg(feature = "sim")]
+    /// In records: those of TLS, or scrambled ones for tests.
     Sealed(Box<Sealed>),
 }
 
 // A plain connection must not grow.
 const _: () = assert!(size_of::<Transport>() <= size_of::<usize>());
 
-/// The maximum number of plain bytes in a record that the server seals. The record fits in a buffer.
-pub const RECORD_PLAIN_LEN_MAX: usize = crate::BUF_LEN - RECORD_OVERHEAD_MAX;
+/// The maximum number of plain bytes in a record that the server seals. RFC 8446, section 5.1. The record fits in a buffer.
+pub const RECORD_PLAIN_LEN_MAX: usize = 1 << 14;
+const _: () = assert!(RECORD_PLAIN_LEN_MAX + RECORD_OVERHEAD_MAX <= crate::BUF_LEN);
 
-/// The most that a record adds to its plain bytes: TLS 1.2 with an explicit nonce adds 29 bytes.
-const RECORD_OVERHEAD_MAX: usize = 32;
+/// The most that sealing adds to plain bytes: TLS 1.2 with an explicit nonce adds 29 bytes, and TLS 1.3 adds 22, and 27 for an update of the
+/// keys in a record before it.
+const RECORD_OVERHEAD_MAX: usize = 64;
 
 /// The error that the connection cannot continue: a record of the client is invalid, or no buffer is free. The engine closes the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +58,6 @@ pub struct TransportError;
 /// A sealed record that is not queued yet. Its source may have been damaged while it was read.
 #[must_use]
 #[derive(Debug)]
-#[cfg_attr(not(feature = "sim"), expect(dead_code, reason = "no transport of this build seals"))]
 pub struct SealedRecord {
     /// The whole record.
     wire: BufRange,
@@ -73,7 +77,16 @@ impl Transport {
     /// Returns a transport that scrambles, with records of random lengths in this range.
     #[cfg(feature = "sim")]
     pub fn scrambled(seed: u64, record_lens: RangeInclusive<usize>) -> Transport {
-        Transport::Sealed(Box::new(Sealed::new(seed, record_lens)))
+        Transport::Sealed(Box::new(Sealed::scrambled(seed, record_lens)))
+    }
+
+    /// Returns a transport for a client that begins a TLS handshake. Each record of the configuration must fit in a buffer of the pool: its
+    /// `max_fragment_size` is the default or less.
+    ///
+    /// # Errors
+    /// The configuration is unusable: its `max_fragment_size` is out of range.
+    pub fn tls(config: &Arc<ServerConfig>) -> Result<Transport, TransportError> {
+        Sealed::tls(config).map(|sealed| Transport::Sealed(Box::new(sealed)))
     }
 
     /// Opens wire bytes and passes the plain bytes to the connection. Returns how many wire bytes were used. The caller keeps the
@@ -91,7 +104,6 @@ impl Transport {
     ) -> Result<usize, TransportError> {
         match self {
             Transport::Plain => Ok(conn.received(cx, wire)),
-            #[cfg(feature = "sim")]
             Transport::Sealed(sealed) => sealed.received(conn, cx, wire),
         }
     }
@@ -101,7 +113,6 @@ impl Transport {
     pub fn ended(&mut self, conn: &mut Connection, cx: &mut ConnResources<'_>) {
         match self {
             Transport::Plain => conn.ended(cx),
-            #[cfg(feature = "sim")]
             Transport::Sealed(sealed) => sealed.ended(conn, cx),
         }
     }
@@ -118,11 +129,7 @@ impl Transport {
         pool: &mut Pool,
     ) -> Result<Option<usize>, TransportError> {
         match self {
-            Transport::Plain => {
-                let _ = (conn, pool);
-                Ok(None)
-            }
-            #[cfg(feature = "sim")]
+            Transport::Plain => Ok(None),
             Transport::Sealed(sealed) => sealed.record_len(conn, pool),
         }
     }
@@ -138,11 +145,7 @@ impl Transport {
     #[inline]
     pub fn seal(&mut self, pool: &mut Pool, plain: &[u8]) -> Result<SealedRecord, TransportError> {
         match self {
-            Transport::Plain => {
-                let _ = (pool, plain);
-                unreachable!("a plain transport asks for no record")
-            }
-            #[cfg(feature = "sim")]
+            Transport::Plain => unreachable!("a plain transport asks for no record"),
             Transport::Sealed(sealed) => sealed.seal(pool, plain),
         }
     }
@@ -151,10 +154,7 @@ impl Transport {
     #[inline]
     pub fn queue(&mut self, record: SealedRecord) {
         match self {
-            Transport::Plain => {
-                let _ = record;
-            }
-            #[cfg(feature = "sim")]
+            Transport::Plain => {}
             Transport::Sealed(sealed) => sealed.queue(record),
         }
     }
@@ -164,7 +164,6 @@ impl Transport {
     pub fn queued(&self) -> Option<BufRange> {
         match self {
             Transport::Plain => None,
-            #[cfg(feature = "sim")]
             Transport::Sealed(sealed) => sealed.queued(),
         }
     }
@@ -174,7 +173,6 @@ impl Transport {
     pub fn sent(&mut self, conn: &mut Connection, cx: &mut ConnResources<'_>, len: u64) {
         match self {
             Transport::Plain => conn.sent(cx, len),
-            #[cfg(feature = "sim")]
             Transport::Sealed(sealed) => sealed.sent(conn, cx, len),
         }
     }
@@ -184,7 +182,6 @@ impl Transport {
     pub fn expired(&mut self, conn: &mut Connection, cx: &mut ConnResources<'_>, unacked: u64) {
         let sent_len = match self {
             Transport::Plain => conn.sent_len(),
-            #[cfg(feature = "sim")]
             Transport::Sealed(sealed) => sealed.sent_len(),
         };
         conn.expired(cx, sent_len.saturating_sub(unacked), unacked);
@@ -193,7 +190,6 @@ impl Transport {
     /// Ends the connection before its deadline, because other connections need its buffers. The caller drops the wire bytes that were
     /// not used.
     pub fn evict(&mut self, conn: &mut Connection, cx: &mut ConnResources<'_>) {
-        #[cfg(feature = "sim")]
         if let Transport::Sealed(sealed) = self {
             sealed.drop_input(cx.pool);
         }
@@ -202,7 +198,6 @@ impl Transport {
 
     /// Releases all resources after the socket has closed. This must be the last call.
     pub fn closed(&mut self, conn: &mut Connection, cx: &mut ConnResources<'_>) {
-        #[cfg(feature = "sim")]
         if let Transport::Sealed(sealed) = self {
             sealed.release(cx.pool);
         }
@@ -214,26 +209,34 @@ impl Transport {
     pub fn has_input(&self) -> bool {
         match self {
             Transport::Plain => false,
-            #[cfg(feature = "sim")]
             Transport::Sealed(sealed) => sealed.has_input(),
+        }
+    }
+
+    /// Returns how many wire bytes the inbox of the engine may hold, if the connection takes `max` bytes.
+    #[inline]
+    pub(crate) fn wire_len_max(&self, max: u32) -> u32 {
+        match self {
+            Transport::Plain => max,
+            // A record is opened as a whole.
+            Transport::Sealed(_) => crate::BUF_LEN as u32,
         }
     }
 
     /// Returns whether the transport holds buffers of the pool.
     #[inline]
     pub fn holds_buffers(&self) -> bool {
-        self.has_input() || self.queued().is_some()
+        match self {
+            Transport::Plain => false,
+            Transport::Sealed(sealed) => sealed.holds_buffers(),
+        }
     }
 
     /// Returns whether the transport has bytes of its own to send: a part of its handshake, or the alert that closes.
     #[inline]
     pub(crate) fn has_own_output(&self, close: Close, has_output: bool) -> bool {
         match self {
-            Transport::Plain => {
-                let _ = (close, has_output);
-                false
-            }
-            #[cfg(feature = "sim")]
+            Transport::Plain => false,
             Transport::Sealed(sealed) => sealed.has_own_output(close, has_output),
         }
     }

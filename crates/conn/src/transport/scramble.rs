@@ -7,7 +7,7 @@
 //!        ◀─ Data, Close ──▶
 //! ```
 
-use super::RECORD_OVERHEAD_MAX;
+use super::{RECORD_OVERHEAD_MAX, sealed::Opened};
 use crate::BUF_LEN;
 use std::ops::RangeInclusive;
 
@@ -43,19 +43,6 @@ pub(crate) enum SealedKind {
     Handshake,
     Data,
     Close,
-}
-
-/// What lies at the front of the wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Opened {
-    /// No complete record.
-    Incomplete,
-    /// A message of the handshake, in a record of `len` bytes.
-    Handshake { len: usize },
-    /// A header, then `len` plain bytes, in place, then a trailer.
-    Data { header_len: usize, len: usize, trailer_len: usize },
-    /// The alert that closes, in a record of `len` bytes.
-    Close { len: usize },
 }
 
 /// The error that a record is not the next one of the other side.
@@ -167,7 +154,7 @@ impl Scramble {
                 let nonce = plain.try_into().map(u64::from_be_bytes).map_err(|_| InvalidRecord)?;
                 self.received = HandshakeSide { count: self.received.count + 1, nonce };
                 self.update_keys();
-                Opened::Handshake { len: HEADER_LEN + len + CHECK_LEN }
+                Opened::Own { len: HEADER_LEN + len + CHECK_LEN }
             }
             SealedKind::Data => Opened::Data { header_len: HEADER_LEN, len, trailer_len: CHECK_LEN },
             SealedKind::Close => Opened::Close { len: HEADER_LEN + CHECK_LEN },

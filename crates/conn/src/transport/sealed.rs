@@ -8,29 +8,36 @@
 //! A record is opened in place, and the connection reads its plain bytes there. Only those that it cannot use yet move to the plain inbox,
 //! and the plain bytes of the next record follow them.
 
+#[cfg(feature = "sim")]
+use super::scramble::{Scramble, SealedKind};
 use super::{
-    RECORD_PLAIN_LEN_MAX, SealedRecord, TransportError,
-    scramble::{Opened, Scramble, SealedKind},
+    RECORD_OVERHEAD_MAX, RECORD_PLAIN_LEN_MAX, SealedRecord, TransportError,
+    tls::{Handshake, Tls},
 };
-use crate::{BUF_LEN, BufRange, Close, ConnResources, Connection, Input, Pool, Span};
-use std::{mem, ops::RangeInclusive};
+use crate::{BUF_LEN, BufRange, Close, ConnResources, Connection, Counters, Input, Persistence, Pool, Span};
+use rustls::ServerConfig;
+#[cfg(feature = "sim")]
+use std::ops::RangeInclusive;
+use std::{collections::VecDeque, mem, sync::Arc};
+use tarpon_http::status::Status;
 
 /// The state of one connection in sealed records.
 #[derive(Debug)]
 pub struct Sealed {
-    scramble: Scramble,
-    record_lens: RangeInclusive<usize>,
+    records: RecordLayer,
     /// Plain bytes that the connection has not used.
     inbox: Option<BufRange>,
     /// The number of bytes at the front of the engine's inbox that are opened already.
     opened_len: usize,
     /// The number of bytes behind them that end their record.
     trailer_len: usize,
+    /// RecordLayer of the transport's own that leave next: a part of the handshake, or an alert.
+    own: VecDeque<BufRange>,
     /// The record that leaves. Invariant: of its plain bytes, none was reported as sent.
     record: Option<SealedRecord>,
     /// The wire bytes sent of records with bytes of the connection.
     sent_len: u64,
-    /// The closing alert is sealed: nothing follows it.
+    /// The closing alert is sealed, or the transport has failed: nothing is sealed any more.
     is_closed: bool,
     /// The connection knows that the input has ended, by an alert or with the socket's.
     has_ended: bool,
@@ -38,15 +45,139 @@ pub struct Sealed {
     drops_input: bool,
 }
 
+/// Opens and seals records.
+#[derive(Debug)]
+#[cfg_attr(
+    feature = "sim",
+    expect(
+        clippy::large_enum_variant,
+        reason = "the state is boxed as a whole, and the other variant is for tests"
+    )
+)]
+enum RecordLayer {
+    Tls(Tls),
+    #[cfg(feature = "sim")]
+    Scrambled {
+        scramble: Scramble,
+        lens: RangeInclusive<usize>,
+    },
+}
+
+/// What lies at the front of the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Opened {
+    /// No complete record.
+    Incomplete,
+    /// RecordLayer of the transport itself, of `len` bytes. None of them may be complete: the call has queued a record of the server's.
+    Own { len: usize },
+    /// A header, then `len` plain bytes, in place, then a trailer.
+    #[cfg(feature = "sim")]
+    Data { header_len: usize, len: usize, trailer_len: usize },
+    /// RecordLayer of `len` bytes, with these plain bytes.
+    Plain { len: usize, plain: BufRange },
+    /// The alert that closes, in a record of `len` bytes.
+    Close { len: usize },
+}
+
+/// The error that the wire cannot be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RecordError {
+    /// No buffer is free.
+    NoBuffer,
+    /// A record is invalid. An alert may be queued.
+    Invalid,
+    /// The client has sent a request without TLS.
+    PlainRequest,
+}
+
+/// The content of the answer to a request without TLS.
+const PLAIN_ANSWER: &str = "This port expects HTTPS: use https:// in place of http://.\n";
+
+/// A record of the transport's own up to this length and a record of the connection share a buffer and a send.
+const SHARED_LEN_MAX: usize = 1_024;
+const _: () =
+    assert!(SHARED_LEN_MAX + RECORD_OVERHEAD_MAX < BUF_LEN - RECORD_PLAIN_LEN_MAX + RECORD_PLAIN_LEN_MAX / 2);
+
+impl RecordLayer {
+    fn open(
+        &mut self,
+        pool: &mut Pool,
+        wire: BufRange,
+        own: &mut VecDeque<BufRange>,
+    ) -> Result<Opened, RecordError> {
+        match self {
+            RecordLayer::Tls(tls) => tls.open(pool, wire, own),
+            #[cfg(feature = "sim")]
+            RecordLayer::Scrambled { scramble, .. } => {
+                let (begin, end) = (wire.at as usize, (wire.at + wire.len) as usize);
+                let opened = scramble
+                    .open(&mut pool.buf_mut(wire.buf)[begin..end])
+                    .map_err(|_| RecordError::Invalid)?;
+                if scramble.has_handshake() {
+                    let buf = pool.take().ok_or(RecordError::NoBuffer)?;
+                    let len = scramble.seal(SealedKind::Handshake, &[], pool.buf_mut(buf));
+                    own.push_back(BufRange { buf, at: 0, len: len as u32 });
+                }
+                Ok(opened)
+            }
+        }
+    }
+
+    fn is_established(&self) -> bool {
+        match self {
+            RecordLayer::Tls(tls) => tls.is_established(),
+            #[cfg(feature = "sim")]
+            RecordLayer::Scrambled { scramble, .. } => scramble.is_established(),
+        }
+    }
+
+    /// Returns the maximum number of plain bytes of the next record.
+    fn plain_len_max(&mut self) -> usize {
+        match self {
+            RecordLayer::Tls(_) => RECORD_PLAIN_LEN_MAX,
+            #[cfg(feature = "sim")]
+            RecordLayer::Scrambled { scramble, lens } => scramble.chance(lens),
+        }
+    }
+
+    /// Writes a record of plain bytes to the front of `to`. Returns its length.
+    fn seal(&mut self, plain: &[u8], to: &mut [u8]) -> Result<usize, TransportError> {
+        match self {
+            RecordLayer::Tls(tls) => tls.seal(plain, to),
+            #[cfg(feature = "sim")]
+            RecordLayer::Scrambled { scramble, .. } => Ok(scramble.seal(SealedKind::Data, plain, to)),
+        }
+    }
+
+    /// Writes the closing alert to the front of `to`. Returns its length.
+    fn seal_close(&mut self, to: &mut [u8]) -> Result<usize, TransportError> {
+        match self {
+            RecordLayer::Tls(tls) => tls.seal_close(to),
+            #[cfg(feature = "sim")]
+            RecordLayer::Scrambled { scramble, .. } => Ok(scramble.seal(SealedKind::Close, &[], to)),
+        }
+    }
+}
+
 impl Sealed {
-    pub(super) fn new(seed: u64, record_lens: RangeInclusive<usize>) -> Sealed {
-        assert!(*record_lens.start() > 0 && *record_lens.end() <= RECORD_PLAIN_LEN_MAX, "{record_lens:?}");
+    /// Returns the state of a connection whose client begins a handshake. `None`: the configuration is unusable.
+    pub(super) fn tls(config: &Arc<ServerConfig>) -> Result<Sealed, TransportError> {
+        Tls::new(config).map(|tls| Sealed::new(RecordLayer::Tls(tls)))
+    }
+
+    #[cfg(feature = "sim")]
+    pub(super) fn scrambled(seed: u64, lens: RangeInclusive<usize>) -> Sealed {
+        assert!(*lens.start() > 0 && *lens.end() <= RECORD_PLAIN_LEN_MAX, "{lens:?}");
+        Sealed::new(RecordLayer::Scrambled { scramble: Scramble::server(seed), lens })
+    }
+
+    fn new(records: RecordLayer) -> Sealed {
         Sealed {
-            scramble: Scramble::server(seed),
-            record_lens,
+            records,
             inbox: None,
             opened_len: 0,
             trailer_len: 0,
+            own: VecDeque::new(),
             record: None,
             sent_len: 0,
             is_closed: false,
@@ -62,6 +193,14 @@ impl Sealed {
         wire: BufRange,
     ) -> Result<usize, TransportError> {
         let mut rest = wire;
+        // The PROXY header comes before the first record.
+        while conn.awaits_proxy_header() {
+            let used = conn.received_proxy_header(cx, rest);
+            rest = rest.skip(used);
+            if used == 0 || rest.len == 0 {
+                return Ok((wire.len - rest.len) as usize);
+            }
+        }
         while self.pass(conn, cx, &mut rest)? {}
         Ok((wire.len - rest.len) as usize)
     }
@@ -137,21 +276,76 @@ impl Sealed {
             *rest = rest.skip(rest.len as usize);
             return Ok(false);
         }
-        let (begin, end) = (rest.at as usize, (rest.at + rest.len) as usize);
-        let wire = &mut cx.pool.buf_mut(rest.buf)[begin..end];
-        match self.scramble.open(wire).map_err(|_| TransportError)? {
+        let opened = match self.records.open(cx.pool, *rest, &mut self.own) {
+            Ok(opened) => opened,
+            Err(RecordError::NoBuffer) => return Err(TransportError),
+            Err(error) => {
+                self.fail(conn, cx, error)?;
+                return Ok(true);
+            }
+        };
+        match opened {
             Opened::Incomplete => return Ok(false),
-            Opened::Handshake { len } => *rest = rest.skip(len),
+            Opened::Own { len } => *rest = rest.skip(len),
+            #[cfg(feature = "sim")]
             Opened::Data { header_len, len, trailer_len } => {
                 *rest = rest.skip(header_len);
                 (self.opened_len, self.trailer_len) = (len, trailer_len);
+            }
+            Opened::Plain { len, plain } if plain.len == 0 => {
+                *rest = rest.skip(len);
+                cx.pool.release(plain.buf);
+            }
+            Opened::Plain { len, plain } if self.inbox.is_none() => {
+                *rest = rest.skip(len);
+                self.inbox = Some(plain);
+            }
+            Opened::Plain { len, plain } => {
+                // They follow those in the inbox, and may not fit there at once.
+                cx.pool.copy(plain, rest.buf, rest.at);
+                cx.pool.release(plain.buf);
+                (self.opened_len, self.trailer_len) = (plain.len as usize, len - plain.len as usize);
             }
             Opened::Close { len } => {
                 *rest = rest.skip(len);
                 self.ended(conn, cx);
             }
         }
+        if let RecordLayer::Tls(tls) = &mut self.records
+            && let Some(handshake) = tls.take_handshake()
+        {
+            count(cx.counters, handshake);
+            if tls.is_refused() {
+                self.drop_input(cx.pool);
+                conn.refuse_transport(cx);
+            }
+        }
         Ok(true)
+    }
+
+    /// Handles the failure of the transport: what was queued leaves, the alert that says why with it, and the rest of the input is dropped.
+    #[cold]
+    fn fail(
+        &mut self,
+        conn: &mut Connection,
+        cx: &mut ConnResources<'_>,
+        error: RecordError,
+    ) -> Result<(), TransportError> {
+        cx.counters.tls_failed.add(1);
+        if error == RecordError::PlainRequest {
+            let buf = cx.pool.take().ok_or(TransportError)?;
+            let prefix = cx.prefixes.prefix(Status::BadRequest, Persistence::Close);
+            let fields = format!(
+                "Content-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\n\r\n{PLAIN_ANSWER}",
+                PLAIN_ANSWER.len()
+            );
+            let answer = cx.pool.append(BufRange { buf, at: 0, len: 0 }, cx.prefixes.bytes(prefix));
+            self.own.push_back(cx.pool.append(answer, fields.as_bytes()));
+        }
+        self.is_closed = true;
+        self.drop_input(cx.pool);
+        conn.refuse_transport(cx);
+        Ok(())
     }
 
     pub(super) fn ended(&mut self, conn: &mut Connection, cx: &mut ConnResources<'_>) {
@@ -170,30 +364,55 @@ impl Sealed {
         if self.record.is_some() {
             return Ok(None);
         }
-        let has_output = !conn.outbox().is_empty();
-        let Some(kind) = self.own_kind(conn.need().close, has_output) else {
-            let max = self.scramble.chance(&self.record_lens) as u64;
-            return Ok(has_output.then(|| front_len(conn.outbox(), max) as usize));
-        };
-        self.is_closed |= kind == SealedKind::Close;
-        let record = self.seal_as(kind, pool, &[])?;
-        self.queue(record);
-        Ok(None)
+        let (outbox, close) = (conn.outbox(), conn.need().close);
+        let mut max = self.records.plain_len_max();
+        match self.own.front() {
+            Some(own) if self.may_share(own, outbox) => {
+                max = max.min(BUF_LEN - SHARED_LEN_MAX - RECORD_OVERHEAD_MAX)
+            }
+            Some(_) => {
+                let own = self.own.pop_front().expect("there is one");
+                self.queue(SealedRecord { wire: own, plain_len: 0 });
+                return Ok(None);
+            }
+            None => {}
+        }
+        if self.owes_close(close, !outbox.is_empty()) {
+            self.is_closed = true;
+            let buf = pool.take().ok_or(TransportError)?;
+            let len = self.records.seal_close(pool.buf_mut(buf))?;
+            self.queue(SealedRecord { wire: BufRange { buf, at: 0, len: len as u32 }, plain_len: 0 });
+            return Ok(None);
+        }
+        Ok((!outbox.is_empty()).then(|| front_len(outbox, max as u64) as usize))
+    }
+
+    /// Returns whether a record of the transport's own leaves together with the next of the connection.
+    fn may_share(&self, own: &BufRange, outbox: &[Span]) -> bool {
+        !outbox.is_empty()
+            && self.own.len() == 1
+            && own.len as usize <= SHARED_LEN_MAX
+            && self.records.is_established()
+            && !self.is_closed
     }
 
     pub(super) fn seal(&mut self, pool: &mut Pool, plain: &[u8]) -> Result<SealedRecord, TransportError> {
-        self.seal_as(SealedKind::Data, pool, plain)
-    }
-
-    fn seal_as(
-        &mut self,
-        kind: SealedKind,
-        pool: &mut Pool,
-        plain: &[u8],
-    ) -> Result<SealedRecord, TransportError> {
-        let buf = pool.take().ok_or(TransportError)?;
-        let len = self.scramble.seal(kind, plain, pool.buf_mut(buf));
-        Ok(SealedRecord { wire: BufRange { buf, at: 0, len: len as u32 }, plain_len: plain.len() as u64 })
+        if self.is_closed {
+            return Err(TransportError);
+        }
+        let mut wire = match self.own.pop_front() {
+            Some(own) => own,
+            None => BufRange { buf: pool.take().ok_or(TransportError)?, at: 0, len: 0 },
+        };
+        let end = (wire.at + wire.len) as usize;
+        match self.records.seal(plain, &mut pool.buf_mut(wire.buf)[end..]) {
+            Ok(len) => wire.len += len as u32,
+            Err(error) => {
+                pool.release(wire.buf);
+                return Err(error);
+            }
+        }
+        Ok(SealedRecord { wire, plain_len: plain.len() as u64 })
     }
 
     pub(super) fn queue(&mut self, record: SealedRecord) {
@@ -229,22 +448,20 @@ impl Sealed {
         self.inbox.is_some()
     }
 
+    pub(super) fn holds_buffers(&self) -> bool {
+        self.inbox.is_some() || self.record.is_some() || !self.own.is_empty()
+    }
+
     pub(super) fn has_own_output(&self, close: Close, has_output: bool) -> bool {
         match &self.record {
             Some(record) => record.plain_len == 0,
-            None => self.own_kind(close, has_output).is_some(),
+            None => !self.own.is_empty() || self.owes_close(close, has_output),
         }
     }
 
-    /// Returns which record of its own the transport owes. The alert follows the last byte of the output; a response that was cut has none.
-    fn own_kind(&self, close: Close, has_output: bool) -> Option<SealedKind> {
-        match close {
-            Close::No => self.scramble.has_handshake().then_some(SealedKind::Handshake),
-            Close::Write | Close::Both => {
-                let is_owed = !has_output && !self.is_closed && self.scramble.is_established();
-                is_owed.then_some(SealedKind::Close)
-            }
-        }
+    /// Returns whether the transport owes the closing alert. It follows the last byte of the output; a response that was cut has none.
+    fn owes_close(&self, close: Close, has_output: bool) -> bool {
+        close != Close::No && !has_output && !self.is_closed && self.records.is_established()
     }
 
     /// Drops the plain bytes that the connection has not used. The caller drops the wire bytes, so nothing behind them can be opened.
@@ -264,6 +481,7 @@ impl Sealed {
         if let Some(record) = self.record.take() {
             pool.release(record.discard());
         }
+        self.own.drain(..).for_each(|own| pool.release(own.buf));
     }
 }
 
@@ -280,4 +498,15 @@ fn front_len(spans: &[Span], max: u64) -> u64 {
         }
     }
     len
+}
+
+/// Counts a complete handshake.
+fn count(counters: &Counters, handshake: Handshake) {
+    let counter = match (handshake.is_tls13, handshake.is_resumed) {
+        (true, false) => &counters.tls13_full,
+        (true, true) => &counters.tls13_resumed,
+        (false, false) => &counters.tls12_full,
+        (false, true) => &counters.tls12_resumed,
+    };
+    counter.add(1);
 }

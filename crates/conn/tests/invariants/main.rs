@@ -11,6 +11,7 @@
 //! | `backends.rs` | exchanges with a backend, through a pipe |
 //! | `proxies.rs` | the clients behind proxies, and PROXY headers |
 //! | `transports.rs` | what a sealing transport adds: a handshake, records, an alert |
+//! | `tls.rs` | connections through TLS |
 //! | `sites.rs` | the sites of these tests |
 //!
 //! `Sim` checks bounds, frozen front, quiet and idle after every event, and moves the connection before it.
@@ -26,6 +27,7 @@ mod records;
 mod sites;
 mod spans;
 mod time;
+mod tls;
 mod transports;
 
 use proptest::test_runner::Config;
