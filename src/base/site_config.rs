@@ -20,6 +20,8 @@ pub struct SiteConfig {
     pub listen: Vec<ListenAddress>,
     /// Whether the site answers requests for hosts that belong to no site.
     pub is_default: bool,
+    /// The port that requests without TLS are redirected to. `None`: they are answered.
+    pub https_port: Option<u16>,
     /// Limits that override those of the server.
     pub limits: SiteLimits,
     /// How many earlier versions of the site to keep.

@@ -14,6 +14,8 @@ pub(crate) struct SiteAddress<'n> {
     pub(crate) mount: Option<&'n PathPrefix>,
     /// The only listeners that the site answers at. Empty: those that no site names.
     pub(crate) listen: Vec<Address>,
+    /// The port that requests without TLS are redirected to.
+    pub(crate) https_port: Option<u16>,
 }
 
 impl SiteAddress<'_> {
@@ -122,6 +124,9 @@ fn route_table(
     let first = numbered().next().map_or(SiteId::FIRST, |(id, _)| id);
     let mut routes = RouteTable::with_fallback(Arc::new(hosts), default.unwrap_or(first));
     for (id, site) in numbered() {
+        if let Some(port) = site.https_port {
+            routes.redirect_to_https(id, port);
+        }
         let Some(mount) = site.mount else { continue };
         let names = site.names.iter().map(Some).chain(site.names.is_empty().then_some(None));
         for name in names {

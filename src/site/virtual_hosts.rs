@@ -41,6 +41,8 @@ pub struct VirtualHost {
     pub mount: Option<PathPrefix>,
     /// The only listeners that the site answers at, by their addresses. Empty: those that no site names.
     pub listen: Vec<Address>,
+    /// The port that requests without TLS are redirected to. `None`: they are answered.
+    pub https_port: Option<u16>,
     /// Limits that override those of the server.
     pub limits: SiteLimits,
     /// Overrides [`Settings::keep_releases`](crate::Settings::keep_releases).
@@ -84,6 +86,7 @@ impl VirtualHost {
             redirect_hosts: &self.redirect_hosts,
             mount: self.mount.as_ref(),
             listen: self.listen.clone(),
+            https_port: self.https_port,
         }
     }
 }
@@ -116,6 +119,7 @@ impl From<Site> for VirtualHost {
             redirect_hosts,
             mount: None,
             listen: Vec::new(),
+            https_port: None,
             limits,
             keep_releases: None,
             log,

@@ -21,6 +21,11 @@ impl<'t> BoundedWriter<'t> {
         Some(())
     }
 
+    /// Appends a number in decimal. Returns `None` if it does not fit.
+    pub(crate) fn put_number(&mut self, number: u64) -> Option<()> {
+        self.put(decimal(number, &mut [0; NUMBER_LEN_MAX]))
+    }
+
     /// Appends a path with its query, or a part of it. Escapes bytes that a URI must not contain but browsers send. Returns `None` if
     /// the result does not fit.
     pub(crate) fn put_escaped(&mut self, target: &[u8]) -> Option<()> {
@@ -34,5 +39,21 @@ impl<'t> BoundedWriter<'t> {
     /// Returns the number of bytes written.
     pub(crate) fn len(&self) -> usize {
         self.len
+    }
+}
+
+/// The number of digits of the largest `u64`.
+pub(crate) const NUMBER_LEN_MAX: usize = 20;
+
+/// Writes a number in decimal at the end of `to`, and returns its digits.
+pub(crate) fn decimal(number: u64, to: &mut [u8; NUMBER_LEN_MAX]) -> &[u8] {
+    let (mut at, mut rest) = (NUMBER_LEN_MAX, number);
+    loop {
+        at -= 1;
+        to[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            return &to[at..];
+        }
     }
 }

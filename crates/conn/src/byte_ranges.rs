@@ -13,7 +13,11 @@
 //! content can make it contain its hash on purpose. That deceives only clients that get this file and ignore both Content-Range and
 //! Content-Length.
 
-use crate::{pool::BUF_LEN, request::RequestPart};
+use crate::{
+    bounded_writer::{NUMBER_LEN_MAX, decimal},
+    pool::BUF_LEN,
+    request::RequestPart,
+};
 use std::ops::Range;
 use tarpon_http::range::{self, ByteRange, RANGE_COUNT_MAX, RangeSelection, RangeSet};
 use tarpon_site::{FieldBlock, Image, NotResident, Region, Variant};
@@ -233,15 +237,7 @@ impl<'t> PieceWriter<'t> {
 
     /// Writes a number in decimal.
     fn number(&mut self, number: u64) {
-        let (mut digits, mut at, mut rest) = ([0; NUMBER_LEN_MAX], NUMBER_LEN_MAX, number);
-        loop {
-            at -= 1;
-            digits[at] = b'0' + (rest % 10) as u8;
-            rest /= 10;
-            if rest == 0 {
-                return self.put(&digits[at..]);
-            }
-        }
+        self.put(decimal(number, &mut [0; NUMBER_LEN_MAX]));
     }
 }
 
@@ -260,9 +256,6 @@ fn is_boundary(bytes: &[u8]) -> bool {
 
 /// The maximum length of a boundary in bytes. RFC 2046, section 5.1.1.
 const BOUNDARY_LEN_MAX: usize = 70;
-
-/// The number of digits of the largest `u64`.
-const NUMBER_LEN_MAX: usize = 20;
 
 /// The maximum length of the fields that are written for several parts: two names, a number, a media type and a boundary.
 const FIELDS_LEN_MAX: usize = 160;

@@ -14,7 +14,7 @@ use crate::{
     request::{Request, RequestPart, RequestPath, Resource},
     sites::SiteId,
 };
-use tarpon_http::{head::Method, host, status::Status, target::Scheme};
+use tarpon_http::{head::Method, host, status::Status};
 
 /// A redirect to the canonical host of a site, with the parts of the request that it keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,9 +29,7 @@ pub(crate) struct HostRedirect {
 impl HostRedirect {
     /// Returns the redirect of a request to the canonical host of `site`. `None`: the request is not for a path at this host.
     pub(crate) fn new(request: &Request<'_>, site: SiteId) -> Option<(Status, HostRedirect)> {
-        let (Ok(Resource::Path { path, query }), None | Some(Scheme::Http)) =
-            (request.resource, request.scheme)
-        else {
+        let (Ok(Resource::Path { path, query }), false) = (request.resource, request.is_misdirected()) else {
             return None;
         };
         let (_, port) = host::split_port(request.authority?);
@@ -60,13 +58,13 @@ impl HostRedirect {
         }
         writer.put_escaped(self.path.of(bytes))?;
         writer.put_escaped(self.query.map_or(b"", |query| query.of(bytes)))?;
-        writer.put(FIELDS)?;
+        writer.put(REDIRECT_FIELDS)?;
         Some(writer.len())
     }
 }
 
 /// The fields after Location. Caches revalidate, as for other redirects: a redirect host may become the host of another site.
-const FIELDS: &[u8] = b"\r\nContent-Length: 0\r\nCache-Control: no-cache\r\n\r\n";
+pub(crate) const REDIRECT_FIELDS: &[u8] = b"\r\nContent-Length: 0\r\nCache-Control: no-cache\r\n\r\n";
 
 #[cfg(test)]
 mod tests {

@@ -65,6 +65,7 @@ mod health;
 mod host_map;
 mod host_redirect;
 mod hosts;
+mod https_redirect;
 mod mount;
 mod open_exchanges;
 mod pipe;

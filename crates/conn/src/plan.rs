@@ -14,6 +14,7 @@ use crate::{
     byte_ranges::{ByteRanges, PlannedRanges},
     health::Health,
     host_redirect::HostRedirect,
+    https_redirect::HttpsRedirect,
     request::{Request, RequestPart, Resource},
     rules::{self, RuleAction, RuleRedirect, RuledPath},
     sites::{NoSite, Route},
@@ -28,7 +29,7 @@ use tarpon_http::{
     precondition::{self, Outcome},
     range::{self, RangeSelection},
     status::Status,
-    target::{self, Scheme},
+    target,
 };
 use tarpon_site::{
     BASE_NAME, Coding, Content, Entry, Fallback, FieldBlock, Image, NotResident, RawRecord, ReadyResponse,
@@ -65,6 +66,8 @@ pub(crate) enum Generated {
     RuleRedirect(RuleRedirect),
     /// All fields of the redirect to another host. There is no content.
     HostRedirect(HostRedirect),
+    /// All fields of a redirect to TLS.
+    HttpsRedirect(HttpsRedirect),
     /// All fields and the content of the response to a health check.
     Health(Health),
     /// The fields and delimiters of byte ranges.
@@ -127,8 +130,7 @@ fn plan_response(request: &Request<'_>, image: &Image, options: PlanOptions) -> 
         return Ok(page(image, Status::ExpectationFailed, with_content));
     }
     let (path, query) = match request.resource {
-        // RFC 9110, section 7.4: a request for an https URI must not be served over a connection without TLS.
-        Ok(Resource::Path { .. }) if request.scheme == Some(Scheme::Https) => {
+        Ok(Resource::Path { .. }) if request.is_misdirected() => {
             return Ok(page(image, Status::MisdirectedRequest, with_content));
         }
         Ok(Resource::Path { path, query }) => (path, query),
@@ -249,7 +251,7 @@ fn plan_found(
     }
 }
 
-/// Plans the response to a request whose host is not a canonical host of a site. `None`: the response does not depend on the host, as
+/// Plans the response to a request that its host or its missing encryption leads elsewhere. `None`: the response does not depend on the host, as
 /// the request is for the server itself or invalid.
 #[cold]
 pub(crate) fn other_host(request: &Request<'_>, image: &Image, route: Route<'_>) -> Option<Plan> {
@@ -258,6 +260,15 @@ pub(crate) fn other_host(request: &Request<'_>, image: &Image, route: Route<'_>)
         Route::NoSite(_, NoSite::Path) => {
             return Some(Plan { not_found: true, ..page(image, Status::NotFound, request.with_content()) });
         }
+        Route::Https(_, port) if request.is_for_path() => {
+            return Some(match HttpsRedirect::new(request, port) {
+                Some(redirect) => {
+                    Plan::generated(Status::PermanentRedirect, Generated::HttpsRedirect(redirect))
+                }
+                None => page(image, Status::MisdirectedRequest, request.with_content()),
+            });
+        }
+        Route::Https(..) => return None,
         _ => return Some(page(image, Status::MisdirectedRequest, request.with_content())),
     };
     let (status, redirect) = HostRedirect::new(request, site)?;

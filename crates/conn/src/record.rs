@@ -53,6 +53,8 @@ pub struct AcceptedClient {
     pub peer: Option<PeerAddress>,
     /// Whether the connection must begin with a PROXY header, of a trusted peer.
     pub expects_proxy_header: bool,
+    /// Whether the connection has TLS.
+    pub has_tls: bool,
 }
 
 /// The id of an exchange. Open exchanges of a worker differ in the place; later exchanges at the same place differ in the generation.

@@ -41,7 +41,8 @@ pub(crate) struct Request<'a> {
 pub(crate) struct Client {
     /// Its address, as trusted proxies name it. `None`: it has none, or it is unknown.
     pub(crate) address: Option<IpAddr>,
-    /// The scheme that it has used, as trusted proxies name it. `None`: no proxy names it.
+    /// The scheme that it has used: that of its connection, or as a trusted proxy names it. `None`: the connection has no TLS, and no proxy
+    /// names one.
     pub(crate) scheme: Option<Scheme>,
     /// Whether a trusted proxy has sent a malformed list. Then the address is that of the proxy.
     pub(crate) is_malformed: bool,
@@ -79,6 +80,18 @@ impl<'a> Request<'a> {
     #[inline]
     pub(crate) fn with_content(&self) -> bool {
         self.method != Method::Head
+    }
+
+    /// Returns whether the target names https on a connection without TLS. RFC 9110, section 7.4: such a request must not be served.
+    #[inline]
+    pub(crate) fn is_misdirected(&self) -> bool {
+        self.scheme == Some(Scheme::Https) && self.client.scheme != Some(Scheme::Https)
+    }
+
+    /// Returns whether the target is a path.
+    #[inline]
+    pub(crate) fn is_for_path(&self) -> bool {
+        matches!(self.resource, Ok(Resource::Path { .. }))
     }
 
     /// Returns the path, as received. `None`: the target is invalid, or has none.

@@ -65,6 +65,8 @@ pub struct RouteTable {
     by_prefix: HashMap<PathPrefix, PrefixRoutes>,
     /// The length of the longest prefix in bytes.
     prefix_len_max: usize,
+    /// By the number of a site that answers no request without TLS: the port to redirect to. 0: the site is no such one.
+    https_ports: Vec<u16>,
 }
 
 /// What the path of a request leads to.
@@ -94,7 +96,7 @@ impl RouteTable {
 
     /// Returns a table without routes by path. `fallback` responds to requests that are for no site, and to invalid ones.
     pub fn with_fallback(hosts: Arc<Hosts>, fallback: SiteId) -> RouteTable {
-        RouteTable { hosts, fallback, by_prefix: HashMap::new(), prefix_len_max: 0 }
+        RouteTable { hosts, fallback, by_prefix: HashMap::new(), prefix_len_max: 0, https_ports: Vec::new() }
     }
 
     /// Adds the route of all paths with this prefix at the hosts that `host` matches; `None`: at all hosts, also at unknown ones.
@@ -119,6 +121,18 @@ impl RouteTable {
         }
     }
 
+    /// Redirects requests for a site without TLS to the same target with it, at this port.
+    pub fn redirect_to_https(&mut self, site: SiteId, port: u16) {
+        self.https_ports.resize(self.https_ports.len().max(site.index() + 1), 0);
+        self.https_ports[site.index()] = port;
+    }
+
+    /// Returns the port that requests for a site without TLS are redirected to.
+    #[inline]
+    pub(crate) fn https_port(&self, site: SiteId) -> Option<u16> {
+        self.https_ports.get(site.index()).copied().filter(|&port| port != 0)
+    }
+
     /// Returns the sites by host, which decide if no route by path does.
     pub(crate) fn hosts(&self) -> &Hosts {
         &self.hosts
@@ -129,7 +143,7 @@ impl RouteTable {
         self.fallback
     }
 
-    /// Returns whether every request is for the first site, so that no lookup is needed.
+    /// Returns whether every request is for the first site, so that no lookup is needed. It may still be redirected to TLS.
     pub(crate) fn always_leads_to_first_site(&self) -> bool {
         self.by_prefix.is_empty() && self.hosts.always_match_first_site()
     }

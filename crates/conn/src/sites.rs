@@ -19,6 +19,7 @@ use crate::{
     route_table::{FoundRoute, RouteTable, RouteTableId},
 };
 use std::{iter, mem, ops::Range, sync::Arc};
+use tarpon_http::target::Scheme;
 use tarpon_site::{Image, NotResident, Region};
 
 /// The name of an image in one worker.
@@ -66,6 +67,8 @@ pub struct Sites {
     rows: Vec<SiteRow>,
     /// The routes to the sites, by listener. `None`: every request is for the first site.
     routes: Option<Arc<[RouteTable]>>,
+    /// Without routes: the port that the first site redirects requests without TLS to, if it does.
+    https_port: Option<u16>,
     /// The path of health checks.
     health_path: Option<Arc<[u8]>>,
     /// The proxies that are trusted to name the client.
@@ -114,6 +117,8 @@ pub(crate) enum Route<'a> {
     Mount(SiteId, &'a [u8]),
     /// A redirect to the canonical host of this site: the request is for one of its redirect hosts.
     RedirectHost(SiteId),
+    /// A redirect to the same target with TLS, at this port: this site answers no request without.
+    Https(SiteId, u16),
     /// No site, for this reason. This site sends the status page.
     NoSite(SiteId, NoSite),
     /// A backend. This site sends status pages.
@@ -163,12 +168,14 @@ impl Sites {
             rows.push(SiteRow { current, earlier: Vec::new(), limits });
         }
         assert!(!rows.is_empty() && !routes.is_empty(), "at least one site, and one table");
+        let https_port = routes.iter().find_map(|table| table.https_port(SiteId::FIRST));
         let routes = (!routes.iter().all(RouteTable::always_leads_to_first_site)).then_some(routes);
         // With a single choice, no request records its site.
         let requested = if routes.is_none() { 0..1 } else { 0..0 };
         Sites {
             rows,
             routes,
+            https_port,
             health_path: None,
             proxy_trust: Arc::default(),
             slots,
@@ -248,15 +255,20 @@ impl Sites {
     #[inline]
     pub(crate) fn route<'a>(&mut self, routes: RouteTableId, request: &Request<'a>) -> Route<'a> {
         match &self.routes {
-            None => Route::Site(SiteId::FIRST),
+            None => match self.https_port {
+                Some(port) if request.client.scheme != Some(Scheme::Https) => {
+                    Route::Https(SiteId::FIRST, port)
+                }
+                _ => Route::Site(SiteId::FIRST),
+            },
             Some(_) => self.route_by_table(routes, request),
         }
     }
 
-    /// Returns the site of every request. `None`: the site depends on the request.
+    /// Returns the site that answers every request of a connection. `None`: what answers depends on the request, or is no site.
     #[inline]
-    pub(crate) fn only_site(&self) -> Option<SiteId> {
-        self.routes.is_none().then_some(SiteId::FIRST)
+    pub(crate) fn only_site(&self, has_tls: bool) -> Option<SiteId> {
+        (self.routes.is_none() && (has_tls || self.https_port.is_none())).then_some(SiteId::FIRST)
     }
 
     #[inline(never)]
@@ -276,6 +288,14 @@ impl Sites {
                 None if routes.has_host(request.authority) => Route::NoSite(fallback, NoSite::Path),
                 None => Route::NoSite(fallback, NoSite::Host),
             },
+        };
+        let route = match (route, routes.https_port(route.site())) {
+            (Route::Site(site) | Route::Mount(site, _) | Route::Backend(site, _), Some(port))
+                if request.client.scheme != Some(Scheme::Https) =>
+            {
+                Route::Https(site, port)
+            }
+            _ => route,
         };
         let SiteId(number) = route.site();
         self.requested = match self.requested.is_empty() {
@@ -397,6 +417,7 @@ impl Route<'_> {
         let (Route::Site(site)
         | Route::Mount(site, _)
         | Route::RedirectHost(site)
+        | Route::Https(site, _)
         | Route::NoSite(site, _)
         | Route::Backend(site, _)) = self;
         site

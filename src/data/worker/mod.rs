@@ -190,7 +190,13 @@ impl<S: Default> Worker<S> {
     pub(crate) fn insert(&mut self, fd: OwnedFd, listener: usize) -> u32 {
         let peer = if self.needs_peers { peer(&fd) } else { None };
         let &SocketSettings { routes, expects_proxy_header, ref tls } = &self.socket_settings[listener];
-        let accepted = AcceptedClient { number: self.slots.next_index(), peer, routes, expects_proxy_header };
+        let accepted = AcceptedClient {
+            number: self.slots.next_index(),
+            peer,
+            routes,
+            expects_proxy_header,
+            has_tls: tls.is_some(),
+        };
         let conn = Connection::new(&mut self.context.conn_resources(), accepted);
         let transport = match tls {
             None => Transport::Plain,

@@ -14,6 +14,7 @@ use crate::{
 use tarpon_http::{
     fields::Fields,
     forwarded::{self, ForwardedClient, ForwardedField, MalformedForwarded},
+    target::Scheme,
 };
 
 /// Returns the field that names the clients of a peer. `None`: the peer is not trusted, or no field is to be read.
@@ -34,16 +35,22 @@ impl Http1 {
     /// Returns the peer as the client.
     #[inline]
     pub(super) fn peer(&self) -> Client {
-        Client { address: self.accepted.peer.and_then(PeerAddress::ip), ..Client::default() }
+        Client {
+            address: self.accepted.peer.and_then(PeerAddress::ip),
+            scheme: self.accepted.has_tls.then_some(Scheme::Https),
+            is_malformed: false,
+        }
     }
 
     #[inline(never)]
     fn forwarded_client(&self, trust: &ProxyTrust, field: ForwardedField, fields: &Fields<'_>) -> Client {
         let peer = self.peer();
         match forwarded::find_client(fields, field, |address| trust.trusts(PeerAddress::Ip(address))) {
-            Ok(ForwardedClient { address, scheme }) => {
-                Client { address: address.or(peer.address), scheme, is_malformed: false }
-            }
+            Ok(ForwardedClient { address, scheme }) => Client {
+                address: address.or(peer.address),
+                scheme: scheme.or(peer.scheme),
+                is_malformed: false,
+            },
             Err(MalformedForwarded) => Client { is_malformed: true, ..peer },
         }
     }

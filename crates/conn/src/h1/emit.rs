@@ -125,6 +125,9 @@ fn emit_generated(
             let canonical = sites.canonical(redirect.site());
             write_to_buf(cx.pool, request, |request, to| redirect.write(canonical, request, to))?
         }
+        Generated::HttpsRedirect(redirect) => {
+            write_to_buf(cx.pool, request, |request, to| redirect.write(request, to))?
+        }
         Generated::Health(health) => write_to_buf(cx.pool, request, |_, to| health.write(to))?,
         Generated::Unsatisfied { of } => {
             let write = |_: &[u8], to: &mut [u8]| Some(byte_ranges::write_unsatisfied(of, to));

@@ -38,7 +38,7 @@ impl Http1 {
             && self.ending == Ending::No
             && out.has_room(emit::USUAL_SPAN_COUNT)
             && !cx.records.is_on();
-        let site = cx.sites.only_site().filter(|_| is_usual)?;
+        let site = cx.sites.only_site(self.accepted.has_tls).filter(|_| is_usual)?;
         let request_count = self.request_count + 1;
         if request_count >= cx.sites.limits(site).keepalive_requests.get() {
             return None;

@@ -1,6 +1,6 @@
 //! Connections through TLS, with a client of rustls: every cut of the wire, the versions, and what fails.
 
-use super::sites::{LARGE_LEN, established, sim};
+use super::sites::{IMAGE, LARGE_LEN, established, sim};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::{
     ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion,
@@ -11,7 +11,7 @@ use rustls::{
 };
 use std::sync::{Arc, LazyLock};
 use tarpon_conn::{
-    Close,
+    AcceptedClient, Close, Hosts, Limits, RouteTable, RouteTableId, SiteId, Sites,
     sim::{Cuts, Sim, Through},
 };
 
@@ -169,4 +169,43 @@ fn a_request_without_tls_is_answered_readably() {
         "{text}"
     );
     assert_eq!((sim.close(), handshakes(&sim)), (Close::Write, [0, 0, 0, 0, 1]));
+}
+
+/// What a target gets without TLS, and with it.
+#[test]
+fn requests_without_tls_are_redirected() {
+    let mut routes = RouteTable::new(Arc::new(Hosts::new(Some(SiteId::FIRST))));
+    routes.redirect_to_https(SiteId::FIRST, 443);
+    let tables: Arc<[RouteTable]> =
+        [routes, RouteTable::new(Arc::new(Hosts::new(Some(SiteId::FIRST))))].into();
+    #[rustfmt::skip]
+    let cases: &[(&str, &str, &str, &str)] = &[
+        // case                  request                                             without TLS                                       with TLS
+        ("a file",               "GET /?q HTTP/1.1\r\nHost: a",                      "308 https://a/?q",                               "200 "),
+        ("a form",               "POST /x HTTP/1.1\r\nHost: a:80\r\nContent-Length: 0", "308 https://a/x",                          "405 "),
+        ("an http target",       "GET http://b/x HTTP/1.1\r\nHost: a",               "308 https://b/x",                                "404 "),
+        ("an https target",      "GET https://b/ HTTP/1.1\r\nHost: a",               "308 https://b/",                                 "200 "),
+        ("no host",              "GET / HTTP/1.0",                                   "421 ",                                           "200 "),
+        ("the server",           "OPTIONS * HTTP/1.1\r\nHost: a",                    "204 ",                                           "204 "),
+        ("the health path",      "GET /health HTTP/1.1\r\nHost: a",                  "200 ",                                           "200 "),
+    ];
+    for &(name, request, plain, with_tls) in cases {
+        for (routes, want) in [(0, plain), (1, with_tls)] {
+            let mut sites = Sites::by_route([(IMAGE.clone(), Limits::default())], Arc::clone(&tables));
+            sites.set_health_path((*b"/health").into());
+            let accepted = AcceptedClient {
+                routes: RouteTableId(routes),
+                has_tls: routes == 1,
+                ..AcceptedClient::default()
+            };
+            let sim = Sim::accept(sites, accepted);
+            let mut sim = if routes == 1 { established(sim, &tls13()) } else { sim };
+            sim.client_sends(format!("{request}\r\n\r\n").as_bytes());
+            sim.run(Cuts::NONE);
+            let text = String::from_utf8_lossy(&sim.wire);
+            let location = text.lines().find_map(|line| line.strip_prefix("Location: ")).unwrap_or_default();
+            let got = format!("{} {location}", text.get(9..12).unwrap_or_default());
+            assert_eq!(got, want, "{name}, {routes}: {text}");
+        }
+    }
 }
