@@ -67,7 +67,7 @@ pub use control::{
     access_log::{LogSink, rotate_files},
     admin::{Admin, Order, fetch_metrics, send_order},
     listeners::{Listener, default_admin_address},
-    metrics::{Metrics, Responses, ServerState, SiteMetrics},
+    metrics::{Metrics, Responses, ServerState, SiteMetrics, TlsHandshakes},
     server::{Handle, Server},
     supervisor::{Notice, Role, Service, ServingReport, SiteLabel, supervise},
 };

@@ -45,6 +45,10 @@ pub struct Metrics {
     pub client_malformed: u64,
     /// Connections closed because of their PROXY header: it is missing, malformed or late, or the peer is not trusted.
     pub proxy_refused: u64,
+    /// TLS handshakes by version and kind.
+    pub tls_handshakes: Vec<TlsHandshakes>,
+    /// Connections that failed in TLS: no agreement with the client, an invalid record, or a request without TLS.
+    pub tls_failed: u64,
     /// How many responses were sent within each number of milliseconds. The server reads its clock once for many requests, with a
     /// resolution of some milliseconds, so most responses take 0 ms.
     pub latencies: Vec<(u64, u64)>,
@@ -77,6 +81,17 @@ pub struct Responses {
     /// The version of the request: `1.0`, `1.1`, or `none` if its head was malformed.
     pub version: String,
     /// The number of responses.
+    pub count: u64,
+}
+
+/// The number of complete TLS handshakes of a kind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TlsHandshakes {
+    /// The version: `1.2` or `1.3`.
+    pub version: String,
+    /// Whether they resumed a session.
+    pub is_resumed: bool,
+    /// The number of handshakes.
     pub count: u64,
 }
 
@@ -115,6 +130,19 @@ impl Metrics {
         self.log_dropped = totals.log_dropped.get();
         self.client_malformed = totals.client_malformed.get();
         self.proxy_refused = totals.proxy_refused.get();
+        let handshakes = [
+            ("1.3", false, &totals.tls13_full),
+            ("1.3", true, &totals.tls13_resumed),
+            ("1.2", false, &totals.tls12_full),
+            ("1.2", true, &totals.tls12_resumed),
+        ];
+        self.tls_handshakes.clear();
+        self.tls_handshakes.extend(handshakes.map(|(version, is_resumed, counter)| TlsHandshakes {
+            version: version.to_owned(),
+            is_resumed,
+            count: counter.get(),
+        }));
+        self.tls_failed = totals.tls_failed.get();
         self.latency_ms = totals.latency_ms.get();
         let responses = Status::ALL.into_iter().flat_map(|status| {
             VERSIONS.map(|version| Responses {
@@ -164,6 +192,14 @@ impl Metrics {
         let help =
             "Connections closed as their PROXY header is missing, malformed, late, or not of a trusted proxy";
         page.number("proxy_header_refused_total", "counter", help, self.proxy_refused);
+        page.family("tls_handshakes_total", "counter", "Complete TLS handshakes");
+        for TlsHandshakes { version, is_resumed, count } in &self.tls_handshakes {
+            let kind = if *is_resumed { "resumed" } else { "full" };
+            page.row("tls_handshakes_total", &[("version", version), ("kind", kind)], *count);
+        }
+        let help =
+            "Connections that failed in TLS: no agreement, an invalid record, or a request without TLS";
+        page.number("tls_failures_total", "counter", help, self.tls_failed);
         self.histogram(&mut page);
         let mut each_site = |name: &str, kind: &str, help: &str, value: fn(&SiteMetrics) -> u64| {
             page.family(name, kind, help);
