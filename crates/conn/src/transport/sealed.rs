@@ -273,6 +273,10 @@ impl Sealed {
         rest: &mut BufRange,
     ) -> Result<bool, TransportError> {
         if self.drops_input {
+            if self.is_closed {
+                // A connection that waits for the client's end takes no bytes, but notes that the client still sends.
+                conn.received(cx, *rest);
+            }
             *rest = rest.skip(rest.len as usize);
             return Ok(false);
         }
@@ -379,6 +383,8 @@ impl Sealed {
         }
         if self.owes_close(close, !outbox.is_empty()) {
             self.is_closed = true;
+            // What the client still sends is for nobody, and no record may fail after the alert.
+            self.drop_input(pool);
             let buf = pool.take().ok_or(TransportError)?;
             let len = self.records.seal_close(pool.buf_mut(buf))?;
             self.queue(SealedRecord { wire: BufRange { buf, at: 0, len: len as u32 }, plain_len: 0 });
