@@ -1,13 +1,13 @@
 //! Rules of a site: any rules files are compiled, or refused with a line and column that exist. Any encoded rule matches or does not,
-//! and never writes beyond its buffer.
+//! and never writes beyond its buffer. Any section of log paths is refused or decides about every path.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use tarpon_pack::{Dialect, RuleFile, RuleFileError, check_rules};
-use tarpon_site::rules::{RuleRequest, RuleRow};
+use tarpon_site::rules::{LOG_PATH_COUNT_MAX, LogPaths, RuleRequest, RuleRow};
 
-// The first byte selects the dialect; then `_headers` and `_redirects`, separated by 0xff, or an encoded rule.
+// The first byte selects the dialect; then `_headers` and `_redirects`, separated by 0xff, or an encoded rule, or a section of log paths.
 fuzz_target!(|input: &[u8]| {
     let Some((&first, rest)) = input.split_first() else { return };
     let dialect = [Dialect::Netlify, Dialect::Cloudflare, Dialect::Off][usize::from(first % 3)];
@@ -21,6 +21,16 @@ fuzz_target!(|input: &[u8]| {
             let text = if file == RuleFile::Headers { headers } else { redirects };
             let line = text.split(|&byte| byte == b'\n').nth(line as usize - 1).expect("a line of the file");
             assert!(column as usize <= line.len() + 1);
+        }
+    }
+
+    if let Some(paths) = LogPaths::new(rest) {
+        let rows: Vec<_> = paths.all().map(|(steps, is_logged)| (steps.count(), is_logged)).collect();
+        assert!((1..=LOG_PATH_COUNT_MAX).contains(&rows.len()) && rows.iter().all(|(steps, _)| *steps > 0));
+        let is_uniform = |on: bool| rows.iter().all(|(_, is_logged)| *is_logged == on);
+        for path in [&b"/"[..], b"/a/b", b"/a//b/", b""] {
+            // A path that nothing matches is logged.
+            assert!(paths.is_logged(path) || !is_uniform(true));
         }
     }
 

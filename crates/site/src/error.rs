@@ -31,6 +31,8 @@ pub enum ImageError {
     /// The rules are outside of the image, their checksum is wrong, a rule is one that no packer writes, or their fields have no HPACK
     /// block.
     Rules,
+    /// The paths that the access log leaves out are outside of the image, their checksum is wrong, or a row is one that no packer writes.
+    LogPaths,
     /// The length of the packed site differs from that in the header of its image.
     ArchiveLength,
     /// The image refers to files beside it, which a packed site does not have.
@@ -55,6 +57,7 @@ impl fmt::Display for ImageError {
             ImageError::PageMissing => "a status page is missing",
             ImageError::Sections => "the sections are out of bounds",
             ImageError::Rules => "the rules are damaged or forged",
+            ImageError::LogPaths => "the paths that the access log leaves out are damaged or forged",
             ImageError::ArchiveLength => "the archive is cut short, or something was appended to it",
             ImageError::Files => "the image refers to files beside the archive",
         })

@@ -537,6 +537,8 @@ pub mod section {
     pub const HPACK: u32 = 6;
     /// The path below which clients see the site, decoded, without a slash at its end.
     pub const BASE: u32 = 7;
+    /// The paths that the access log leaves out: see [`LogPathRow`](crate::rules::LogPathRow).
+    pub const LOG_PATHS: u32 = 8;
 }
 
 /// The place of the HPACK block of a response.

@@ -10,7 +10,7 @@ use crate::format::{
 use crate::framing::{LOCATION, ValidatedResponses, frames_content, frames_nothing, frames_redirect};
 use crate::region::Region;
 use crate::resident_pages::{ImageResidency, NotResident, ResidentPages};
-use crate::rules::{Rules, RulesLayout};
+use crate::rules::{LogPaths, Rules, RulesLayout};
 use bytes::Bytes;
 use std::fmt;
 use std::sync::Arc;
@@ -28,6 +28,8 @@ pub struct Image {
     sections: Region,
     /// The layout of the rules and their section, if there are rules.
     rules: Option<(RulesLayout, Region)>,
+    /// The paths that the access log leaves out, if there are any.
+    log_paths: Option<Arc<LogPaths>>,
     /// The table of deltas; empty if there are none.
     deltas: Region,
     /// The HPACK blocks of all responses.
@@ -71,6 +73,7 @@ impl Image {
             record_count,
             sections,
             rules: None,
+            log_paths: None,
             deltas: Region { at: 0, len: 0 },
             hpack: Region { at: 0, len: 0 },
             pages,
@@ -83,6 +86,7 @@ impl Image {
             return Err(ImageError::Pages);
         }
         image.rules = image.find_rules()?;
+        image.log_paths = image.find_log_paths()?.map(Arc::new);
         image.deltas = image.find_section(section::DELTAS);
         let response_count = image.delta_numbers_from() + image.delta_rows().len();
         image.validated = ValidatedResponses::new(response_count);
@@ -130,6 +134,12 @@ impl Image {
         let Some((layout, section)) = &self.rules else { return Ok(None) };
         self.check_resident(*section)?;
         Ok(Some(Rules::new(layout, &self.bytes)))
+    }
+
+    /// Returns the paths that the access log leaves out. `None`: it leaves none out. They are always in memory.
+    #[inline]
+    pub fn log_paths(&self) -> Option<&LogPaths> {
+        self.log_paths.as_deref()
     }
 
     /// Returns the page for a status of [`STATUS_PAGE_CODES`].
@@ -293,16 +303,29 @@ impl Image {
 
     /// Finds and checks the rules. An error refuses the whole image, because a site must not be served without its rules.
     fn find_rules(&self) -> Result<Option<(RulesLayout, Region)>, ImageError> {
-        let mut rows = self.bytes(self.sections).as_chunks::<SECTION_LEN>().0.iter().map(SectionRow::decode);
-        let Some(row) = rows.find(|row| row.kind == section::RULES) else { return Ok(None) };
-        let region = Region { at: row.at, len: row.len }.within(self.len()).ok_or(ImageError::Rules)?;
-        let bytes = self.bytes(region);
-        let layout = RulesLayout::new(bytes, region.at).filter(|_| hash(bytes) == row.hash);
-        let layout = layout.filter(|layout| {
+        let Some(region) = self.find_checked(section::RULES, ImageError::Rules)? else { return Ok(None) };
+        let layout = RulesLayout::new(self.bytes(region), region.at).filter(|layout| {
             let rules = Rules::new(layout, &self.bytes);
             rules.are_valid(&self.bytes) && self.has_hpack(rules.fields())
         });
         layout.map(|layout| Some((layout, region))).ok_or(ImageError::Rules)
+    }
+
+    /// Finds and decodes the paths that the access log leaves out. An error refuses the whole image, because the log must not have
+    /// requests that the site keeps out of it.
+    fn find_log_paths(&self) -> Result<Option<LogPaths>, ImageError> {
+        let Some(region) = self.find_checked(section::LOG_PATHS, ImageError::LogPaths)? else {
+            return Ok(None);
+        };
+        LogPaths::new(self.bytes(region)).map(Some).ok_or(ImageError::LogPaths)
+    }
+
+    /// Finds a section, and checks its place and its checksum. `None`: there is none.
+    fn find_checked(&self, kind: u32, error: ImageError) -> Result<Option<Region>, ImageError> {
+        let mut rows = self.bytes(self.sections).as_chunks::<SECTION_LEN>().0.iter().map(SectionRow::decode);
+        let Some(row) = rows.find(|row| row.kind == kind) else { return Ok(None) };
+        let region = Region { at: row.at, len: row.len }.within(self.len());
+        region.filter(|region| hash(self.bytes(*region)) == row.hash).map(Some).ok_or(error)
     }
 
     /// Finds a section that needs no check here, because lookups check what they read of it. Empty if there is none.

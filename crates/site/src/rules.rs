@@ -21,6 +21,7 @@
 //! | `parameter_names.rs` | numbers for the names of query parameters in rules |
 //! | `request_index.rs` | the segments and the parameters of a request |
 //! | `matching.rs` | matches the steps of a rule |
+//! | `log_paths.rs` | the paths that the access log leaves out |
 //!
 //! This module does not parse rules files; `tarpon-pack` does.
 //!
@@ -45,10 +46,12 @@
 //! assert_eq!(&to[..len], b"/news/2026/a");
 //! ```
 
+mod log_paths;
 mod matching;
 mod parameter_names;
 mod request_index;
 
+pub use log_paths::{LOG_PATH_COUNT_MAX, LogPathRow, LogPaths};
 pub use matching::{Captures, match_pattern};
 pub use parameter_names::PARAMETER_NAME_COUNT_MAX;
 

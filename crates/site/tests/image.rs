@@ -9,7 +9,7 @@ use tarpon_site::format::{
     StatusPageRow, Storage, VARIANT_LEN, hash, section,
 };
 use tarpon_site::hpack;
-use tarpon_site::rules::{RuleRow, RuleStep, encode_head};
+use tarpon_site::rules::{LogPathRow, RuleRow, RuleStep, encode_head};
 use tarpon_site::{Coding, Content, Entry, FieldBlock, Image, ImageError, Region, Variants, build_index};
 
 #[test]
@@ -360,6 +360,34 @@ fn forged_status_page_or_rule_is_refused() {
         builder.section(section::RULES, &section);
         let got = Image::new(builder.bytes().into()).map(|_| ());
         assert_eq!(got, if is_good { Ok(()) } else { Err(ImageError::Rules) }, "{name}");
+    }
+}
+
+#[test]
+fn damaged_or_forged_log_paths_are_refused() {
+    let row = |pattern: &[RuleStep<'_>]| {
+        LogPathRow { is_logged: false, optional_slash: true, pattern }.encode().expect("a short pattern")
+    };
+    let row = row(&[RuleStep::Text(b"/quiet/"), RuleStep::CaptureRest]);
+    type Damage = fn(&mut SectionRow);
+    #[rustfmt::skip]
+    let cases: &[(&str, &[u8], Damage, bool)] = &[
+        ("as packed",          &row,                |_| (),                 true),
+        ("a cut row",          &row[..row.len() - 1], |_| (),               false),
+        ("no row",             b"",                 |_| (),                 false),
+        ("another checksum",   &row,                |row| row.hash ^= 1,    false),
+        ("outside",            &row,                |row| row.at = 1 << 40, false),
+        ("an unknown section", b"",                 |row| row.kind = 9,     true),
+    ];
+    for (name, section, damage, is_good) in cases {
+        let mut builder = ImageBuilder::default();
+        builder.file(b"/quiet/a", "x");
+        builder.section(section::LOG_PATHS, section);
+        damage(builder.sections.last_mut().expect("a section"));
+        let got = Image::new(builder.bytes().into());
+        let logged = got.as_ref().ok().and_then(|image| Some(image.log_paths()?.is_logged(b"/quiet/a")));
+        assert_eq!(got.map(drop), if *is_good { Ok(()) } else { Err(ImageError::LogPaths) }, "{name}");
+        assert_eq!(logged, (*name == "as packed").then_some(false), "{name}");
     }
 }
 
