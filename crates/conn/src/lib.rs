@@ -66,6 +66,7 @@ mod host_map;
 mod host_redirect;
 mod hosts;
 mod https_redirect;
+mod log_paths;
 mod mount;
 mod open_exchanges;
 mod pipe;

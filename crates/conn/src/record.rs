@@ -33,8 +33,8 @@ use tarpon_http::{
 /// The options of recording: which exchanges of one worker are recorded, and how much of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recording {
-    /// The sampling of each site, by its number: one exchange in this many, at random, and every exchange with status 400 or above. `None`:
-    /// no exchange of the site.
+    /// The sampling of each site, by its number: one exchange in this many, at random, and every exchange with status 400 or above. Paths that
+    /// the image of the site keeps out of the log are recorded in neither case. `None`: no exchange of the site.
     pub one_in: Arc<[Option<NonZeroU32>]>,
     /// Record every exchange, sampled or not, with the heads of request and response.
     pub heads: bool,
@@ -244,9 +244,10 @@ impl Records {
     #[inline(never)]
     pub(crate) fn start_record(&mut self, start: ExchangeStart, head: Option<&Head<'_>>, wire: &[u8]) {
         let Some(recording) = &mut self.recording else { return };
-        let is_sampled = recording.selects(start.site, start.status);
+        let is_sampled = start.is_logged && recording.selects(start.site, start.status);
         // The end decides about an exchange whose status is unknown.
-        let may_be_logged = is_sampled || start.status.is_none() && recording.logs(start.site);
+        let may_be_logged =
+            is_sampled || start.is_logged && start.status.is_none() && recording.logs(start.site);
         if !may_be_logged && !recording.heads {
             return;
         }
@@ -366,6 +367,8 @@ pub(crate) struct ExchangeStart {
     pub(crate) span_index: usize,
     /// `None`: a backend will make the response.
     pub(crate) status: Option<Status>,
+    /// Whether the site logs the request: no path keeps it out.
+    pub(crate) is_logged: bool,
 }
 
 /// How an exchange has ended.
@@ -643,6 +646,7 @@ mod tests {
                         now: Tick(40),
                         span_index: 3,
                         status: Some(Status::Ok),
+                        is_logged: true,
                     },
                     Some(&head),
                     wire.as_bytes(),
@@ -777,7 +781,15 @@ mod tests {
 
     fn start_of(site: SiteId, status: impl Into<Option<Status>>) -> ExchangeStart {
         let status = status.into();
-        ExchangeStart { connection: 0, client: None, site, now: Tick(0), span_index: 0, status }
+        ExchangeStart {
+            connection: 0,
+            client: None,
+            site,
+            now: Tick(0),
+            span_index: 0,
+            status,
+            is_logged: true,
+        }
     }
 
     /// Returns the options of a worker with one site.

@@ -118,7 +118,8 @@ impl<'r> RuleRecords<'r> {
         }
     }
 
-    /// Writes the records, after all files were written. Returns the sections of the rules and of the base, if the site has them.
+    /// Writes the records, after all files were written. Returns the sections of the rules, of the base and of the paths without a log, if the
+    /// site has them.
     pub(crate) fn finish<W: Write + Seek>(
         self,
         writer: &mut ImageWriter<'_, W>,
@@ -129,6 +130,7 @@ impl<'r> RuleRecords<'r> {
         self.errors(writer)?;
         self.missing(writer)?;
         let mut sections = self.base(writer)?;
+        sections.extend(self.rules.log_paths()?.map(|paths| (section::LOG_PATHS, paths)));
         let (fields, content) = fields::redirect_anywhere(&everywhere);
         writer.set_pages(everywhere, |status| self.rules.status_page(status).map(str::to_owned));
         if self.compiled.table.is_empty() {

@@ -13,8 +13,9 @@ use super::{
     request_content,
 };
 use crate::{
-    BufRange, ConnResources,
-    plan::{self, Plan, PlanOptions},
+    BufRange, ConnResources, log_paths,
+    plan::{self, Generated, Plan, PlanOptions},
+    record::ExchangeStart,
     request::Request,
     response_prefix::Persistence,
     retained_assets,
@@ -124,7 +125,11 @@ impl Http1 {
         }
 
         if cx.records.is_on() {
+            let is_of_site = matches!(route, Route::Site(_) | Route::Mount(..))
+                || matches!(plan.generated, Generated::Health(_));
+            let is_logged = !is_of_site || log_paths::is_logged(site_request, cx.sites.current(site).1);
             let start = self.exchange_start(cx, out, site, client, plan.status);
+            let start = ExchangeStart { is_logged, ..start };
             cx.records.start_record(start, Some(head), &bytes[..head_len]);
         }
         let (version, with_content) = (head.version, request.with_content());

@@ -577,6 +577,7 @@ impl Http1 {
             now: cx.now,
             span_index: out.spans().len(),
             status: status.into(),
+            is_logged: true,
         }
     }
 

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `properties.rs` | properties for any bytes, cuts and times |
 //! | `records.rs` | the records for the log: every exchange begun is ended once |
+//! | `log_paths.rs` | the paths that a site keeps out of the log |
 //! | `ranges.rs` | byte ranges, compared with a simple reference |
 //! | `spans.rs` | an outbox names bytes by place, and holds what they lie in |
 //! | `time.rs` | deadlines, and the minimum rate of a client |
@@ -20,6 +21,7 @@
 
 mod backends;
 mod ends;
+mod log_paths;
 mod properties;
 mod proxies;
 mod ranges;

@@ -16,6 +16,7 @@ use super::pattern::Pattern;
 use super::redirects::{self, RedirectRule};
 use std::sync::Arc;
 use tarpon_site::STATUS_PAGE_CODES;
+use tarpon_site::rules::{LOG_PATH_COUNT_MAX, LogPathRow};
 
 /// The rules that a configuration adds to a site.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,6 +42,9 @@ pub struct PathEntry {
     pub listings: Option<bool>,
     /// The value of Cache-Control. It counts as an entry of headers behind all others.
     pub cache: Option<RuleText>,
+    /// Whether the access log has requests for these paths, missing ones included. `Some(false)` keeps errors out of it too. `Some(true)` is
+    /// for a path below one that is kept out; it starts no log.
+    pub access_log: Option<bool>,
 }
 
 /// A page of the site that the server sends as an error.
@@ -143,6 +147,23 @@ impl ConfiguredRules {
         })
     }
 
+    /// Returns the section of the paths that the access log leaves out, if there are any.
+    ///
+    /// # Errors
+    /// A pattern is invalid, or there are too many.
+    pub(super) fn log_paths(&self) -> Result<Option<Vec<u8>>, RuleFileError> {
+        let entries = self.paths.iter().filter_map(|entry| Some((entry, entry.access_log?)));
+        // All paths are logged anyway, so entries before the first that is off change nothing.
+        let entries = entries.skip_while(|(_, is_logged)| *is_logged).enumerate();
+        let rows = entries.map(|(number, (entry, is_logged))| match number < LOG_PATH_COUNT_MAX {
+            true => entry.log_path(is_logged),
+            false => Err(entry.path.error(RuleError::TooManyLogPaths)),
+        });
+        let rows = rows.collect::<Result<Vec<_>, _>>();
+        let rows = rows.map_err(|error| self.locate(error, RuleFile::Headers))?;
+        Ok((!rows.is_empty()).then(|| rows.concat()))
+    }
+
     /// Parses the entries of headers.
     pub(super) fn header_rules(&self, dialect: Dialect) -> Result<Vec<HeaderRule>, LocatedRuleError> {
         let headers = self.headers.iter().map(|entry| entry.rule(dialect));
@@ -183,6 +204,13 @@ impl PathEntry {
     fn pattern(&self) -> Result<Pattern, LocatedRuleError> {
         self.path.check()?;
         Pattern::parse(self.path.token(), Dialect::Netlify, RuleFile::Headers)
+    }
+
+    /// Returns the row of the section of log paths.
+    fn log_path(&self, is_logged: bool) -> Result<Vec<u8>, LocatedRuleError> {
+        let pattern = self.pattern()?;
+        let row = LogPathRow { is_logged, optional_slash: pattern.loose, pattern: &pattern.steps() };
+        row.encode().ok_or_else(|| self.path.error(RuleError::RuleLength))
     }
 
     /// Returns the rule that sets Cache-Control.
@@ -256,6 +284,7 @@ impl RuleText {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tarpon_site::rules::LogPaths;
 
     fn text(text: &str, line: u32) -> RuleText {
         RuleText { text: text.to_owned(), position: RulePosition { file: 0, line, column: 5 } }
@@ -283,7 +312,7 @@ mod tests {
             ..ConfiguredRules::default()
         };
         let path = |path: &str, cache: &str| ConfiguredRules {
-            paths: vec![PathEntry { path: text(path, 1), listings: None, cache: (!cache.is_empty()).then(|| text(cache, 2)) }],
+            paths: vec![PathEntry { path: text(path, 1), cache: (!cache.is_empty()).then(|| text(cache, 2)), ..PathEntry::default() }],
             ..ConfiguredRules::default()
         };
         let page = |status: u16, path: &str| ConfiguredRules {
@@ -330,6 +359,43 @@ mod tests {
             let got: Vec<_> = rules.errors(dialect).into_iter().map(|(at, error)| (at.line, at.column, error)).collect();
             let want: Vec<_> = want.into_iter().map(|(line, error)| (line, 5, error)).collect();
             assert_eq!(got, want, "{name}");
+        }
+    }
+
+    /// A path, and whether it is logged.
+    type PathSwitch<'c> = (&'c str, Option<bool>);
+    /// The case, the entries, and the rows of the section, or the line of an error.
+    type LogPathCase<'c> = (&'c str, &'c [PathSwitch<'c>], Result<&'c [bool], (u32, RuleError)>);
+
+    #[test]
+    #[rustfmt::skip]
+    fn only_entries_that_keep_requests_out_of_the_log_have_a_section() {
+        let rules = |entries: &[PathSwitch<'_>]| ConfiguredRules {
+            paths: entries.iter().zip(1..).map(|(&(path, access_log), line)| {
+                PathEntry { path: text(path, line), access_log, ..PathEntry::default() }
+            }).collect(),
+            ..ConfiguredRules::default()
+        };
+        let many = vec![("/a", Some(false)); LOG_PATH_COUNT_MAX + 2];
+        let cases: &[LogPathCase<'_>] = &[
+            // case                entries                                                       rows, or line and error
+            ("no entry",           &[],                                                          Ok(&[])),
+            ("another option",     &[("/*", None)],                                              Ok(&[])),
+            ("on alone",           &[("/*", Some(true))],                                        Ok(&[])),
+            ("off",                &[("/*", Some(false))],                                       Ok(&[false])),
+            ("on, then off",       &[("/a", Some(true)), ("/*", Some(false))],                   Ok(&[false])),
+            ("off, then on",       &[("/*", Some(false)), ("/b", None), ("/a/*", Some(true))],   Ok(&[false, true])),
+            ("an invalid pattern", &[("/*", Some(false)), ("/*/*", Some(true))],                 Err((2, RuleError::SplatTwice))),
+            ("not a path",         &[("a", Some(false))],                                        Err((1, RuleError::NoSlash))),
+            ("as many as may be",  &many[..LOG_PATH_COUNT_MAX],                                  Ok(&[false; LOG_PATH_COUNT_MAX])),
+            ("too many",           &many,                                                        Err((1001, RuleError::TooManyLogPaths))),
+        ];
+        for (name, entries, want) in cases {
+            let got = rules(entries).log_paths().map_err(|error| (error.line, error.error)).map(|section| {
+                let paths = section.map(|section| LogPaths::new(&section).expect("a section"));
+                paths.iter().flat_map(LogPaths::all).map(|(_, is_logged)| is_logged).collect::<Vec<_>>()
+            });
+            assert_eq!(got.as_deref(), want.as_ref().copied(), "{name}");
         }
     }
 }

@@ -169,6 +169,8 @@ errors! {
     TooManyRules: "a request would have to try more than 1,000 rules with placeholders, parameters or *", "merge rules; rules with plain paths do not count";
     /// Too many different parameters in the table.
     TooManyParameters: "the rules have more than 1,000 different parameters", "let rules share their parameters";
+    /// Too many entries that set the access log.
+    TooManyLogPaths: "a request would have to try more than 1,000 paths with access-log", "merge paths with placeholders and *";
     /// A rule that is too long.
     RuleLength: "the rule is longer than 64 KiB", "shorten it";
     /// A field before any path, or a second word after a path.

@@ -134,6 +134,11 @@ impl RuleSet {
         self.configured.locate(error, RuleFile::Redirects)
     }
 
+    /// Returns the section of the paths that the access log leaves out, if there are any.
+    pub(crate) fn log_paths(&self) -> Result<Option<Vec<u8>>, RuleFileError> {
+        self.configured.log_paths()
+    }
+
     /// Returns the fields of a response for the requested paths: see [`HeaderRules::fields`].
     pub(crate) fn fields(&self, requested: &[PathSet], defaults: HeaderFields) -> HeaderFields {
         self.headers.fields(requested, defaults)
