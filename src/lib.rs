@@ -88,7 +88,7 @@ pub use tarpon_conn::{
 pub use tarpon_http::forwarded::ForwardedField;
 pub use tarpon_pack::{
     ArchiveSizes, CODINGS, Changes, CompressionEffort, ConfiguredRules, DELTA_CODINGS, Defect, Dialect,
-    ErrorPage, HeaderEntry, InspectedEntry, InspectedPath, InspectedRule, InspectedVariant, PackReport,
-    PackStep, PathEntry, Policy, Progress, ProgressSnapshot, RedirectEntry, Reuse, RulePosition, RuleText,
-    Savings, SiteInspection, TrailingSlash, UserDirectory, Verification,
+    ErrorPage, HeaderEntry, InspectedEntry, InspectedLogPath, InspectedPath, InspectedRule, InspectedVariant,
+    PackReport, PackStep, PathEntry, Policy, Progress, ProgressSnapshot, RedirectEntry, Reuse, RulePosition,
+    RuleText, Savings, SiteInspection, TrailingSlash, UserDirectory, Verification,
 };

@@ -8,7 +8,7 @@ use common::{
     ENGINES,
     client::TestClient,
     program::{RunningProgram, tarpon, with_long_timeouts},
-    site,
+    site, wait_for,
 };
 use std::{fs, path::Path, process::Command};
 
@@ -100,9 +100,153 @@ fn parts_of_a_site_have_options_of_their_own() {
     }
 }
 
+/// A request, the status of its response, and whether it is logged.
+type RequestCase = (&'static str, &'static str, bool);
+
+#[rustfmt::skip]
+const LOG_CASES: &[RequestCase] = &[
+    // method, path, fields                                status  logged
+    ("GET /index.html",                                    "200",  true),
+    ("GET /downloads/a/b.txt",                             "200",  false),
+    ("HEAD /downloads/a/b.txt",                            "200",  false),
+    ("GET /%64ownloads/./a/b.txt",                         "200",  false),
+    ("GET /downloads/a/b.txt If-None-Match: *",            "304",  false),
+    ("GET /downloads/a/b.txt Range: bytes=0-0",            "206",  false),
+    ("GET /downloads/a/b.txt Range: bytes=99-",            "416",  false),
+    ("POST /downloads/a/b.txt Content-Length: 0",          "405",  false),
+    ("GET /downloads/a",                                   "301",  false),
+    ("GET /downloads/moved",                               "302",  false),
+    ("GET /downloads/none",                                "404",  false),
+    ("GET /downloads/private/c.txt",                       "200",  true),
+    ("GET /downloads/private/none",                        "404",  true),
+    ("GET /old",                                           "301",  true),
+    ("GET /none",                                          "404",  true),
+];
+
+const LOG_CONFIG: &str = r#"
+[log]
+access-log = "access.log"
+[[site]]
+path = "SITE"
+"#;
+
+const LOG_LOCATIONS: &str = r#"
+listings = true
+[[site.location]]
+path = "/downloads/*"
+access-log = "off"
+[[site.location]]
+path = "/downloads/private/*"
+access-log = "on"
+[[site.redirect]]
+from = "/downloads/moved"
+to = "/"
+status = 302
+"#;
+
+/// The health check and a mount, which a packed site does not have.
+const LOG_MORE: &str = r#"
+[[site]]
+path = "SITE"
+mount = "/docs"
+[[site.location]]
+path = "/*"
+access-log = "off"
+[server]
+health-path = "/downloads/health"
+"#;
+
+const LOG_MORE_CASES: &[RequestCase] = &[
+    ("GET /downloads/health", "200", false),
+    ("GET /docs", "301", false),
+    ("GET /docs/index.html", "200", false),
+    ("GET /docs/none", "404", false),
+];
+
+/// Sends requests on one connection, and checks that the log has the right ones.
+fn check_log(dir: &Path, flags: &[&str], cases: &[RequestCase]) {
+    let log = dir.join("access.log");
+    fs::write(&log, "").expect("a file");
+    let program = RunningProgram::start_ready(serve(dir, flags));
+    let mut client = TestClient::connect(program.address());
+    // The last one is malformed, so its path does not count.
+    let cases = cases.iter().chain(&[("GET /downloads/a/b.txt Host: b", "400", true)]);
+    for (number, (request, status, _)) in cases.clone().enumerate() {
+        let mut parts = request.splitn(3, ' ');
+        let [method, path, field] = [(); 3].map(|()| parts.next().unwrap_or("X: y"));
+        client.send(format!("{method} {path}?n{number}. HTTP/1.1\r\nHost: a\r\n{field}\r\n\r\n"));
+        let response = if method == "HEAD" { client.try_head() } else { client.try_response() };
+        let head = response.expect("a response").head;
+        assert_eq!(head.split(' ').nth(1), Some(*status), "{flags:?}: {request}\n{head}");
+    }
+    let want: Vec<_> = cases.enumerate().filter(|(_, case)| case.2).map(|(number, _)| number).collect();
+    let last = format!("?n{}.", want[want.len() - 1]);
+    let text = wait_for("the last line", || {
+        Some(fs::read_to_string(&log).expect("a log"))
+            .filter(|text| text.ends_with('\n') && text.contains(&last))
+    });
+    let number = |line: &str| line.split("?n").nth(1)?.split('.').next()?.parse().ok();
+    let found: Vec<usize> = text.lines().map(|line| number(line).expect("a number")).collect();
+    assert_eq!(found, want, "{flags:?}:\n{text}");
+}
+
+#[test]
+fn paths_are_kept_out_of_the_log_on_every_engine_and_in_every_format() {
+    let dir = site(FILES);
+    let text = format!("{LOG_CONFIG}{LOG_LOCATIONS}{LOG_MORE}").replace("SITE", "site");
+    fs::write(dir.path().join("tarpon.toml"), text).expect("a file");
+    let formats = ["combined", "common", "simple", "json"];
+    for (&engine, format) in ENGINES.iter().zip(formats.iter().cycle()) {
+        let flags = ["--engine", engine.name(), "--workers", "2", "--access-log-format", format];
+        check_log(dir.path(), &flags, &[LOG_CASES, LOG_MORE_CASES].concat());
+    }
+}
+
+#[test]
+fn packed_site_keeps_paths_out_of_the_log_and_shows_them() {
+    let dir = site(FILES);
+    let packed = dir.path().join("packed.tar");
+    let write = |name: &str, text: String| fs::write(dir.path().join(name), text).expect("a file");
+    write("pack.toml", format!("{LOG_CONFIG}{LOG_LOCATIONS}").replace("SITE", "elsewhere"));
+    let mut pack = tarpon(["pack", "--effort", "fast"].map(AsRef::as_ref));
+    pack.arg(dir.path().join("site"))
+        .arg("-o")
+        .arg(&packed)
+        .arg("--config")
+        .arg(dir.path().join("pack.toml"));
+    let ended = RunningProgram::run(pack);
+    assert!(ended.status.success(), "{}", ended.err);
+
+    write("tarpon.toml", LOG_CONFIG.replace("SITE", "packed.tar"));
+    check_log(dir.path(), &[], LOG_CASES);
+
+    let inspect = |flags: &[&str]| {
+        let mut command = tarpon(["inspect"].map(AsRef::as_ref));
+        command.arg(&packed).args(flags);
+        RunningProgram::run(command).out
+    };
+    let lines = [
+        "/downloads/a/b.txt not logged, text/plain; charset=utf-8",
+        "/downloads/a not logged, 301 -> /downloads/a/",
+        "/downloads/private/c.txt text/plain; charset=utf-8",
+        "path, the last that matches counts access-log /downloads/* off /downloads/private/* on",
+    ];
+    let text = inspect(&[]).split_whitespace().collect::<Vec<_>>().join(" ");
+    lines.iter().for_each(|line| assert!(text.contains(line), "{line}\n{text}"));
+    let json = inspect(&["--json"]);
+    let parts = [
+        "{\"path\":\"/downloads/a\",\"status\":301,\"location\":\"/downloads/a/\",\"logged\":false}",
+        "\"cache_control\":\"no-cache\",\"logged\":true,\"forms\":[{\"coding\":\"identity\",\"len\":1,\"tag\":\"\\\"12d8bdd1",
+        "\"log_paths\":[\n{\"path\":\"/downloads/*\",\"logged\":false},\n{\"path\":\"/downloads/private/*\",\"logged\":true}\n]}",
+    ];
+    parts.iter().for_each(|part| assert!(json.contains(part), "{part}\n{json}"));
+    let verified = RunningProgram::run(tarpon(["verify".as_ref(), packed.as_os_str()]));
+    assert!(verified.status.success(), "{}", verified.err);
+}
+
 #[test]
 fn shown_location_leaves_listings_to_the_site() {
-    let text = "[[site]]\npath = \"site\"\nlistings = true\n[[site.location]]\npath = \"/a/*\"\ncache = \"no-store\"\n";
+    let text = "[[site]]\npath = \"site\"\nlistings = true\n[[site.location]]\npath = \"/a/*\"\ncache = \"no-store\"\naccess-log = \"off\"\n";
     let dir = site(&[("tarpon.toml", text)]);
     let mut command = tarpon(["config", "show", "--toml", "--config"].map(AsRef::as_ref));
     let shown = RunningProgram::run({
@@ -111,6 +255,7 @@ fn shown_location_leaves_listings_to_the_site() {
     });
     assert!(shown.out.contains("\nlistings = true  # "), "{}", shown.out);
     assert!(shown.out.contains("\n# listings: the value of the site  # default\n"), "{}", shown.out);
+    assert!(shown.out.contains("\naccess-log = \"off\"  # "), "{}", shown.out);
 }
 
 #[test]

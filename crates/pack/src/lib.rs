@@ -70,9 +70,9 @@ pub use error::{Damage, PackError};
 pub use options::PackOptions;
 pub use packed::{
     ArchiveSizes, CODINGS, Changes, CompressionEffort, DELTA_CODINGS, Defect, Dictionaries, InspectedEntry,
-    InspectedPath, InspectedRule, InspectedVariant, OpenError, PackInput, PackReport, PackStep, Progress,
-    ProgressSnapshot, Reuse, Savings, SiteError, SiteInspection, SiteOptions, Verification, embedded_site,
-    inspect, pack_site, verify,
+    InspectedLogPath, InspectedPath, InspectedRule, InspectedVariant, OpenError, PackInput, PackReport,
+    PackStep, Progress, ProgressSnapshot, Reuse, Savings, SiteError, SiteInspection, SiteOptions,
+    Verification, embedded_site, inspect, pack_site, verify,
 };
 #[doc(hidden)]
 pub use packed::{Encoder, compress};

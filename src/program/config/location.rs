@@ -39,6 +39,19 @@ pub(super) const LOCATION: ConfigSection = ConfigSection {
             details: "As an entry of [[site.header]] behind all others; _headers can replace it.",
             ..OPT
         },
+        Opt {
+            name: "access-log",
+            value_name: "STATE",
+            kind: ValueKind::Choice(&[
+                ("on", |config| config.path().access_log = Some(true)),
+                ("off", |config| config.path().access_log = Some(false)),
+            ]),
+            default: super::OptionDefault::Described("on, if the site has an access log"),
+            example: "off",
+            help: "Write requests for these paths to the access log of the site",
+            details: "The value off leaves out every request for them, missing files and other errors included; metrics still count it. The value on is for a part of a path that is off.",
+            ..OPT
+        },
     ],
     add: |config| config.site().source.policy.rules.paths.push(PathEntry::default()),
 };

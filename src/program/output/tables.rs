@@ -1,6 +1,8 @@
 //! The content of a packed site as a table for people and as JSON for programs.
 
-use crate::{InspectedEntry, InspectedPath, InspectedRule, InspectedVariant, SiteInspection};
+use crate::{
+    InspectedEntry, InspectedLogPath, InspectedPath, InspectedRule, InspectedVariant, SiteInspection,
+};
 use anstyle::Style;
 use std::{
     fmt::Write as _,
@@ -21,9 +23,12 @@ const GAP: usize = 2;
 const DELTA: usize = 6;
 const TAG: usize = 8;
 
-/// Writes a line for each path: type, size in each coding, Cache-Control and tag; then a line for each rule. The column of deltas has
-/// the size of the smallest one; a site without deltas has no such column. `width`: the columns of the terminal. To fit, the table
-/// shortens names and leaves out tags.
+/// The heads of the table of patterns that decide about the access log.
+const LOG_HEADS: [&str; 2] = ["path, the last that matches counts", "access-log"];
+
+/// Writes a line for each path: type, size in each coding, Cache-Control and tag; then a line for each rule, and for each pattern of paths
+/// that decides about the access log. The column of deltas has the size of the smallest one; a site without deltas has no such column.
+/// `width`: the columns of the terminal. To fit, the table shortens names and leaves out tags.
 pub(crate) fn write(site: &SiteInspection, width: Option<usize>, to: &mut impl Write) -> io::Result<()> {
     let mut heads = ["path", "type", "bytes", "br", "gzip", "zstd", "delta", "cache", "tag"];
     let mut rows: Vec<[String; 9]> = site.paths.iter().map(row).collect();
@@ -44,6 +49,16 @@ pub(crate) fn write(site: &SiteInspection, width: Option<usize>, to: &mut impl W
     if !rules.is_empty() {
         writeln!(to)?;
         columns(["rule, tried in this order", "status", "leads to, or sends"], &rules, 1..=1, to)?;
+    }
+    let mut log_paths: Vec<[String; 2]> = site.log_paths.iter().map(log_path).collect();
+    if let Some(width) = width {
+        let room = width.saturating_sub(LOG_HEADS[1].len() + GAP);
+        log_paths.iter_mut().for_each(|[path, _]| shorten(path, room));
+    }
+    if !log_paths.is_empty() {
+        writeln!(to)?;
+        // No column has numbers.
+        columns(LOG_HEADS, &log_paths, 2..=2, to)?;
     }
     let encoders = site.encoders.as_deref().unwrap_or("unknown");
     writeln!(to, "{DIM}{} bytes, of them {} the image{DIM:#}", site.len, site.image_len)?;
@@ -143,12 +158,13 @@ pub(crate) fn columns<const COUNT: usize>(
     Ok(())
 }
 
-fn row(InspectedPath { path, entry: what }: &InspectedPath) -> [String; 9] {
+fn row(InspectedPath { path, is_logged, entry: what }: &InspectedPath) -> [String; 9] {
     let path = escaped(path);
+    let unlogged = if *is_logged { "" } else { "not logged, " };
     match what {
         InspectedEntry::Redirect { status, to } => {
             let mut row = [const { String::new() }; 9];
-            (row[0], row[1]) = (path, format!("{status} -> {}", escaped(to.as_bytes())));
+            (row[0], row[1]) = (path, format!("{unlogged}{status} -> {}", escaped(to.as_bytes())));
             row
         }
         InspectedEntry::File {
@@ -171,6 +187,7 @@ fn row(InspectedPath { path, entry: what }: &InspectedPath) -> [String; 9] {
                 200 => escaped(media.as_bytes()),
                 _ => format!("{status} {}", escaped(media.as_bytes())),
             };
+            let media = format!("{unlogged}{media}");
             [path, media, len("identity"), len("br"), len("gzip"), len("zstd"), delta, caching(cache), tag]
         }
     }
@@ -179,6 +196,10 @@ fn row(InspectedPath { path, entry: what }: &InspectedPath) -> [String; 9] {
 fn rule(InspectedRule { source: from, status, forced, target: to }: &InspectedRule) -> [String; 3] {
     let status = format!("{status}{}", if *forced { "!" } else { "" });
     [escaped(from.as_bytes()), status, escaped(to.as_bytes())]
+}
+
+fn log_path(InspectedLogPath { path, is_logged }: &InspectedLogPath) -> [String; 2] {
+    [escaped(path.as_bytes()), if *is_logged { "on" } else { "off" }.to_owned()]
 }
 
 /// Shortens a value of Cache-Control that contains `immutable` to that word.
@@ -203,12 +224,16 @@ pub(crate) fn json(site: &SiteInspection) -> String {
         "{{\"len\":{},\"image_len\":{},\"encoders\":{encoders},\"paths\":[",
         site.len, site.image_len
     );
-    for (number, InspectedPath { path, entry: what }) in site.paths.iter().enumerate() {
+    for (number, InspectedPath { path, is_logged, entry: what }) in site.paths.iter().enumerate() {
         to.push_str(if number > 0 { ",\n" } else { "\n" });
         let path = string(&String::from_utf8_lossy(path));
         let _ = match what {
             InspectedEntry::Redirect { status, to: location } => {
-                write!(to, "{{\"path\":{path},\"status\":{status},\"location\":{}}}", string(location))
+                write!(
+                    to,
+                    "{{\"path\":{path},\"status\":{status},\"location\":{},\"logged\":{is_logged}}}",
+                    string(location)
+                )
             }
             InspectedEntry::File {
                 status,
@@ -221,7 +246,7 @@ pub(crate) fn json(site: &SiteInspection) -> String {
                 let forms: Vec<_> = forms.iter().map(form).collect();
                 write!(
                     to,
-                    "{{\"path\":{path},\"status\":{status},\"listing\":{is_listing},\"type\":{},\"last_modified\":{last_modified},\"cache_control\":{},\"forms\":[{}]}}",
+                    "{{\"path\":{path},\"status\":{status},\"listing\":{is_listing},\"type\":{},\"last_modified\":{last_modified},\"cache_control\":{},\"logged\":{is_logged},\"forms\":[{}]}}",
                     string(media),
                     string(cache),
                     forms.join(",")
@@ -237,6 +262,11 @@ pub(crate) fn json(site: &SiteInspection) -> String {
             to,
             "{comma}\n{{\"from\":{from},\"status\":{status},\"forced\":{forced},\"to\":{target}}}"
         );
+    }
+    to.push_str("\n],\"log_paths\":[");
+    for (number, InspectedLogPath { path, is_logged }) in site.log_paths.iter().enumerate() {
+        let comma = if number > 0 { "," } else { "" };
+        let _ = write!(to, "{comma}\n{{\"path\":{},\"logged\":{is_logged}}}", string(path));
     }
     to.push_str("\n]}");
     to
@@ -297,31 +327,34 @@ mod tests {
             target: "/:splat".to_owned(),
         };
         let redirect = InspectedEntry::Redirect { status: 308, to: "/b".to_owned() };
+        let log_path = |is_logged| InspectedLogPath { path: "/a/*".to_owned(), is_logged };
         let site = SiteInspection {
             len: 1,
             image_len: 2,
             encoders: None,
             paths: vec![
-                InspectedPath { path: b"/a\"\\\n\xff".to_vec(), entry: redirect },
-                InspectedPath { path: "/é".into(), entry: file.clone() },
+                InspectedPath { path: b"/a\"\\\n\xff".to_vec(), is_logged: false, entry: redirect },
+                InspectedPath { path: "/é".into(), is_logged: true, entry: file.clone() },
             ],
             rules: vec![rule.clone(), rule],
+            log_paths: vec![log_path(false), log_path(true)],
         };
         let want = concat!(
             "{\"len\":1,\"image_len\":2,\"encoders\":null,\"paths\":[\n",
-            "{\"path\":\"/a\\\"\\\\\\u000a\u{fffd}\",\"status\":308,\"location\":\"/b\"},\n",
+            "{\"path\":\"/a\\\"\\\\\\u000a\u{fffd}\",\"status\":308,\"location\":\"/b\",\"logged\":false},\n",
             "{\"path\":\"/é\",\"status\":200,\"listing\":false,\"type\":\"text/html\",\"last_modified\":7,",
-            "\"cache_control\":\"public, immutable\",\"forms\":[",
+            "\"cache_control\":\"public, immutable\",\"logged\":true,\"forms\":[",
             "{\"coding\":\"br\",\"len\":5,\"tag\":\"\\\"t\\\"\"},",
             "{\"coding\":\"gzip\",\"len\":5,\"tag\":\"\\\"t\\\"\"},",
             "{\"coding\":\"zstd\",\"len\":5,\"tag\":\"\\\"t\\\"\"},",
             "{\"coding\":\"dcb\",\"len\":9,\"tag\":\"\\\"t\\\"\",\"dictionary\":\"DIGEST\"},",
             "{\"coding\":\"dcb\",\"len\":3,\"tag\":\"\\\"t\\\"\",\"dictionary\":\"DIGEST\"}]}\n],\"rules\":[\n",
             "{\"from\":\"/a/* b=:2\",\"status\":302,\"forced\":true,\"to\":\"/:splat\"},\n",
-            "{\"from\":\"/a/* b=:2\",\"status\":302,\"forced\":true,\"to\":\"/:splat\"}\n]}",
+            "{\"from\":\"/a/* b=:2\",\"status\":302,\"forced\":true,\"to\":\"/:splat\"}\n],\"log_paths\":[\n",
+            "{\"path\":\"/a/*\",\"logged\":false},\n{\"path\":\"/a/*\",\"logged\":true}\n]}",
         );
         assert_eq!(json(&site), want.replace("DIGEST", &"ab".repeat(32)));
-        assert_eq!(row(&site.paths[0])[..2], ["/a\"\\\\\\n\\xff", "308 -> /b"]);
+        assert_eq!(row(&site.paths[0])[..2], ["/a\"\\\\\\n\\xff", "not logged, 308 -> /b"]);
         assert_eq!(row(&site.paths[1])[1..8], ["text/html", "", "5", "5", "5", "3", "immutable"]);
         assert_eq!(super::rule(&site.rules[0]), ["/a/* b=:2", "302!", "/:splat"]);
         assert_eq!([caching("no-cache"), caching("max-age=9")], ["no-cache", "max-age=9"]);
@@ -344,6 +377,7 @@ mod tests {
         let path = |name: &str| format!("/{}{name}", "long/".repeat(30));
         let rows = |what: &InspectedEntry, name: &str| InspectedPath {
             path: path(name).into(),
+            is_logged: true,
             entry: what.clone(),
         };
         let redirect = InspectedEntry::Redirect { status: 301, to: path("target") };
@@ -354,6 +388,7 @@ mod tests {
             encoders: None,
             paths: vec![rows(&file, "name"), rows(&redirect, "old")],
             rules: vec![rule],
+            log_paths: vec![InspectedLogPath { path: path("log/*"), is_logged: false }],
         };
         let lines = |width| {
             let mut out = Vec::new();
@@ -367,6 +402,7 @@ mod tests {
             assert!(lines[1].starts_with("/long/") && lines[1].contains("/name "), "{lines:#?}");
             assert!(lines[2].contains("/old ") && lines[2].ends_with("/target"), "{lines:#?}");
             assert!(lines[5].contains("/* ") && lines[5].ends_with("/:splat"), "{lines:#?}");
+            assert!(lines[8].contains("/log/* ") && lines[8].ends_with("off"), "{lines:#?}");
         }
         let whole = lines(None).join("\n");
         for shown in [path("name"), path("old"), path("target"), path("*"), tag, "charset".to_owned()] {

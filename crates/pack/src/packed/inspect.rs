@@ -4,7 +4,7 @@ use super::error::OpenError;
 use super::open::OpenedSite;
 use std::fs::File;
 use tarpon_site::format::section;
-use tarpon_site::rules::{RuleInfo, RuleStep};
+use tarpon_site::rules::{LogPaths, RuleInfo, RuleStep, RuleSteps};
 use tarpon_site::{Coding, Entry, Image, Variant};
 
 /// The content of a packed site.
@@ -20,6 +20,17 @@ pub struct SiteInspection {
     pub paths: Vec<InspectedPath>,
     /// The rules that the server tries for a request, in order. Most rules for plain paths are in `paths` instead.
     pub rules: Vec<InspectedRule>,
+    /// The paths that the access log leaves out, or has in spite of an earlier one. The last that matches counts.
+    pub log_paths: Vec<InspectedLogPath>,
+}
+
+/// A pattern of paths that decides whether the access log has their requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InspectedLogPath {
+    /// The paths that match. Placeholders have numbers as names.
+    pub path: String,
+    /// Whether requests for these paths are logged.
+    pub is_logged: bool,
 }
 
 /// A rule of `_redirects`.
@@ -40,6 +51,8 @@ pub struct InspectedRule {
 pub struct InspectedPath {
     /// The decoded path, which may not be UTF-8.
     pub path: Vec<u8>,
+    /// Whether requests for it are logged, if the server has an access log.
+    pub is_logged: bool,
     /// The response.
     pub entry: InspectedEntry,
 }
@@ -95,7 +108,11 @@ pub fn inspect(archive: &File) -> Result<SiteInspection, OpenError> {
     let mut paths: Vec<_> = image
         .entries()
         .filter(|(path, _)| path.starts_with(b"/"))
-        .map(|(path, entry)| InspectedPath { path: path.to_vec(), entry: what(&image, path, entry) })
+        .map(|(path, entry)| InspectedPath {
+            path: path.to_vec(),
+            is_logged: image.log_paths().is_none_or(|paths| paths.is_logged(path)),
+            entry: what(&image, path, entry),
+        })
         .collect();
     paths.sort_by(|one, other| one.path.cmp(&other.path));
     Ok(SiteInspection {
@@ -104,6 +121,7 @@ pub fn inspect(archive: &File) -> Result<SiteInspection, OpenError> {
         encoders: encoders.map(|(_, line)| text(line)),
         paths,
         rules: image.rules().ok().flatten().map(|rules| rules.all().map(rule).collect()).unwrap_or_default(),
+        log_paths: image.log_paths().into_iter().flat_map(LogPaths::all).map(log_path).collect(),
     })
 }
 
@@ -142,21 +160,8 @@ fn what(image: &Image, path: &[u8], entry: Entry) -> InspectedEntry {
 
 /// Returns a rule as text. Placeholders get numbers, since an image does not have their names.
 fn rule(rule: RuleInfo<'_>) -> InspectedRule {
-    let (mut from, mut to, mut names) = (String::new(), String::new(), Vec::new());
-    for step in rule.pattern.chain(rule.parameters) {
-        match step {
-            RuleStep::Text(bytes) => from.push_str(&text(bytes)),
-            RuleStep::Name(name) => from.extend([" ", &text(name), "="]),
-            RuleStep::CaptureRest => {
-                from.push('*');
-                names.push(":splat".to_owned());
-            }
-            _ => {
-                names.push(format!(":{}", names.len() + 1));
-                from.push_str(&names[names.len() - 1]);
-            }
-        }
-    }
+    let (mut to, mut names) = (String::new(), Vec::new());
+    let from = source(rule.pattern.chain(rule.parameters), &mut names);
     for step in rule.target {
         match step {
             RuleStep::Text(bytes) => to.push_str(&text(bytes)),
@@ -170,6 +175,30 @@ fn rule(rule: RuleInfo<'_>) -> InspectedRule {
     }
     to.push_str(&text(rule.fragment));
     InspectedRule { source: from, status: rule.status, forced: rule.forced, target: to }
+}
+
+fn log_path((pattern, is_logged): (RuleSteps<'_>, bool)) -> InspectedLogPath {
+    InspectedLogPath { path: source(pattern, &mut Vec::new()), is_logged }
+}
+
+/// Returns what a rule matches, as text. Adds the names of its placeholders to `names`.
+fn source<'s>(steps: impl Iterator<Item = RuleStep<'s>>, names: &mut Vec<String>) -> String {
+    let mut from = String::new();
+    for step in steps {
+        match step {
+            RuleStep::Text(bytes) => from.push_str(&text(bytes)),
+            RuleStep::Name(name) => from.extend([" ", &text(name), "="]),
+            RuleStep::CaptureRest => {
+                from.push('*');
+                names.push(":splat".to_owned());
+            }
+            _ => {
+                names.push(format!(":{}", names.len() + 1));
+                from.push_str(&names[names.len() - 1]);
+            }
+        }
+    }
+    from
 }
 
 /// Returns the value of a field, or an empty string.

@@ -71,7 +71,9 @@ pub use embed::embedded_site;
 pub use encode::{CompressionEffort, Encoder, compress};
 pub use error::{OpenError, SiteError};
 pub use input::PackInput;
-pub use inspect::{InspectedEntry, InspectedPath, InspectedRule, InspectedVariant, SiteInspection, inspect};
+pub use inspect::{
+    InspectedEntry, InspectedLogPath, InspectedPath, InspectedRule, InspectedVariant, SiteInspection, inspect,
+};
 pub use options::SiteOptions;
 pub use progress::{PackStep, Progress, ProgressSnapshot};
 pub use report::{PackReport, Savings};
