@@ -84,6 +84,7 @@ pub mod sim;
 mod sites;
 mod span;
 mod step;
+mod tls_session;
 mod transport;
 
 pub use backend::{
@@ -107,6 +108,7 @@ pub use route_table::{PathPrefix, PathPrefixError, RouteTable, RouteTableId, Rou
 pub use sites::{ImageId, MissingPage, SiteId, Sites};
 pub use span::{SPAN_COUNT_MAX, Span};
 pub use step::{DriveState, DriveStep};
+pub use tls_session::TlsSession;
 pub use transport::{RECORD_PLAIN_LEN_MAX, SealedRecord, Transport, TransportError};
 
 use backend::BackendConnection;
@@ -284,6 +286,13 @@ impl Connection {
         match &mut self.party {
             Party::Client(client) => client.read_proxy_header(cx, input),
             Party::Backend(_) => 0,
+        }
+    }
+
+    /// Handles the event that the transport has completed its handshake.
+    pub(crate) fn secured(&mut self, session: TlsSession) {
+        if let Party::Client(client) = &mut self.party {
+            client.secured(session);
         }
     }
 

@@ -14,7 +14,7 @@
 //! This module uses no threads and does not format records.
 
 use crate::{
-    RouteTableId, Tick,
+    RouteTableId, Tick, TlsSession,
     open_exchanges::{OpenExchange, OpenExchanges},
     proxy_trust::PeerAddress,
     sites::SiteId,
@@ -102,6 +102,8 @@ pub struct RequestStart<'a> {
     pub connection: u32,
     /// The address of the client, as trusted proxies name it. `None`: it has none, or it is unknown.
     pub client: Option<IpAddr>,
+    /// The TLS session of the connection. `None`: it has no TLS.
+    pub tls: Option<TlsSession>,
     /// The number of the site that responds.
     pub site: u32,
     /// Whether [`Recording::one_in`] selected the exchange. If not, it is recorded because heads are, or because its status is unknown.
@@ -278,6 +280,7 @@ impl Records {
         let cuts = texts.iter().rev().fold(0, |cuts, text| cuts << 1 | u8::from(text.cut));
         writer.put([cuts | u8::from(is_sampled) << SAMPLED_BIT]);
         writer.put(address_bytes(start.client));
+        writer.put(TlsSession::to_bytes(start.tls));
         writer.put(start.connection.to_le_bytes());
         writer.put((start.site.index() as u32).to_le_bytes());
         writer.put(self.unix_ms.to_le_bytes());
@@ -361,6 +364,7 @@ pub(crate) struct ExchangeStart {
     /// The number of the connection.
     pub(crate) connection: u32,
     pub(crate) client: Option<IpAddr>,
+    pub(crate) tls: Option<TlsSession>,
     pub(crate) site: SiteId,
     pub(crate) now: Tick,
     /// The index of the response's first span in the outbox.
@@ -463,6 +467,7 @@ impl<'a> RequestStart<'a> {
         let [flags] = reader.take()?;
         let has_flag = |number: usize| flags >> number & 1 == 1;
         let client = address_of(reader.take()?);
+        let tls = TlsSession::from_bytes(reader.take()?);
         let connection = u32::from_le_bytes(reader.take()?);
         let site = u32::from_le_bytes(reader.take()?);
         let (unix_ms, tick) = (reader.u64()?, Tick(reader.u64()?));
@@ -483,6 +488,7 @@ impl<'a> RequestStart<'a> {
             id,
             connection,
             client,
+            tls,
             site,
             is_sampled: has_flag(SAMPLED_BIT),
             unix_ms,
@@ -605,7 +611,8 @@ const ADDRESS_LEN: usize = 1 + 16;
 const ID_LEN: usize = 2 * 4;
 /// The length of the fields that are written when the response is queued: length of its head, status, length of the content.
 const RESPONSE_LEN: usize = 2 + 2 + 8;
-const FIXED_LEN: usize = FLAGS_AT + 1 + ADDRESS_LEN + 2 * 4 + 2 * 8 + ID_LEN + 2 * TEXT_COUNT + RESPONSE_LEN;
+const FIXED_LEN: usize =
+    FLAGS_AT + 1 + ADDRESS_LEN + TlsSession::LEN + 2 * 4 + 2 * 8 + ID_LEN + 2 * TEXT_COUNT + RESPONSE_LEN;
 const END_LEN: usize = 2 + ID_LEN + 2 * 8 + 2;
 
 #[cfg(test)]
@@ -642,6 +649,7 @@ mod tests {
                     ExchangeStart {
                         connection: 7,
                         client: peer,
+                        tls: None,
                         site: SiteId::FIRST,
                         now: Tick(40),
                         span_index: 3,
@@ -784,6 +792,7 @@ mod tests {
         ExchangeStart {
             connection: 0,
             client: None,
+            tls: None,
             site,
             now: Tick(0),
             span_index: 0,

@@ -13,11 +13,12 @@
 use super::{escape, exchange::Exchange};
 use crate::base::log_config::{LogClientIp, LogFormat};
 use jiff::Timestamp;
+use rustls::CipherSuite;
 use std::{
     io::Write,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
-use tarpon_conn::RecordedText;
+use tarpon_conn::{RecordedText, TlsSession};
 
 /// Formats lines.
 pub(super) struct Formatter {
@@ -96,7 +97,17 @@ impl Formatter {
         put(to, format_args!(",\"complete\":{},\"cut\":[", exchange.is_complete));
         let cut: Vec<_> =
             values.iter().filter(|(_, value)| value.cut).map(|(key, _)| format!("\"{key}\"")).collect();
-        put(to, format_args!("{}]}}", cut.join(",")));
+        put(to, format_args!("{}]", cut.join(",")));
+        if let Some(TlsSession { is_tls13, is_resumed, suite }) = start.tls {
+            let (version, suite) = (if is_tls13 { "1.3" } else { "1.2" }, suite_name(suite));
+            put(
+                to,
+                format_args!(
+                    ",\"tls\":{{\"version\":\"{version}\",\"suite\":\"{suite}\",\"resumed\":{is_resumed}}}"
+                ),
+            );
+        }
+        to.push(b'}');
     }
 }
 
@@ -113,6 +124,15 @@ impl LogClientIp {
             }
             (LogClientIp::None, _) => None,
         }
+    }
+}
+
+/// Returns the name of a cipher suite in IANA's registry "TLS Cipher Suites".
+fn suite_name(number: u16) -> String {
+    match CipherSuite::from(number).as_str() {
+        // rustls tells the suites of TLS 1.3 by their names.
+        Some(name) => name.replacen("TLS13_", "TLS_", 1),
+        None => format!("0x{number:04x}"),
     }
 }
 
@@ -191,6 +211,8 @@ mod tests {
     fn each_format_shows_what_is_known() {
         let (all, broken) =
             (exchange(), Exchange { start: nothing(), took_ms: 9, content_len: 0, is_complete: false });
+        let mut with_tls = exchange();
+        with_tls.start.tls = Some(TlsSession { is_tls13: true, is_resumed: true, suite: 0x1301 });
         #[rustfmt::skip]
         let cases: &[(&str, LogFormat, LogClientIp, &Exchange<'_>, &str)] = &[
             ("common",          LogFormat::Common,   LogClientIp::Full,      &all, r#"192.0.2.7 - - [14/Jan/2026:04:21:21 +0000] "GET /?q=\x22 HTTP/1.1" 200 137"#),
@@ -198,6 +220,7 @@ mod tests {
             ("simple",          LogFormat::Simple,   LogClientIp::Truncated, &all, r#"192.0.2.0 2026-01-14T04:21:21Z "GET /?q=\x22 HTTP/1.1" 200 137"#),
             ("no client",       LogFormat::Simple,   LogClientIp::None,      &all, r#"- 2026-01-14T04:21:21Z "GET /?q=\x22 HTTP/1.1" 200 137"#),
             ("json",            LogFormat::Json,     LogClientIp::Full,      &all, r#"{"time":"2026-01-14T04:21:21.042Z","client":"192.0.2.7","method":"GET","target":"/?q=\"","version":"HTTP/1.1","request":null,"host":"example.net","referer":null,"user_agent":"Mözilla","status":200,"bytes":137,"duration_ms":3,"complete":true,"cut":["user_agent"]}"#),
+            ("json, TLS",       LogFormat::Json,     LogClientIp::Full,      &with_tls, r#"{"time":"2026-01-14T04:21:21.042Z","client":"192.0.2.7","method":"GET","target":"/?q=\"","version":"HTTP/1.1","request":null,"host":"example.net","referer":null,"user_agent":"Mözilla","status":200,"bytes":137,"duration_ms":3,"complete":true,"cut":["user_agent"],"tls":{"version":"1.3","suite":"TLS_AES_128_GCM_SHA256","resumed":true}}"#),
             ("malformed",       LogFormat::Common,   LogClientIp::Full,      &broken, r#"- - - [01/Jan/1970:00:00:00 +0000] "\x16\x03" 400 0"#),
             ("malformed, json", LogFormat::Json,     LogClientIp::Full,      &broken, r#"{"time":"1970-01-01T00:00:00.000Z","client":null,"method":null,"target":null,"version":null,"request":"\u0016\u0003","host":null,"referer":null,"user_agent":null,"status":400,"bytes":0,"duration_ms":9,"complete":false,"cut":[]}"#),
         ];
@@ -316,6 +339,7 @@ mod tests {
             id: ExchangeId { place: 0, generation: 0 },
             connection: 0,
             client: None,
+            tls: None,
             site: 0,
             is_sampled: true,
             unix_ms: 0,

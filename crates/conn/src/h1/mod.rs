@@ -37,7 +37,7 @@ pub(crate) use request::request;
 pub use request_content::CONTENT_LEN_MAX;
 
 use crate::{
-    BufRange, Close, ConnResources, DriveState, DriveStep, Input, Limits, Need, Tick,
+    BufRange, Close, ConnResources, DriveState, DriveStep, Input, Limits, Need, Tick, TlsSession,
     plan::Plan,
     pool::BUF_LEN,
     record::{AcceptedClient, ExchangeStart},
@@ -55,6 +55,8 @@ use tarpon_site::Region;
 #[derive(Debug)]
 pub(crate) struct Http1 {
     accepted: AcceptedClient,
+    /// Set when the transport has completed its handshake.
+    tls: Option<TlsSession>,
     /// The field that names the client. `None`: the client is the peer.
     forwarded_field: Option<ForwardedField>,
     phase: Http1Phase,
@@ -142,6 +144,7 @@ impl Http1 {
         let by = cx.now.after(cx.sites.limits(site).head_ms);
         let mut http = Http1 {
             accepted,
+            tls: None,
             forwarded_field: client::forwarded_field(cx.sites.proxy_trust(), accepted.peer),
             phase: Http1Phase::Head,
             pipe: None,
@@ -361,6 +364,12 @@ impl Http1 {
         self.abort();
     }
 
+    /// Handles the event that the transport has completed its handshake.
+    #[inline]
+    pub(crate) fn secured(&mut self, session: TlsSession) {
+        self.tls = Some(session);
+    }
+
     /// Ends the connection without a response: the transport sends what it has queued, and waits until the client closes too.
     #[cold]
     pub(crate) fn refuse_transport(&mut self, cx: &mut ConnResources<'_>, out: &Outbox) {
@@ -573,6 +582,7 @@ impl Http1 {
         ExchangeStart {
             connection: self.accepted.number,
             client: client.address,
+            tls: self.tls,
             site,
             now: cx.now,
             span_index: out.spans().len(),

@@ -10,11 +10,10 @@
 
 #[cfg(feature = "sim")]
 use super::scramble::{Scramble, SealedKind};
-use super::{
-    RECORD_OVERHEAD_MAX, RECORD_PLAIN_LEN_MAX, SealedRecord, TransportError,
-    tls::{Handshake, Tls},
+use super::{RECORD_OVERHEAD_MAX, RECORD_PLAIN_LEN_MAX, SealedRecord, TransportError, tls::Tls};
+use crate::{
+    BUF_LEN, BufRange, Close, ConnResources, Connection, Counters, Input, Persistence, Pool, Span, TlsSession,
 };
-use crate::{BUF_LEN, BufRange, Close, ConnResources, Connection, Counters, Input, Persistence, Pool, Span};
 use rustls::ServerConfig;
 #[cfg(feature = "sim")]
 use std::ops::RangeInclusive;
@@ -316,9 +315,10 @@ impl Sealed {
             }
         }
         if let RecordLayer::Tls(tls) = &mut self.records
-            && let Some(handshake) = tls.take_handshake()
+            && let Some(session) = tls.take_session()
         {
-            count(cx.counters, handshake);
+            count(cx.counters, session);
+            conn.secured(session);
             if tls.is_refused() {
                 self.drop_input(cx.pool);
                 conn.refuse_transport(cx);
@@ -507,8 +507,8 @@ fn front_len(spans: &[Span], max: u64) -> u64 {
 }
 
 /// Counts a complete handshake.
-fn count(counters: &Counters, handshake: Handshake) {
-    let counter = match (handshake.is_tls13, handshake.is_resumed) {
+fn count(counters: &Counters, session: TlsSession) {
+    let counter = match (session.is_tls13, session.is_resumed) {
         (true, false) => &counters.tls13_full,
         (true, true) => &counters.tls13_resumed,
         (false, false) => &counters.tls12_full,

@@ -12,7 +12,7 @@ use super::{
     TransportError,
     sealed::{Opened, RecordError},
 };
-use crate::{BUF_LEN, BufRange, Pool};
+use crate::{BUF_LEN, BufRange, Pool, TlsSession};
 use rustls::{
     HandshakeKind, ProtocolVersion, ServerConfig,
     server::{ServerConnectionData, UnbufferedServerConnection},
@@ -35,15 +35,6 @@ pub(super) struct Tls {
     is_established: bool,
 }
 
-/// The result of a handshake.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Handshake {
-    /// Whether the version is 1.3, and not 1.2.
-    pub(super) is_tls13: bool,
-    /// Whether it resumed a session.
-    pub(super) is_resumed: bool,
-}
-
 impl Tls {
     pub(super) fn new(config: &Arc<ServerConfig>) -> Result<Tls, TransportError> {
         let conn = UnbufferedServerConnection::new(Arc::clone(config)).map_err(|_| TransportError)?;
@@ -56,15 +47,16 @@ impl Tls {
     }
 
     /// Returns the result of the handshake, once, when it is complete.
-    pub(super) fn take_handshake(&mut self) -> Option<Handshake> {
+    pub(super) fn take_session(&mut self) -> Option<TlsSession> {
         if self.is_established || self.conn.is_handshaking() {
             return None;
         }
         self.is_established = true;
         self.is_http = self.conn.alpn_protocol() != Some(CHALLENGE_PROTOCOL);
-        Some(Handshake {
+        Some(TlsSession {
             is_tls13: self.conn.protocol_version() == Some(ProtocolVersion::TLSv1_3),
             is_resumed: self.conn.handshake_kind() == Some(HandshakeKind::Resumed),
+            suite: self.conn.negotiated_cipher_suite().map_or(0, |suite| suite.suite().into()),
         })
     }
 
