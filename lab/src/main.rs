@@ -9,7 +9,7 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `experiments` | race, cold reads, starts, cost of a request, packing |
+//! | `experiments` | race, cold reads, starts, cost of a request, packing, cryptography |
 //! | `servers` | starts, checks and stops servers |
 //! | `null_server` | servers that parse nothing: the upper limit |
 //! | `client` | load generators |
@@ -40,7 +40,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use self::experiments::{cold, cost, pack, race, start};
+use self::experiments::{cold, cost, pack, race, start, tls_provider};
 use self::report::document;
 
 /// Measure web servers on one machine, under the same conditions
@@ -57,6 +57,8 @@ enum LabCommand {
     Cost(cost::CostArgs),
     /// Measure time and size of packing, compared with reference encoders
     Pack(pack::PackExperimentArgs),
+    /// Measure handshakes and records of TLS with both providers of cryptography
+    TlsProvider(tls_provider::TlsProviderArgs),
     /// Print the report of a result file as Markdown, or write it into a document
     Report(document::ReportArgs),
     /// Run a null server: it sends the same bytes for every request
@@ -70,6 +72,7 @@ fn main() -> ExitCode {
         LabCommand::Start(args) => start::run(&args),
         LabCommand::Cost(args) => cost::run(&args),
         LabCommand::Pack(args) => pack::run(&args),
+        LabCommand::TlsProvider(args) => tls_provider::run(&args),
         LabCommand::Report(args) => document::run(&args),
         LabCommand::NullServer(args) => null_server::run(&args),
     };

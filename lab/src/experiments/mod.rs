@@ -11,6 +11,7 @@
 //! | `start.rs` | time from start to first response, and memory |
 //! | `pack.rs` | time and size of packing, compared with reference encoders |
 //! | `cost.rs` | instructions per request |
+//! | `tls_provider.rs` | handshakes and records of TLS, with both providers of cryptography |
 //! | `options.rs` | options that several experiments share; the command that repeats an experiment |
 //! | `isolation.rs` | the private network namespace and the scheduling policy |
 //! | `rounds.rs` | the order of servers; the wait for an idle core; the repetition of dirty rounds |
@@ -21,6 +22,7 @@ pub(crate) mod cost;
 pub(crate) mod pack;
 pub(crate) mod race;
 pub(crate) mod start;
+pub(crate) mod tls_provider;
 
 mod isolation;
 mod options;
