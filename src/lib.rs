@@ -20,6 +20,7 @@
 //! | to | see |
 //! |---|---|
 //! | serve one site or several | [`Server`], [`Site`], [`VirtualHosts`], [`Settings`] |
+//! | serve HTTPS | [`Listener::with_tls`], [`TlsConfig`], [`TlsCertificate`] |
 //! | replace a site when its files change | [`SiteWatcher`], [`Handle::swap`] |
 //! | pack a site into one archive, check it, manage releases | [`pack`], [`inspect`], [`verify`], [`Releases`] |
 //! | log requests, read metrics | [`Logging`], [`Handle::log_to`], [`Metrics`] |
@@ -54,7 +55,7 @@ mod site;
 mod sys;
 
 pub use base::{
-    address::{Address, ListenAddress, default_addresses},
+    address::{Address, ListenAddress, ListenValue, default_addresses},
     admin_access::AdminAccess,
     engine::{ChosenEngine, Engine},
     error::UserError,
@@ -62,6 +63,7 @@ pub use base::{
     settings::{Settings, SiteLimits, UnknownHost},
     site_config::{MAX_UNPACKED_LEN, SiteSource, UserConfig, UserDirectories},
     socket_access::SocketAccess,
+    tls_config::{CertificateFiles, ServiceTls, TlsPolicy},
 };
 pub use control::{
     access_log::{LogSink, rotate_files},
@@ -70,6 +72,7 @@ pub use control::{
     metrics::{Metrics, Responses, ServerState, SiteMetrics, TlsHandshakes},
     server::{Handle, Server},
     supervisor::{Notice, Role, Service, ServingReport, SiteLabel, supervise},
+    tls::{certificate::TlsCertificate, policy::TlsConfig},
 };
 pub use program::config;
 #[doc(hidden)]

@@ -46,6 +46,46 @@ impl ListenAddress {
     }
 }
 
+/// A value of `--listen` with its transport: `tls:` in front of an address stands for HTTPS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenValue {
+    /// Where to listen.
+    pub address: ListenAddress,
+    /// Whether clients must speak TLS.
+    pub has_tls: bool,
+}
+
+impl ListenValue {
+    /// The text in front of the address of a listener with TLS.
+    pub const TLS: &str = "tls:";
+
+    /// Returns the part of a value that names the sockets.
+    pub(crate) fn address_text(value: &str) -> &str {
+        value.strip_prefix(ListenValue::TLS).unwrap_or(value)
+    }
+}
+
+impl FromStr for ListenValue {
+    type Err = &'static str;
+
+    /// Parses a value of `--listen`. The error tells what was expected.
+    fn from_str(text: &str) -> Result<ListenValue, &'static str> {
+        if text.starts_with("https:") {
+            return Err("expected tls: in place of https:, as in tls:443 or tls:0.0.0.0:443");
+        }
+        let address = ListenValue::address_text(text);
+        Ok(ListenValue { address: address.parse()?, has_tls: address.len() < text.len() })
+    }
+}
+
+impl fmt::Display for ListenValue {
+    /// Writes a form that `--listen` takes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ListenValue { address, has_tls } = self;
+        write!(f, "{}{address}", if *has_tls { ListenValue::TLS } else { "" })
+    }
+}
+
 fn pair(v4: Ipv4Addr, v6: Ipv6Addr, port: u16) -> [Address; 2] {
     [(v4, port).into(), (v6, port).into()].map(Address::Tcp)
 }
@@ -122,6 +162,33 @@ impl fmt::Display for Address {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[rustfmt::skip]
+    fn prefix_selects_tls() {
+        let cases: &[(&str, Option<(&str, bool)>)] = &[
+            // text                    canonical, has TLS
+            ("tls:443",                Some(("tls::443", true))),
+            ("tls::443",               Some(("tls::443", true))),
+            ("tls:0.0.0.0:443",        Some(("tls:0.0.0.0:443", true))),
+            ("tls:[::1]:443",          Some(("tls:[::1]:443", true))),
+            ("tls:localhost:8443",     Some(("tls:localhost:8443", true))),
+            ("tls:unix:/run/a.sock",   Some(("tls:unix:/run/a.sock", true))),
+            ("443",                    Some((":443", false))),
+            ("unix:tls:443",           Some(("unix:tls:443", false))),
+            ("tls:",                   None),
+            ("tls:tls:443",            None),
+            ("TLS:443",                None),
+            ("https:443",              None),
+            ("https://localhost:443/", None),
+            ("tls:example.org:443",    None),
+        ];
+        for (text, want) in cases {
+            let found = text.parse::<ListenValue>().ok().map(|value| (value.to_string(), value.has_tls));
+            assert_eq!(found, want.map(|(text, has_tls)| (text.to_owned(), has_tls)), "{text}");
+        }
+        assert!("https:443".parse::<ListenValue>().unwrap_err().contains("tls:443"));
+    }
 
     #[test]
     #[rustfmt::skip]

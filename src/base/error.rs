@@ -21,6 +21,13 @@ impl UserError {
     }
 }
 
+impl UserError {
+    /// Returns what failed with its reason, and the hint: an error about a configuration has another form.
+    pub(crate) fn found_and_hint(&self) -> (String, &str) {
+        (format!("{}: {}", self.what, self.why), &self.hint)
+    }
+}
+
 impl fmt::Display for UserError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let UserError { what, why, hint } = self;

@@ -15,6 +15,7 @@
 //! | `address` | the address of a listening socket |
 //! | `admin_access` | which clients may use the admin listener |
 //! | `socket_access` | which users may connect to a Unix socket |
+//! | `tls_config` | the TLS of a service: files of certificates, and what listeners ask of clients |
 //! | `size` | reads and writes sizes such as `64KiB` |
 
 pub(crate) mod address;
@@ -26,3 +27,4 @@ pub(crate) mod settings;
 pub(crate) mod site_config;
 pub(crate) mod size;
 pub(crate) mod socket_access;
+pub(crate) mod tls_config;

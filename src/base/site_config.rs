@@ -1,6 +1,8 @@
 //! The configuration of a site: its source, hosts, limits and user directories.
 
-use super::{address::ListenAddress, log_config::SiteLogConfig, settings::SiteLimits};
+use super::{
+    address::ListenAddress, log_config::SiteLogConfig, settings::SiteLimits, tls_config::CertificateFiles,
+};
 use std::path::PathBuf;
 use tarpon_conn::{HostName, PathPrefix};
 use tarpon_pack::{Dialect, Policy, UserDirectory};
@@ -18,6 +20,10 @@ pub struct SiteConfig {
     pub mount: Option<PathPrefix>,
     /// The only listeners that the site answers at. Empty: those that no site names.
     pub listen: Vec<ListenAddress>,
+    /// Those of `listen` that have TLS.
+    pub tls_listen: Vec<ListenAddress>,
+    /// Certificates besides those of the server.
+    pub certificates: Vec<CertificateFiles>,
     /// Whether the site answers requests for hosts that belong to no site.
     pub is_default: bool,
     /// The port that requests without TLS are redirected to. `None`: they are answered.

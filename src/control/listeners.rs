@@ -10,7 +10,10 @@ use crate::{
     base::admin_access::AdminAccess,
     base::error::{UserError, reason},
     base::socket_access::SocketAccess,
-    control::socket_permissions::SocketPermissions,
+    control::{
+        socket_permissions::SocketPermissions,
+        tls::{policy::TlsConfig, tickets::TicketKeys},
+    },
     data::worker::SocketSettings,
     site::server_routes::ServerRoutes,
     sys::BACKLOG,
@@ -35,6 +38,7 @@ use std::{
         unix::{fs::FileTypeExt, net::UnixListener},
     },
     path::{Path, PathBuf},
+    sync::Arc,
 };
 use tarpon_conn::HostName;
 use tarpon_site::Printable;
@@ -51,6 +55,8 @@ pub struct Listener {
     admin_hosts: Vec<HostName>,
     /// Whether each connection begins with a PROXY header.
     has_proxy_protocol: bool,
+    /// If clients must speak TLS: certificates, and what is asked of clients.
+    tls: Option<TlsConfig>,
 }
 
 /// Returns the default address of the admin listener: a Unix socket in the runtime directory of the service, of root or of the user.
@@ -151,6 +157,17 @@ impl Listener {
         Listener { has_proxy_protocol, ..self }
     }
 
+    /// Sets that clients must speak TLS. The example of [`TlsConfig`] serves HTTPS.
+    #[must_use]
+    pub fn with_tls(self, tls: &TlsConfig) -> Listener {
+        Listener { tls: Some(tls.clone()), ..self }
+    }
+
+    /// Returns the keys of its session tickets. All listeners of a service share them.
+    pub(crate) fn ticket_keys(&self) -> Option<&Arc<TicketKeys>> {
+        self.tls.as_ref().map(|tls| &tls.ticket_keys)
+    }
+
     /// Returns whether each connection begins with a PROXY header.
     pub(crate) fn has_proxy_protocol(&self) -> bool {
         self.has_proxy_protocol
@@ -159,7 +176,8 @@ impl Listener {
     /// Returns how workers serve the clients of its sockets.
     pub(crate) fn settings(&self, routes: &ServerRoutes) -> SocketSettings {
         let routes = routes.table_of(&self.address);
-        SocketSettings { routes, expects_proxy_header: self.has_proxy_protocol, tls: None }
+        let tls = self.tls.as_ref().map(|tls| Arc::clone(&tls.server));
+        SocketSettings { routes, expects_proxy_header: self.has_proxy_protocol, tls }
     }
 
     /// Sets the host names under which clients reach an admin listener.
@@ -175,7 +193,14 @@ impl Listener {
 
     /// Wraps the sockets that a predecessor has handed over.
     pub(crate) fn inherited(address: Address, sockets: Vec<OwnedFd>) -> Listener {
-        Listener { address, sockets, socket_file: None, admin_hosts: Vec::new(), has_proxy_protocol: false }
+        Listener {
+            address,
+            sockets,
+            socket_file: None,
+            admin_hosts: Vec::new(),
+            has_proxy_protocol: false,
+            tls: None,
+        }
     }
 
     /// Wraps a socket that another program, such as systemd, also holds. All workers share it.

@@ -16,6 +16,7 @@
 //! | `helpers` | processes and threads that do for workers what their sandbox forbids |
 //! | `server` | a server in one process: its worker threads and its handle |
 //! | `listeners` | listening sockets |
+//! | `tls` | certificates, policies and ticket keys of listeners with TLS |
 //! | `socket_permissions` | mode, user and group of the file of a Unix socket |
 //! | `sandbox` | confines each process: user, files, system calls |
 //! | `systemd` | socket activation and readiness |
@@ -40,4 +41,5 @@ mod socket_permissions;
 pub(crate) mod stats;
 pub(crate) mod supervisor;
 pub(crate) mod systemd;
+pub(crate) mod tls;
 pub(crate) mod worker_pool;

@@ -203,7 +203,12 @@ impl RunningProgram {
     /// Returns all TCP addresses of the banner.
     pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
         let out = self.out.text();
-        let urls = out.lines().filter_map(|line| line.trim().strip_prefix("http://"));
+        let url = |line: &'_ str| {
+            let line = line.trim();
+            let rest = line.strip_prefix("http://").or_else(|| line.strip_prefix("https://"));
+            rest.map(str::to_owned)
+        };
+        let urls = out.lines().filter_map(url);
         urls.map(|url| url.trim_end_matches('/').parse().expect("an address and a port")).collect()
     }
 

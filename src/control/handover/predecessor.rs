@@ -9,6 +9,7 @@ use crate::{
             channel::Channel,
             message::{FromSuccessor, InheritedSite, InheritedSocket, ToSuccessor},
         },
+        tls::tickets::TicketSecret,
     },
     sys::{inherited, poll::PollEntry},
 };
@@ -40,6 +41,8 @@ pub(in crate::control) struct Inheritance {
     pub(in crate::control) counters: CounterHandover,
     /// The files of the tables of the counters.
     pub(in crate::control) counter_files: Vec<OwnedFd>,
+    /// The secret of session tickets. `None`: an earlier version had none.
+    pub(in crate::control) tickets: Option<TicketSecret>,
 }
 
 /// A message of the predecessor.
@@ -68,8 +71,10 @@ impl PredecessorChannel {
     /// The predecessor has exited, or this process is out of descriptors.
     pub(in crate::control) fn inherit(&mut self) -> io::Result<Inheritance> {
         let receiver = &mut self.channel.receiver;
-        let Some((ToSuccessor::Sockets { engine, listeners, site_count, start_unix_s, counters }, sockets)) =
-            receiver.receive()?
+        let Some((
+            ToSuccessor::Sockets { engine, listeners, site_count, start_unix_s, counters, tickets },
+            sockets,
+        )) = receiver.receive()?
         else {
             return Err(gone());
         };
@@ -84,7 +89,7 @@ impl PredecessorChannel {
             // Without its descriptors, an earlier version is not kept.
             sites.extend(descriptors.ok().map(|descriptors| (site, descriptors)));
         }
-        Ok(Inheritance { engine, listeners, sockets, sites, start_unix_s, counters, counter_files })
+        Ok(Inheritance { engine, listeners, sockets, sites, start_unix_s, counters, counter_files, tickets })
     }
 
     /// Tells the predecessor that this program has all it needs to start. From now on this end does not block.

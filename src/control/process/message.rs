@@ -2,7 +2,7 @@
 
 use crate::{
     base::{address::Address, engine::Engine, log_config::LogOwner},
-    control::{admin::Order, counters::CounterHandover},
+    control::{admin::Order, counters::CounterHandover, tls::tickets::TicketSecret},
     data::worker::mailbox::ShutdownMode,
     site::transfer::SiteTransfer,
 };
@@ -155,6 +155,9 @@ pub(crate) enum ToSuccessor {
         /// The counters of the service.
         #[serde(default)]
         counters: CounterHandover,
+        /// The secret of session tickets, so that sessions resume with the successor.
+        #[serde(default)]
+        tickets: Option<TicketSecret>,
     },
     /// A version of a site that was served. With its descriptors.
     Site(InheritedSite),

@@ -74,6 +74,8 @@ pub(super) enum SupervisorEvent {
     LogOpenFailed(LogId, UserError),
     /// The file of a log could not be rotated, and grows.
     LogRotateFailed(LogId, UserError),
+    /// The files of certificates have changed: the result of [`Action::CheckCertificates`].
+    CertificatesChanged(GenerationId),
     /// The predecessor has left: this is the only supervisor now. With the callers that ordered the upgrade.
     Committed(Vec<CallerId>),
     /// The predecessor has exited without a commit.
@@ -160,6 +162,8 @@ pub(super) enum Action {
     OpenLog(LogId),
     /// Rotate a log if its file is full or old.
     CheckLog(LogId),
+    /// Look whether the files of the certificates have changed, and forget the secrets of earlier session tickets.
+    CheckCertificates(GenerationId),
     /// The generation serves: close the listeners that its configuration does not name.
     AdoptListeners(GenerationId),
     /// The generation serves no more, or never will: forget its configuration, close its logs, and the listeners that it alone uses.

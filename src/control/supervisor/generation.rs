@@ -33,6 +33,8 @@ pub(super) struct GenerationPlan {
     pub(super) logs: Vec<LogFilePlan>,
     /// The helpers that the workers need.
     pub(super) helpers: Vec<HelperKind>,
+    /// Whether it has certificates, whose files may change.
+    pub(super) has_certificates: bool,
 }
 
 /// What the supervisor knows of a site.
@@ -85,7 +87,13 @@ pub(super) struct Generation {
     /// The engine of the server: sockets that two servers share suit one engine only.
     pub(super) engine: Engine,
     pub(super) logs: LogFiles,
+    has_certificates: bool,
+    /// When to look at the files of the certificates. `None`: it has not served, or has none.
+    check_certificates_at: Option<Tick>,
 }
+
+/// How often the supervisor looks at the files of certificates. A renewal comes days before the certificate expires.
+const CERTIFICATES_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How many sites an error names, those with the most large files.
 const NAMED_SITE_COUNT: usize = 5;
@@ -103,7 +111,7 @@ impl Generation {
         engine: Option<Engine>,
         uses: &mut VersionUses,
     ) -> Generation {
-        let GenerationPlan { grace, engine: configured, sites, logs, helpers } = plan;
+        let GenerationPlan { grace, engine: configured, sites, logs, helpers, has_certificates } = plan;
         let site = |plan| HeldVersions::new(plan, inherited, uses);
         Generation {
             id,
@@ -119,6 +127,8 @@ impl Generation {
             serving: None,
             engine: engine.unwrap_or(configured),
             logs: LogFiles::new(id, logs),
+            has_certificates,
+            check_certificates_at: None,
         }
     }
 
@@ -419,13 +429,15 @@ impl Generation {
         let logs = self.logs.deadline().filter(|_| self.serving.is_some());
         let resends =
             self.sites.iter().map(|site| site.resend.due).filter(|_| self.server.process().is_some());
-        helpers.chain([self.builder.due(), self.server.due(), logs]).chain(resends).flatten().min()
+        let own = [self.builder.due(), self.server.due(), logs, self.check_certificates_at];
+        helpers.chain(own).chain(resends).flatten().min()
     }
 
     /// Does what is due.
     pub(super) fn update(&mut self, cx: &mut Context<'_>) {
         if self.serving.is_some() {
             self.logs.update(cx.now, cx.actions);
+            self.check_certificates(cx);
         }
         if self.builder.is_due(cx.now) {
             let start = match (mem::take(&mut self.root_replaced), self.is_complete()) {
@@ -444,6 +456,17 @@ impl Generation {
             self.start_server(false, cx);
         }
         self.resend_sites(cx.now, cx.actions);
+    }
+
+    fn check_certificates(&mut self, cx: &mut Context<'_>) {
+        if !self.has_certificates {
+            return;
+        }
+        let at = *self.check_certificates_at.get_or_insert(clock::after(cx.now, CERTIFICATES_INTERVAL));
+        if at <= cx.now {
+            cx.actions.push(Action::CheckCertificates(self.id));
+            self.check_certificates_at = Some(clock::after(cx.now, CERTIFICATES_INTERVAL));
+        }
     }
 
     /// Ends the generation: kills the builder, forgets the sites and the configuration. Returns the server process, which is to be told

@@ -240,6 +240,12 @@ impl Supervisor {
                     actions.push(Action::Emit(SupervisorNotice::LogReopenFailed(error)));
                 }
             }
+            Event::CertificatesChanged(id) => {
+                // Of a generation that another replaces, the files do not matter any more.
+                if self.current.as_ref().is_some_and(|current| current.id == id) {
+                    self.order(Order::Reload, None, actions);
+                }
+            }
             Event::Committed(callers) => self.committed(now, callers, actions),
             Event::PredecessorGone => {
                 if let Phase::Starting { predecessor: Some(_) } = self.phase {

@@ -53,6 +53,7 @@ use crate::{
         settings::{Settings, UnknownHost},
         site_config::SiteConfig,
         socket_access::SocketAccess,
+        tls_config::ServiceTls,
     },
     control::handover::predecessor::PredecessorChannel,
 };
@@ -70,6 +71,8 @@ pub struct Service {
     pub socket_access: HashMap<PathBuf, SocketAccess>,
     /// Those of the addresses whose connections [begin with a PROXY header](crate::Listener::with_proxy_protocol).
     pub proxy_protocol: Vec<Address>,
+    /// The listeners with TLS, and their certificates.
+    pub tls: ServiceTls,
     /// The sites, at least one.
     pub sites: Vec<SiteConfig>,
     /// How to answer a request for an unknown host.

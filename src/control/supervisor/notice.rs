@@ -75,6 +75,10 @@ pub struct ServingReport<'a> {
     pub sites: Vec<(&'a SiteConfig, u64, u64)>,
     /// The addresses of the listeners.
     pub addresses: Vec<&'a Address>,
+    /// Those of the addresses whose clients speak TLS.
+    pub tls_addresses: Vec<&'a Address>,
+    /// The SHA-256 of the certificate that the server has made for itself.
+    pub fingerprint: Option<String>,
     /// The settings, with the engine that was chosen.
     pub settings: &'a Settings,
     /// Why the engine `auto` did not choose io_uring.
@@ -83,6 +87,13 @@ pub struct ServingReport<'a> {
     pub confinement: &'a [String],
     /// Why the server has no admin listener at the default address, as when another server uses it.
     pub admin_error: Option<&'a UserError>,
+}
+
+impl ServingReport<'_> {
+    /// Returns the scheme of the URIs of a listener.
+    pub(crate) fn scheme(&self, address: &Address) -> &'static str {
+        if self.tls_addresses.contains(&address) { "https" } else { "http" }
+    }
 }
 
 impl fmt::Display for ServingReport<'_> {

@@ -28,6 +28,7 @@ use crate::{
         sandbox::{self, Confinement, WorkerSeccomp},
         server_process::ServerStart,
         supervisor::Notice,
+        tls::tickets::TicketKeys,
     },
     data::{
         engine::{AcceptedSocket, blocking::PreparedWorker},
@@ -96,6 +97,8 @@ pub(super) struct Master<'a> {
     /// For each listening socket.
     pub(super) socket_settings: Arc<[SocketSettings]>,
     pub(super) admin: Option<Listener>,
+    /// The keys of session tickets. This process makes none, but each worker begins with a copy.
+    pub(super) ticket_keys: Option<Arc<TicketKeys>>,
     /// Another server answers at the admin listener until this server serves.
     pub(super) is_successor: bool,
     pub(super) logs: LogPlan,
@@ -190,6 +193,7 @@ impl<'a> Master<'a> {
         let settings_of =
             |listener: &Listener| repeat_n(listener.settings(&routes), listener.sockets().len());
         let socket_settings = listeners.iter().flat_map(settings_of).collect();
+        let ticket_keys = listeners.iter().find_map(Listener::ticket_keys).cloned();
         let listeners = listeners.into_iter().flat_map(Listener::into_sockets).collect();
         let machine = WorkerPool::new(PoolConfig {
             forks: settings.engine == Engine::Fork,
@@ -220,6 +224,7 @@ impl<'a> Master<'a> {
             shared,
             listeners: PoolListeners::new(listeners).map_err(in_words)?,
             socket_settings,
+            ticket_keys,
             admin,
             is_successor,
             logs,

@@ -67,6 +67,9 @@ impl Master<'_> {
         slot: usize,
         client: Option<ClientId>,
     ) -> io::Result<()> {
+        if let Some(keys) = &self.ticket_keys {
+            keys.advance();
+        }
         if self.sites.as_mut().is_some_and(SiteSet::drop_damaged) {
             self.forget_worker();
         }

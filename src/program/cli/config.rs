@@ -60,7 +60,9 @@ fn check(matches: &ArgMatches) -> CommandResult {
     let resolved = read::resolve_file(matches)?;
     config::check_system(&resolved).map_err(read::ReadError)?;
     read::check_exposed(&resolved)?;
-    messages::config_ok(&resolved);
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec;
+    let warnings = config::check_certificates(&resolved, now).map_err(read::ReadError)?;
+    messages::config_ok(&resolved, &warnings);
     Ok(())
 }
 

@@ -3,8 +3,8 @@
 use super::{CommandResult, flags, local_file, read};
 use crate::program::output::events;
 use crate::{
-    Address, ListenAddress, Listener, Service,
-    config::{AdminAt, CommandKind, Config, ServerConfig},
+    Address, ListenAddress, Listener, Service, ServiceTls, TlsPolicy,
+    config::{AdminAt, CommandKind, Config, ListenerConfig, ServerConfig, SiteConfig},
     default_admin_address,
     sys::inject,
 };
@@ -56,6 +56,7 @@ fn service(config: Config) -> Service {
     events::init(config.log.events);
     let unknown_host = config.unknown_host();
     let Config { sites, listeners, server, log } = config;
+    let tls = tls(&sites, &listeners, &server);
     let ServerConfig { settings, grace_period, user, sandbox, admin, admin_access, .. } = server;
     let proxied = listeners.iter().filter(|listener| listener.proxy_protocol);
     let proxy_protocol = proxied.flat_map(|listener| Listener::addresses(&listener.address)).collect();
@@ -76,6 +77,7 @@ fn service(config: Config) -> Service {
         addresses,
         socket_access,
         proxy_protocol,
+        tls,
         sites,
         unknown_host,
         grace_period,
@@ -86,6 +88,23 @@ fn service(config: Config) -> Service {
         admin_is_default,
         admin_access,
     }
+}
+
+/// Returns the listeners with TLS and their certificates. A listener that only a site names has the default policy.
+fn tls(sites: &[SiteConfig], listeners: &[ListenerConfig], server: &ServerConfig) -> ServiceTls {
+    let configured = listeners.iter().filter(|listener| listener.has_tls);
+    let configured = configured.map(|listener| (&listener.address, listener.tls.clone()));
+    let named = sites.iter().flat_map(|site| &site.tls_listen).map(|address| (address, TlsPolicy::default()));
+    let mut all: Vec<(Address, TlsPolicy)> = Vec::new();
+    for (address, policy) in configured.chain(named) {
+        for address in Listener::addresses(address) {
+            if !all.iter().any(|(known, _)| *known == address) {
+                all.push((address, policy.clone()));
+            }
+        }
+    }
+    let (certificates, is_self_signed) = (server.certificates.clone(), server.is_self_signed);
+    ServiceTls { listeners: all, certificates, is_self_signed }
 }
 
 /// Raises the limits of open files and of locked memory. Each client and each large file needs a descriptor. The kernel counts the

@@ -1,7 +1,7 @@
 //! Conflicts between options whose values are valid by themselves: duplicates, contradictions and missing counterparts.
 
-use super::{ConfigError, ConfigFile, OptionValue, Origin};
-use crate::ListenAddress;
+use super::{ConfigError, ConfigFile, OptionValue, Origin, tls_conflict};
+use crate::{ListenAddress, ListenValue};
 use std::collections::{BTreeMap, BTreeSet};
 use tarpon_site::Printable;
 
@@ -16,6 +16,7 @@ pub(super) fn find(file: Option<&ConfigFile>, entries: &[OptionValue], errors: &
     // An invalid value is missing among the entries.
     if errors.is_empty() {
         proxy_conflicts(entries, errors);
+        tls_conflict::find(file, entries, errors);
     }
     for listen in entries_of(entries, "site", &["listen"]) {
         for (at, _) in listen.values.iter().enumerate().filter(|(_, value)| !is_fixed(value)) {
@@ -163,7 +164,8 @@ fn duplicates<'a>(
 }
 
 /// Returns the addresses of the sockets that a value of `address` names.
-fn sockets(value: &str) -> Vec<String> {
+pub(super) fn sockets(value: &str) -> Vec<String> {
+    let value = ListenValue::address_text(value);
     match value.parse() {
         Ok(both @ (ListenAddress::All(_) | ListenAddress::Localhost(_))) => {
             both.addresses().iter().map(|address| address.to_string()).collect()
@@ -177,8 +179,8 @@ fn access_conflicts(entries: &[OptionValue], errors: &mut Vec<ConfigError>) {
     let addresses: Vec<_> = entries_of(entries, "listener", &["address"]).collect();
     for entry in entries_of(entries, "listener", &["mode", "owner", "group"]) {
         let address = addresses.iter().find(|address| address.number == entry.number);
-        let is_unix =
-            address.is_some_and(|address| address.values.iter().all(|value| value.starts_with("unix:")));
+        let is_unix = address
+            .is_some_and(|address| address.values.iter().all(|value| sockets(value)[0].starts_with("unix:")));
         if !entry.values.is_empty() && entry.origin != Origin::Default && !is_unix {
             let found = format!("`{}` is for a Unix socket", entry.option.name);
             let hint = format!("remove `{}`, or set address = \"unix:PATH\"", entry.option.name);
@@ -188,7 +190,7 @@ fn access_conflicts(entries: &[OptionValue], errors: &mut Vec<ConfigError>) {
 }
 
 /// Describes where an option stands, for an error about another one.
-fn place_of(file: Option<&ConfigFile>, before: &OptionValue, after: &OptionValue) -> String {
+pub(super) fn place_of(file: Option<&ConfigFile>, before: &OptionValue, after: &OptionValue) -> String {
     match before.origin {
         Origin::File(line) if before.place == after.place => format!("line {line} has it already"),
         Origin::File(line) => {
@@ -260,7 +262,7 @@ fn proxy_conflicts(entries: &[OptionValue], errors: &mut Vec<ConfigError>) {
 }
 
 /// Returns some options in every section of the configuration.
-fn entries_of<'a>(
+pub(super) fn entries_of<'a>(
     entries: &'a [OptionValue],
     section: &'a str,
     options: &'a [&str],
@@ -269,7 +271,7 @@ fn entries_of<'a>(
     entries.iter().filter(move |entry| entry.number.is_some() && is_wanted(entry))
 }
 
-fn is_option(entry: &OptionValue, section: &str, option: &str) -> bool {
+pub(super) fn is_option(entry: &OptionValue, section: &str, option: &str) -> bool {
     entry.section.name == section && entry.option.name == option
 }
 

@@ -3,7 +3,7 @@
 //! A directory is served without the names in it that begin with a dot, and with `.well-known`.
 
 use super::{ConfigErrors, OptionValue, ResolvedConfig, ValueKind};
-use crate::{Address, ListenAddress, LogTarget};
+use crate::{Address, ListenAddress, ListenValue, LogTarget};
 use std::{
     ffi::OsStr,
     os::unix::ffi::OsStrExt,
@@ -78,7 +78,7 @@ fn own_path(entry: &OptionValue, value: &str) -> Option<PathBuf> {
             Ok(LogTarget::File(path)) => Some(path),
             _ => None,
         },
-        ValueKind::AddressOrOff(_) | ValueKind::Listen(_) => match value.parse() {
+        ValueKind::AddressOrOff(_) | ValueKind::Listen(_) => match ListenValue::address_text(value).parse() {
             Ok(ListenAddress::One(Address::Unix(path))) => Some(path),
             _ => None,
         },

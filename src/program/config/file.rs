@@ -434,6 +434,9 @@ impl FileReader<'_> {
         let other_header = SECTIONS.into_iter().find(|section| section.own_name() == name);
         let hint = match (near, other_section, section) {
             _ if let Some(other) = other_header => format!("write it as {}", other.header()),
+            _ if name == "tls" && section.is_some_and(|section| section.name == "listener") => {
+                "write it in front of the address, as in address = \"tls:0.0.0.0:443\"".to_owned()
+            }
             _ if name == include::NAME => "write it above all sections".to_owned(),
             _ if let Some(option) = Opt::renamed(name) => format!("it is now called `{}`", option.name),
             (_, Some(other), _) => format!("it is an option of {}: move it there", other.header()),

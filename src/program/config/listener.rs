@@ -2,7 +2,7 @@
 
 use super::server::{NO_MODES, mode, user};
 use super::{CommandKind, Config, ConfigSection, FlagForm, Opt, OptionDefault, ValueKind, option::OPT};
-use crate::{ListenAddress, SocketAccess, default_addresses};
+use crate::{ListenAddress, ListenValue, SocketAccess, TlsPolicy, default_addresses};
 use CommandKind::{Embedded, Serve};
 
 /// A listener of the configuration.
@@ -14,6 +14,10 @@ pub struct ListenerConfig {
     pub access: SocketAccess,
     /// Whether each connection begins with a PROXY header.
     pub proxy_protocol: bool,
+    /// Whether clients must speak TLS.
+    pub has_tls: bool,
+    /// The requirements for clients, if it has TLS.
+    pub tls: TlsPolicy,
 }
 
 pub(super) const SECTION: ConfigSection = ConfigSection {
@@ -25,7 +29,8 @@ pub(super) const SECTION: ConfigSection = ConfigSection {
     add: |config| {
         let [address, _] = default_addresses();
         let (address, access) = (ListenAddress::One(address), SocketAccess::default());
-        config.listeners.push(ListenerConfig { address, access, proxy_protocol: false });
+        let tls = TlsPolicy::default();
+        config.listeners.push(ListenerConfig { address, access, proxy_protocol: false, has_tls: false, tls });
     },
 };
 
@@ -36,14 +41,17 @@ const OPTIONS: &[Opt] = &[
         commands: &[Serve, Embedded],
         heading: "Server",
         value_name: "ADDR:PORT",
-        kind: ValueKind::Listen(|config, address| {
-            config.listener().address = address;
+        kind: ValueKind::Listen(|config, ListenValue { address, has_tls }| {
+            let listener = config.listener();
+            (listener.address, listener.has_tls) = (address, has_tls);
         }),
         required: true,
         default: OptionDefault::Described("127.0.0.1:8080, and [::1]:8080 if the host has IPv6"),
         example: "127.0.0.1:8080",
         invalid: &[
             "",
+            "tls:",
+            "https:443",
             "localhost",
             "example.org:80",
             "65536",
@@ -52,9 +60,9 @@ const OPTIONS: &[Opt] = &[
             "127.0.0.1:65536",
             "[::1]",
         ],
-        help: "Listen on this address: PORT, ADDR:PORT, localhost:PORT or unix:PATH",
+        help: "Listen on this address: PORT, ADDR:PORT, localhost:PORT or unix:PATH; tls:… for HTTPS",
         details: "8080 and :8080 mean all addresses of the host, localhost:8080 the loopback addresses, IPv4 and IPv6. Others are such \
-              as 192.0.2.1:80, [::1]:80 or unix:/run/tarpon/http.sock.",
+              as 192.0.2.1:80, [::1]:80 or unix:/run/tarpon/http.sock. With tls: in front, as in tls:443, clients speak HTTPS: see tls-cert.",
         ..OPT
     },
     Opt {
@@ -98,6 +106,41 @@ const OPTIONS: &[Opt] = &[
         kind: ValueKind::Flag(|config, on| config.listener().proxy_protocol = on),
         help: "Require each connection to begin with a PROXY header, version 1 or 2",
         details: "It names the client of the proxy, which must be one of trusted-proxies. A connection without a valid header is closed.",
+        ..OPT
+    },
+    Opt {
+        name: "tls-client-ca",
+        value_name: "FILE",
+        kind: ValueKind::Path(|config, path| config.listener().tls.client_ca = Some(path)),
+        example: "/etc/tarpon/clients.pem",
+        help: "Require clients to have a certificate that an authority in this PEM file has signed",
+        details: "tls-client-auth makes it optional. For all sites of the listener: a site that only such clients may see names this listener with listen, and no other. A session \
+                  of another listener does not resume here.",
+        ..OPT
+    },
+    Opt {
+        name: "tls-client-auth",
+        value_name: "WHETHER",
+        kind: ValueKind::Choice(&[
+            ("required", |config| config.listener().tls.is_client_auth_optional = false),
+            ("optional", |config| config.listener().tls.is_client_auth_optional = true),
+        ]),
+        default: OptionDefault::Value("required"),
+        help: "Select whether a client without a certificate is refused",
+        details: "Only with tls-client-ca. A certificate that no such authority has signed is refused with both.",
+        ..OPT
+    },
+    Opt {
+        name: "tls-min-version",
+        value_name: "VERSION",
+        kind: ValueKind::Choice(&[
+            ("1.2", |config| config.listener().tls.requires_tls13 = false),
+            ("1.3", |config| config.listener().tls.requires_tls13 = true),
+        ]),
+        default: OptionDefault::Value("1.2"),
+        example: "1.3",
+        help: "Refuse clients that speak only an older version of TLS",
+        details: "TLS 1.3 has been in every browser since 2020.",
         ..OPT
     },
 ];

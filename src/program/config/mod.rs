@@ -21,14 +21,16 @@
 //! | `include` | finds the files that a file includes |
 //! | `environment` | replaces `${NAME}` in values |
 //! | `read` | merges defaults, file and flags into a `Config` |
-//! | `conflict` | finds options that contradict each other |
+//! | `conflict`, `tls_conflict` | finds options that contradict each other |
 //! | `system` | finds paths, addresses and engines that this system does not have |
+//! | `certificates` | checks the files of certificates |
 //! | `exposed` | finds files of the server that a site would serve |
 //! | `errors` | errors with their position and a hint |
 //! | `show` | prints the resolved configuration as a file |
 //!
-//! Knows nothing of the command line except the names of its flags. Only `file`, `include`, `system` and `exposed` make system calls.
+//! Knows nothing of the command line except the names of its flags. Only `file`, `include`, `system`, `certificates` and `exposed` make system calls.
 
+mod certificates;
 mod conflict;
 mod environment;
 mod errors;
@@ -46,11 +48,13 @@ mod show;
 mod site;
 mod system;
 mod time;
+mod tls_conflict;
 
 pub use crate::base::{
     log_config::{EventFormat, LogConfig, SiteLogConfig},
     site_config::SiteConfig,
 };
+pub(crate) use certificates::check_certificates;
 pub use errors::{ConfigError, ConfigErrors};
 pub use exposed::check_exposed;
 pub use file::ConfigFile;

@@ -2,7 +2,7 @@
 
 use super::{Config, time};
 use crate::base::size;
-use crate::{Address, ListenAddress, LogTarget};
+use crate::{Address, ListenAddress, ListenValue, LogTarget};
 use std::{
     ffi::OsStr,
     ops::RangeInclusive,
@@ -138,8 +138,8 @@ pub enum ValueKind {
     Path(fn(&mut Config, PathBuf)),
     /// A path within an archive.
     ArchivePath(fn(&mut Config, PathBuf)),
-    /// One or two addresses to listen on.
-    Listen(fn(&mut Config, ListenAddress)),
+    /// One or two addresses to listen on, with or without TLS.
+    Listen(fn(&mut Config, ListenValue)),
     /// An address to listen on, or `off`.
     AddressOrOff(fn(&mut Config, Option<Address>)),
     /// The destination of a log. `None`: off.
@@ -294,16 +294,17 @@ impl ValueKind {
                 return Ok(text);
             }
             ValueKind::Listen(set) => {
-                let at = match value.parse()? {
+                let ListenValue { address, has_tls } = value.parse()?;
+                let address = match address {
                     ListenAddress::One(address) => ListenAddress::One(based(address, base)),
                     both => both,
                 };
-                let text = match &at {
+                let text = match &address {
                     ListenAddress::One(address) => address_text(address),
                     both => both.to_string(),
                 };
-                set(config, at);
-                return Ok(text);
+                set(config, ListenValue { address, has_tls });
+                return Ok(if has_tls { ListenValue::TLS.to_owned() + &text } else { text });
             }
             ValueKind::Target(set) if value == OFF => set(config, None),
             ValueKind::Target(set) => {
@@ -349,7 +350,10 @@ impl ValueKind {
                 choices.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
             }
             ValueKind::Path(_) | ValueKind::ArchivePath(_) => "a path".to_owned(),
-            ValueKind::Listen(_) => "a port, an address and a port, localhost:PORT, or unix:PATH".to_owned(),
+            ValueKind::Listen(_) => {
+                "a port, an address and a port, localhost:PORT, or unix:PATH; tls: in front means HTTPS"
+                    .to_owned()
+            }
             ValueKind::AddressOrOff(_) => format!("an address and a port, unix:PATH, or {OFF}"),
             ValueKind::Target(_) => format!("a path, -, unix:PATH, or {OFF}"),
             ValueKind::Text(..) => "text".to_owned(),
@@ -519,7 +523,7 @@ mod tests {
     /// The verbs that the help of an option may begin with.
     #[rustfmt::skip]
     const VERBS: &[&str] = &[
-        "Allow", "Answer", "Close", "Exclude", "Keep", "Leave", "Limit", "Listen", "Log", "Override", "Pin", "Print", "Read", "Redirect",
+        "Allow", "Answer", "Close", "Exclude", "Keep", "Leave", "Limit", "Listen", "Log", "Make", "Override", "Pin", "Print", "Read", "Redirect",
         "Refuse", "Require", "Restrict", "Rotate", "Run", "Select", "Send", "Serve", "Set", "Use", "Write",
     ];
 

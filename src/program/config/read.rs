@@ -353,7 +353,7 @@ mod tests {
             ("no port",                "[[listener]]\naddress = \"localhost\"",
                 &["2:11: `address` cannot be \"localhost\"; expected a port, an address and a port, localhost:PORT, or unix:PATH; as in address = \"127.0.0.1:8080\""]),
             ("a port without quotes",  "[[listener]]\naddress = 8080",
-                &["2:11: `address` is a whole number; expected a port, an address and a port, localhost:PORT, or unix:PATH; as in address = \"127.0.0.1:8080\""]),
+                &["2:11: `address` is a whole number; expected a port, an address and a port, localhost:PORT, or unix:PATH; tls: in front means HTTPS; as in address = \"127.0.0.1:8080\""]),
             ("a name as address",      "[[listener]]\naddress = \"example.org:80\"",
                 &["2:11: `address` cannot be \"example.org:80\"; expected an address of this host in place of a name: hosts in [[site]] selects sites by name; as in address = \"127.0.0.1:8080\""]),
             ("what it needs",          "[[listener]]\n\n[[site]]\nspa = true",

@@ -1,7 +1,9 @@
 //! `[server]`: the options that apply to all sites and listeners.
 
 use super::{CommandKind, Config, ConfigSection, FlagForm, Opt, OptionDefault, ValueKind, option::OPT};
-use crate::{Address, AdminAccess, Engine, ForwardedField, HostName, Settings, TrustedProxy};
+use crate::{
+    Address, AdminAccess, CertificateFiles, Engine, ForwardedField, HostName, Settings, TrustedProxy,
+};
 use CommandKind::{Embedded, Serve};
 use std::{
     num::{NonZeroU32, NonZeroUsize},
@@ -23,6 +25,10 @@ pub struct ServerConfig {
     pub user: Option<String>,
     /// Whether the serving processes run in a sandbox.
     pub sandbox: bool,
+    /// The certificates of the server.
+    pub certificates: Vec<CertificateFiles>,
+    /// Whether the server makes a certificate for itself.
+    pub is_self_signed: bool,
     /// The address of the admin listener.
     pub admin: AdminAt,
     /// Which clients may use the admin listener.
@@ -61,6 +67,9 @@ const WORKER_COUNT_MAX: u32 = 1024;
 
 /// The fields that all options here share.
 const SERVER: Opt = Opt { commands: &[Serve, Embedded], heading: "Server", ..OPT };
+
+/// The fields that all options of TLS here share.
+const TLS: Opt = Opt { heading: "HTTPS", ..SERVER };
 
 /// The fields that all timeouts here share.
 const TIME: Opt = Opt { value_name: "TIME", example: "1m30s", ..SERVER };
@@ -216,6 +225,50 @@ const OPTIONS: &[Opt] = &[
         help: "Answer 421 (Misdirected Request) to hosts that no site has",
         details: "Otherwise the default site answers them.",
         ..SERVER
+    },
+    Opt {
+        name: "tls-cert",
+        value_name: "FILE",
+        kind: ValueKind::Path(|config, path| {
+            config.server.certificates.push(CertificateFiles::of_chain(path))
+        }),
+        is_list: true,
+        example: "/etc/tarpon/fullchain.pem",
+        help: "Use the certificate chain in this PEM file for HTTPS",
+        details: "The certificate of the server comes first. The client's server name selects among several; the first is for clients that ask for no name or for an unknown one. tarpon reads the files again when they change.",
+        ..TLS
+    },
+    Opt {
+        name: "tls-key",
+        value_name: "FILE",
+        kind: ValueKind::Path(|config, path| {
+            CertificateFiles::add_key(&mut config.server.certificates, path)
+        }),
+        is_list: true,
+        example: "/etc/tarpon/privkey.pem",
+        help: "Use the private key in this PEM file for the certificate at the same place of tls-cert",
+        details: "Without it, the key is in the file of the certificate. Keep it secret: tarpon reads it before it drops its rights.",
+        ..TLS
+    },
+    Opt {
+        name: "tls-ocsp",
+        value_name: "FILE",
+        kind: ValueKind::Path(|config, path| {
+            CertificateFiles::add_ocsp(&mut config.server.certificates, path)
+        }),
+        is_list: true,
+        example: "/etc/tarpon/ocsp.der",
+        help: "Send the OCSP response in this DER file with the certificate at the same place of tls-cert",
+        ..TLS
+    },
+    Opt {
+        name: "tls",
+        value_name: "HOW",
+        kind: ValueKind::Choice(&[("self-signed", |config| config.server.is_self_signed = true)]),
+        example: "self-signed",
+        help: "Make a certificate for localhost and the hosts of all sites, for development",
+        details: "The start prints its fingerprint. Browsers warn of it, and curl needs --insecure.",
+        ..TLS
     },
     Opt {
         name: "server-header",

@@ -4,7 +4,7 @@ use super::{
     OptionDefault, OptionValue, Origin, ResolvedConfig, ValueKind,
     file::{quoted, toml_value},
 };
-use crate::{Address, LogTarget};
+use crate::{Address, ListenValue, LogTarget};
 use std::path::absolute;
 use tarpon_site::Printable;
 
@@ -96,10 +96,16 @@ fn absolute_value(entry: &OptionValue, value: &str) -> String {
         |path: &str| absolute(path).map_or(path.to_owned(), |path| path.to_string_lossy().into_owned());
     match entry.option.kind {
         ValueKind::Path(_) => whole(value),
-        ValueKind::Listen(_) | ValueKind::AddressOrOff(_) => match value.parse() {
-            Ok(Address::Unix(path)) => format!("unix:{}", whole(&path.to_string_lossy())),
-            _ => value.to_owned(),
-        },
+        ValueKind::Listen(_) | ValueKind::AddressOrOff(_) => {
+            let address = ListenValue::address_text(value);
+            match address.parse() {
+                Ok(Address::Unix(path)) => {
+                    let tls = &value[..value.len() - address.len()];
+                    format!("{tls}unix:{}", whole(&path.to_string_lossy()))
+                }
+                _ => value.to_owned(),
+            }
+        }
         ValueKind::Target(_) => match value.parse() {
             Ok(LogTarget::File(_)) => whole(value),
             Ok(LogTarget::Socket(path)) => format!("unix:{}", whole(&path.to_string_lossy())),

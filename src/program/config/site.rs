@@ -4,7 +4,10 @@ use super::server::{SEND_RATES, TIMES};
 use super::{
     CommandKind, Config, ConfigSection, FlagForm, Opt, OptionDefault, SiteConfig, ValueKind, option::OPT,
 };
-use crate::{Dialect, HostName, LogClientIp, LogFormat, PathPrefix, TrailingSlash, UnknownHost};
+use crate::{
+    CertificateFiles, Dialect, HostName, ListenValue, LogClientIp, LogFormat, PathPrefix, TrailingSlash,
+    UnknownHost,
+};
 use CommandKind::{Embedded, Inspect, Pack, Serve};
 use std::num::NonZeroU32;
 use std::path::{Component, Path};
@@ -116,12 +119,51 @@ const OPTIONS: &[Opt] = &[
     Opt {
         name: "listen",
         value_name: "ADDR:PORT",
-        kind: ValueKind::Listen(|config, address| config.site().listen.push(address)),
+        kind: ValueKind::Listen(|config, ListenValue { address, has_tls }| {
+            let site = config.site();
+            site.listen.push(address.clone());
+            site.tls_listen.extend(has_tls.then_some(address));
+        }),
         is_list: true,
         example: "127.0.0.1:8081",
-        invalid: &["", "localhost", "example.org:80", "65536", "unix:"],
+        invalid: &["", "localhost", "example.org:80", "65536", "unix:", "tls:"],
         help: "Serve the site at these listeners only, which no other site has unless it names them too",
         details: "As address in [[listener]], which sets the mode of a Unix socket. A site without this option answers at all other listeners.",
+        ..OPT
+    },
+    Opt {
+        name: "tls-cert",
+        value_name: "FILE",
+        kind: ValueKind::Path(|config, path| {
+            config.site().certificates.push(CertificateFiles::of_chain(path))
+        }),
+        is_list: true,
+        example: "/etc/tarpon/fullchain.pem",
+        help: "Use the certificate chain in this PEM file for the hosts of the site",
+        details: "As tls-cert in [server], whose certificates come first.",
+        ..OPT
+    },
+    Opt {
+        name: "tls-key",
+        value_name: "FILE",
+        kind: ValueKind::Path(|config, path| {
+            CertificateFiles::add_key(&mut config.site().certificates, path)
+        }),
+        is_list: true,
+        example: "/etc/tarpon/privkey.pem",
+        help: "Use the private key in this PEM file for the certificate of the site at the same place",
+        details: "Without it, the key is in the file of the certificate. Keep it secret: tarpon reads it before it drops its rights.",
+        ..OPT
+    },
+    Opt {
+        name: "tls-ocsp",
+        value_name: "FILE",
+        kind: ValueKind::Path(|config, path| {
+            CertificateFiles::add_ocsp(&mut config.site().certificates, path)
+        }),
+        is_list: true,
+        example: "/etc/tarpon/ocsp.der",
+        help: "Send the OCSP response in this DER file with the certificate of the site at this place",
         ..OPT
     },
     Opt {

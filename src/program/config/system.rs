@@ -3,7 +3,7 @@
 //! Starts nothing and reads no site: the server itself reports what it finds when it starts.
 
 use super::{ConfigErrors, OptionValue, ResolvedConfig, ValueKind};
-use crate::{Address, LogTarget};
+use crate::{Address, ListenValue, LogTarget};
 use std::path::Path;
 use tarpon_site::Printable;
 
@@ -25,7 +25,9 @@ pub fn check_system(resolved: &ResolvedConfig) -> Result<(), ConfigErrors> {
                         "create it, or name another; relative paths start at the directory of the file";
                     report(entry, at, found, "expected an existing path", hint);
                 }
-                ValueKind::Listen(_) | ValueKind::AddressOrOff(_) => match value.parse() {
+                ValueKind::Listen(_) | ValueKind::AddressOrOff(_) => match ListenValue::address_text(value)
+                    .parse()
+                {
                     Ok(Address::Unix(path)) if !dir(&path).is_dir() => {
                         let expected = "expected a socket in an existing directory";
                         report(entry, at, missing_dir(entry, at, &path), expected, "create the directory");

@@ -111,11 +111,11 @@ pub(crate) fn notice(notice: Notice<'_>) {
 }
 
 fn serving(message: &str, served: &ServingReport<'_>) {
-    let ServingReport { sites, addresses, settings, fallback_reason, confinement, admin_error } = served;
+    let ServingReport { sites, addresses, settings, fallback_reason, confinement, admin_error, .. } = served;
     if let Some(reason) = fallback_reason {
         warn!(reason, "no io_uring; using epoll");
     }
-    let addresses: Vec<_> = addresses.iter().map(|address| url(address)).collect();
+    let addresses: Vec<_> = addresses.iter().map(|address| url(served.scheme(address), address)).collect();
     info!(
         addresses = addresses.join(" "),
         sites = sites.len(),
@@ -127,6 +127,9 @@ fn serving(message: &str, served: &ServingReport<'_>) {
         version = env!("CARGO_PKG_VERSION"),
         "{message}"
     );
+    if let Some(fingerprint) = &served.fingerprint {
+        info!(fingerprint, "self-signed certificate");
+    }
     if let Some(error) = admin_error {
         info!("admin listener disabled: {error}");
     }
@@ -143,9 +146,9 @@ fn name(path: &Path) -> String {
     path.printable().to_string()
 }
 
-fn url(address: &Address) -> String {
+fn url(scheme: &str, address: &Address) -> String {
     match address {
-        Address::Tcp(socket) => format!("http://{socket}/"),
+        Address::Tcp(socket) => format!("{scheme}://{socket}/"),
         Address::Unix(_) => address.to_string(),
     }
 }

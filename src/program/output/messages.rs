@@ -5,7 +5,7 @@
 use crate::program::output::{self, OutputForm, tables};
 use crate::{
     Activation, Address, ArchiveSizes, CODINGS, Changes, DELTA_CODINGS, HostName, Notice, PackReport,
-    Release, ReleaseState, Reuse, Savings, ServingReport, Site, SiteLabel, Verification,
+    Release, ReleaseState, Reuse, Savings, ServingReport, Site, SiteLabel, UserError, Verification,
     config::{Config, ResolvedConfig},
 };
 use anstyle::{AnsiColor, Style};
@@ -132,7 +132,8 @@ pub(crate) fn configuration(name: &str) {
 }
 
 fn serving(served: &ServingReport<'_>) {
-    let ServingReport { sites, addresses, fallback_reason, confinement, admin_error, .. } = served;
+    let ServingReport { sites, addresses, fingerprint, fallback_reason, confinement, admin_error, .. } =
+        served;
     if let Some(reason) = fallback_reason {
         warn!("no io_uring ({reason}); using epoll");
     }
@@ -154,9 +155,12 @@ fn serving(served: &ServingReport<'_>) {
     }
     for address in addresses {
         match address {
-            Address::Tcp(socket) => println!("  {LINK}http://{socket}/{LINK:#}"),
+            Address::Tcp(socket) => println!("  {LINK}{}://{socket}/{LINK:#}", served.scheme(address)),
             Address::Unix(_) => println!("  {LINK}{address}{LINK:#}"),
         }
+    }
+    if let Some(fingerprint) = fingerprint {
+        println!("{DIM}self-signed certificate: SHA-256 {fingerprint}{DIM:#}");
     }
     let confinement = if confinement.is_empty() { "off".to_owned() } else { confinement.join(", ") };
     println!("{DIM}sandbox: {confinement}{DIM:#}");
@@ -341,7 +345,10 @@ pub(crate) fn error(error: &dyn std::error::Error) {
 }
 
 /// Prints that a configuration is valid.
-pub(crate) fn config_ok(resolved: &ResolvedConfig) {
+pub(crate) fn config_ok(resolved: &ResolvedConfig, warnings: &[UserError]) {
+    for warning in warnings {
+        warn!("{warning}");
+    }
     let path = resolved.file.as_ref().map_or("".into(), |file| file.path.printable().to_string());
     let Config { sites, listeners, .. } = &resolved.config;
     let (sites, listeners) = (Count(sites.len() as u64, "site"), listeners.len().max(1));

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{BUF_LEN, BufRange, Pool, TlsSession};
 use rustls::{
-    HandshakeKind, ProtocolVersion, ServerConfig,
+    Error, HandshakeKind, ProtocolVersion, ServerConfig,
     server::{ServerConnectionData, UnbufferedServerConnection},
     unbuffered::{ConnectionState, EncryptError, UnbufferedStatus, WriteTraffic},
 };
@@ -116,7 +116,7 @@ impl Tls {
             }
             Ok(ConnectionState::PeerClosed) => Ok(Opened::Close { len: discard }),
             Ok(_) => Err(RecordError::Invalid),
-            Err(_) => {
+            Err(error) => {
                 // The alert that says why.
                 let (bytes, room) = pool.split_mut(wire, buf);
                 if let Ok(ConnectionState::EncodeTlsData(mut data)) =
@@ -124,6 +124,7 @@ impl Tls {
                     && let Ok(len) = data.encode(room)
                 {
                     is_own = true;
+                    correct_alert(&error, &mut room[..len]);
                     own.push_back(BufRange { buf, at: 0, len: len as u32 });
                 }
                 Err(RecordError::Invalid)
@@ -171,6 +172,16 @@ impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The connection has the keys.
         f.debug_struct("Tls").field("is_established", &self.is_established).finish_non_exhaustive()
+    }
+}
+
+/// Gives the alert to a client that asks for a name without a certificate its right number: unrecognized_name (112), RFC 6066, section 3. rustls
+/// sends access_denied (49), in a record that is not encrypted yet.
+fn correct_alert(error: &Error, record: &mut [u8]) {
+    if let (Error::General(why), [21, _, _, 0, 2, _, description @ 49]) = (error, record)
+        && why == "no server certificate chain resolved"
+    {
+        *description = 112;
     }
 }
 

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     base::settings::Settings,
-    control::admin::page,
+    control::{admin::page, tls::self_signed::SelfSigned},
     sys::{io::output_has_room, socket::NO_SIGNAL},
 };
 use rustix::{
@@ -28,9 +28,13 @@ impl Driver<'_> {
         let ServingInfo { engine, fallback_reason, confinement } = serving;
         let service = &prepared.service;
         let sites = service.sites.iter().zip(sites).map(|(site, (files, len))| (site, files, len));
+        let tls_addresses: Vec<_> =
+            service.tls.listeners.iter().map(|(address, _)| address.clone()).collect();
         let report = ServingReport {
             sites: sites.collect(),
             addresses: self.listeners.bound_addresses(&service.addresses),
+            tls_addresses: self.listeners.bound_addresses(&tls_addresses),
+            fingerprint: prepared.tls.self_signed.as_ref().map(SelfSigned::fingerprint),
             settings: &Settings { engine, ..service.settings.clone() },
             fallback_reason: fallback_reason.as_deref(),
             confinement: &confinement,

@@ -12,6 +12,7 @@ use crate::{
         listeners::{Listener, SocketFile},
         process::message::InheritedSocket,
         socket_permissions::SocketPermissions,
+        tls::service::PreparedTls,
     },
 };
 use rustix::net::sockopt::ipv6_v6only;
@@ -260,13 +261,17 @@ impl Listeners {
     }
 
     /// In a child, which has a copy of this value: takes the listeners for clients and the admin listener, and closes the others.
-    pub(super) fn take(&mut self, service: &Service) -> (Vec<Listener>, Option<Listener>) {
+    pub(super) fn take(&mut self, service: &Service, tls: &PreparedTls) -> (Vec<Listener>, Option<Listener>) {
         let (mut clients, mut admin) = (Vec::new(), None);
         for (address, bound) in mem::take(&mut self.bound) {
             if service.admin.as_ref() == Some(&address) {
                 admin = Some(bound.with_admin_hosts(&service.admin_access));
             } else if service.addresses.contains(&address) {
-                clients.push(bound.with_proxy_protocol(service.proxy_protocol.contains(&address)));
+                let bound = bound.with_proxy_protocol(service.proxy_protocol.contains(&address));
+                clients.push(match tls.of(&address) {
+                    Some(tls) => bound.with_tls(tls),
+                    None => bound,
+                });
             }
         }
         (clients, admin)

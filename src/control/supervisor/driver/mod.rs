@@ -49,6 +49,7 @@ use crate::{
             notice_limit::NoticeLimit,
         },
         systemd::{self, Systemd},
+        tls::tickets::TicketKeys,
     },
     site::{set::kept_descriptors_max, transfer::SiteTransfer},
     sys::{
@@ -64,6 +65,7 @@ use rustix::{
     process::{Pid, Signal, getpid},
 };
 use std::{
+    cell::OnceCell,
     collections::{BTreeMap, VecDeque},
     error::Error,
     io,
@@ -102,6 +104,8 @@ pub(super) struct Driver<'a> {
     former: Option<PredecessorChannel>,
     successor: Option<Channel>,
     counters: ServiceCounters,
+    /// The keys of session tickets of all generations, once one of them has TLS.
+    ticket_keys: OnceCell<Arc<TicketKeys>>,
     /// Descriptors that one message of a child may bring.
     descriptor_count_max: usize,
     read: ReadConfig<'a>,
@@ -133,7 +137,7 @@ impl<'a> Driver<'a> {
     ) -> Result<Driver<'a>, Box<dyn Error>> {
         let inheritance = predecessor.as_mut().map(PredecessorChannel::inherit).transpose()?;
         let (mut versions, mut version_count) = (BTreeMap::new(), 0);
-        let (listeners, predecessor_state, counters) = match inheritance {
+        let (listeners, predecessor_state, counters, tickets) = match inheritance {
             Some(Inheritance {
                 engine,
                 listeners,
@@ -142,6 +146,7 @@ impl<'a> Driver<'a> {
                 start_unix_s,
                 counters,
                 counter_files,
+                tickets,
             }) => {
                 let mut inherited = Vec::new();
                 for (site, descriptors) in sites {
@@ -153,11 +158,11 @@ impl<'a> Driver<'a> {
                 }
                 let listeners = Listeners::inherit(listeners, sockets)?;
                 let counters = ServiceCounters::new(start_unix_s, counters, counter_files)?;
-                (listeners, Some(Predecessor { engine, inherited }), counters)
+                (listeners, Some(Predecessor { engine, inherited }), counters, tickets)
             }
             None => {
                 let listeners = Listeners::lent(systemd::sockets()?);
-                (listeners, None, ServiceCounters::new(unix_s(), Default::default(), Vec::new())?)
+                (listeners, None, ServiceCounters::new(unix_s(), Default::default(), Vec::new())?, None)
             }
         };
         // Blocked before the first child starts, so that a signal of a terminal to all its processes does not reach the children.
@@ -200,6 +205,7 @@ impl<'a> Driver<'a> {
             former: None,
             successor: None,
             counters,
+            ticket_keys: tickets.map(TicketKeys::new).map(OnceCell::from).unwrap_or_default(),
             descriptor_count_max: kept_descriptors_max(),
             read,
             emit,

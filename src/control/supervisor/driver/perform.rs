@@ -42,6 +42,13 @@ impl Driver<'_> {
             Action::DropVersion(id) => drop(self.versions.remove(&id)),
             Action::OpenLog(log) => self.open_log(log),
             Action::CheckLog(log) => self.check_log(log),
+            Action::CheckCertificates(id) => {
+                self.ticket_keys.get().iter().for_each(|keys| keys.advance());
+                let generation = self.generations.get_mut(&id);
+                if generation.is_some_and(|generation| generation.tls.have_files_changed()) {
+                    self.events.push_back(SupervisorEvent::CertificatesChanged(id));
+                }
+            }
             Action::AdoptListeners(id) => {
                 if let Some(generation) = self.generations.get_mut(&id) {
                     generation.added.clear();

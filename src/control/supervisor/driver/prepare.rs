@@ -8,10 +8,18 @@ use super::{
     },
     Driver,
     logs::OpenLog,
+    unix_s,
 };
 use crate::{
     base::{address::Address, engine::Engine, error::UserError, site_config::SiteSource},
-    control::{process::in_child::in_child, sandbox::Privileges},
+    control::{
+        process::in_child::in_child,
+        sandbox::Privileges,
+        tls::{
+            service::{PreparedTls, TlsWarning},
+            tickets::{TicketKeys, TicketSecret},
+        },
+    },
     sys::process::SingleThreaded,
 };
 use std::error::Error;
@@ -22,6 +30,7 @@ pub(super) struct PreparedGeneration {
     pub(super) service: Service,
     pub(super) privileges: Privileges,
     pub(super) logs: Vec<OpenLog>,
+    pub(super) tls: PreparedTls,
     /// The addresses that only this generation uses, until it serves.
     pub(super) added: Vec<Address>,
 }
@@ -39,8 +48,8 @@ impl Driver<'_> {
         // First of all, so that a port in use is reported at once, not after a long read.
         let added = self.listeners.add(&service)?;
         let opened = OpenLog::open_all(&service.log, &service.sites)
-            .and_then(|logs| Ok((logs, self.privileges(&service)?)));
-        let (logs, privileges) = match opened {
+            .and_then(|logs| Ok((logs, self.privileges(&service)?, self.tls(&service)?)));
+        let (logs, privileges, tls) = match opened {
             Ok(opened) => opened,
             Err(error) => {
                 self.listeners.remove(&added);
@@ -59,9 +68,26 @@ impl Driver<'_> {
             sites: service.sites.iter().map(site).collect(),
             logs: logs.iter().map(OpenLog::plan).collect(),
             helpers: Vec::new(),
+            has_certificates: tls.has_files(),
         };
-        self.generations.insert(id, PreparedGeneration { service, privileges, logs, added });
+        self.generations.insert(id, PreparedGeneration { service, privileges, logs, tls, added });
         Ok(plan)
+    }
+
+    /// Reads the certificates of a service. A certificate that this program has made stays, unless the hosts have changed.
+    fn tls(&self, service: &Service) -> Result<PreparedTls, UserError> {
+        let former = self.generations.values().rev().find_map(|known| known.tls.self_signed.as_ref());
+        if service.tls.listeners.is_empty() {
+            return Ok(PreparedTls::default());
+        }
+        let Service { tls, sites, unknown_host, .. } = service;
+        let keys = self.ticket_keys.get_or_init(|| TicketKeys::new(TicketSecret::random()));
+        let now = i64::try_from(unix_s()).unwrap_or(i64::MAX);
+        let prepared = PreparedTls::new(tls, sites, *unknown_host, keys, &[], former, now)?;
+        for TlsWarning { error, .. } in &prepared.warnings {
+            tracing::warn!("{error}");
+        }
+        Ok(prepared)
     }
 
     /// Returns the privileges of a service. If the server that serves has the same user, this does not ask the user database again: a

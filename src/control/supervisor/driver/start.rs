@@ -65,13 +65,14 @@ impl Driver<'_> {
         is_successor: bool,
     ) -> io::Result<(Pid, Channel)> {
         let generation = self.generations.get(&id).ok_or_else(forgotten)?;
-        let (service, privileges, emit) = (&generation.service, &generation.privileges, self.emit);
+        let (service, tls, privileges, emit) =
+            (&generation.service, &generation.tls, &generation.privileges, self.emit);
         let settings = &Settings { engine, ..service.settings.clone() };
         let (single_threaded, channel) = (SingleThreaded::new()?, Channel::pair()?);
         let numbers = self.listeners.numbers();
         let (all, counters) = (&mut self.listeners, self.counters.assign(process)?);
         let started = fork(&single_threaded, c"tarpon-server", channel, numbers, |channel| {
-            let (listeners, admin) = all.take(service);
+            let (listeners, admin) = all.take(service, tls);
             let start = ServerStart {
                 settings,
                 listeners,
@@ -107,7 +108,8 @@ impl Driver<'_> {
             })
             .collect();
         let (site_count, start_unix_s) = (sites.len(), self.counters.start_unix_s());
-        let message = ToSuccessor::Sockets { engine, listeners, site_count, start_unix_s, counters };
+        let tickets = self.ticket_keys.get().map(|keys| keys.secret());
+        let message = ToSuccessor::Sockets { engine, listeners, site_count, start_unix_s, counters, tickets };
         self.children.send(id, None, &message, &descriptors.into());
         for (site, descriptors) in sites {
             self.children.send(id, None, &ToSuccessor::Site(site), descriptors);

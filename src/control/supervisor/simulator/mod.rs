@@ -60,7 +60,7 @@ fn supervisor_keeps_its_promises_in_every_world() {
     });
     // Worlds in which nothing happens would show nothing.
     #[rustfmt::skip]
-    let shares: [(&str, Times, u64); 15] = [
+    let shares: [(&str, Times, u64); 16] = [
         // what happens                                     in at least this share of the worlds, in thousandths
         ("the service starts",                  |history| history.served, 450),
         ("the configuration is reloaded",       |history| history.reloaded, 500),
@@ -76,6 +76,7 @@ fn supervisor_keeps_its_promises_in_every_world() {
         ("a worker pool serves",                |history| history.pool_served, 80),
         ("a supervisor dies before its pool",   |history| history.pool_orphaned, 8),
         ("a server has no room for a site",     |history| history.site_lost, 100),
+        ("certificates change",                 |history| history.renewed, 10),
         ("the service stops",                   |history| history.stopped, 350),
     ];
     for (what, times, thousandths) in shares {

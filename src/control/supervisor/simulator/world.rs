@@ -102,6 +102,8 @@ pub(super) struct WorldHistory {
     pub(super) overdue: u64,
     pub(super) stopped: u64,
     pub(super) most_draining: u64,
+    /// Files of certificates have changed.
+    pub(super) renewed: u64,
     pub(super) pool_served: u64,
     pub(super) pool_orphaned: u64,
     /// Versions that a server had no room for.
@@ -233,7 +235,7 @@ impl World {
             match next.is_some_and(|next| next <= at) {
                 true => {
                     // Often several messages have arrived when the supervisor looks.
-                    let mut batch_len = if self.random.percent(20) { self.random.within(2..5) } else { 1 };
+                    let mut batch_len = if self.random.percent(50) { self.random.within(2..5) } else { 1 };
                     while batch_len > 0
                         && let Some(entry) = self.agenda.first_entry()
                         && entry.key().0 <= self.now.after(BATCH_TIME)
@@ -310,6 +312,13 @@ impl World {
                 .push(SupervisorEvent::LogRotateFailed(log, UserError::new("cannot rotate", "full", "free"))),
             Action::CheckLog(log) if self.random.percent(5) => events.push(SupervisorEvent::LogOpened(log)),
             Action::CheckLog(_) => {}
+            Action::CheckCertificates(id) => {
+                assert!(self.generations.contains_key(&id), "{id:?} is known");
+                if self.random.percent(50) {
+                    self.history.renewed += 1;
+                    events.push(SupervisorEvent::CertificatesChanged(id));
+                }
+            }
             Action::AdoptListeners(id) => {
                 assert!(self.generations.contains_key(&id), "{id:?} is known");
             }
@@ -387,6 +396,7 @@ impl World {
                 .map(|_| LogFilePlan { owners: vec![LogOwner::Server], rotates: self.random.percent(50) })
                 .collect(),
             helpers: (0..self.random.within(0..2)).map(|_| HelperKind::StandIn).collect(),
+            has_certificates: self.random.percent(60),
         };
         self.generations.insert(id, plan.clone());
         SupervisorEvent::Prepared(id, Ok(plan))

@@ -1,0 +1,48 @@
+//! TLS: certificates, the policy of a listener, and the keys of session tickets.
+//!
+//! ```text
+//! PEM files ─ pem ─▶ TlsCertificate ─▶ CertificateTable ─┐
+//! [[listener]] ────▶ policy ─────────────────────────────┼─▶ TlsConfig ─▶ Listener ─▶ workers
+//! supervisor ─ TicketSecret ─▶ TicketKeys ───────────────┘
+//! ```
+//!
+//! The supervisor reads all files while it has the rights that it was started with. The server process inherits the result, so its user needs no
+//! access to the keys. Workers choose a certificate and make tickets without a message to another process.
+//!
+//! | file | what |
+//! |---|---|
+//! | `pem` | reads certificates and keys from files |
+//! | `certificate` | a certificate with its key, its names and its dates |
+//! | `table` | chooses a certificate by the name that the client asks for |
+//! | `policy` | asked client certificates, versions and suites: what a handshake must satisfy |
+//! | `tickets` | keys of session tickets, the same in all processes |
+//! | `self_signed` | a certificate for development |
+//! | `service` | the TLS of a whole service: files to configurations of its listeners |
+//!
+//! Knows nothing of connections and requests: rustls shakes hands, in the transport of the worker.
+
+pub(crate) mod certificate;
+pub(crate) mod pem;
+pub(crate) mod policy;
+pub(crate) mod self_signed;
+pub(crate) mod service;
+pub(crate) mod table;
+#[cfg(test)]
+pub(crate) mod test_certificates;
+pub(crate) mod tickets;
+
+use rustls::crypto::CryptoProvider;
+use std::sync::{Arc, LazyLock};
+
+/// Returns the cryptography: aws-lc-rs, with its suites of TLS 1.3 and 1.2. All of them have forward secrecy and authenticated encryption.
+///
+/// # Panics
+/// The kernel gives no random bytes.
+pub(crate) fn provider() -> &'static Arc<CryptoProvider> {
+    static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| {
+        // The first random bytes map a page that the kernel wipes in each fork: the sandbox of a server forbids that call.
+        aws_lc_rs::rand::fill(&mut [0]).expect("the kernel gives random bytes");
+        rustls::crypto::aws_lc_rs::default_provider().into()
+    });
+    &PROVIDER
+}

@@ -1,0 +1,288 @@
+//! HTTPS: certificates by name, what listeners ask of clients, and files that change. Clients are curl and openssl.
+
+#![allow(clippy::disallowed_methods, reason = "tests name their own files")]
+
+mod common;
+
+use common::{
+    ENGINES,
+    program::{ProgramExit, RunningProgram, UpgradedProgram, serve, serve_config, tarpon},
+    site, wait_for,
+};
+use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use std::{
+    fs,
+    net::SocketAddr,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::{Command, Output},
+};
+use tempfile::TempDir;
+
+#[test]
+fn certificate_follows_the_name_and_client_certificates_the_listener() {
+    let files = TlsFiles::new();
+    let dir = site(&[("index.html", "home")]);
+    files.issue("a", &["a.test"]);
+    files.issue("b", &["b.test", "*.b.test"]);
+    files.issue_for_client("client");
+    let config = format!(
+        "[[site]]\npath = {site:?}\nhosts = [\"a.test\"]\n\
+         [[site]]\npath = {site:?}\nhosts = [\"b.test\", \"x.b.test\"]\ntls-cert = [\"b.pem\"]\ntls-key = [\"b.key\"]\n\
+         [[listener]]\naddress = \"tls:127.0.0.1:0\"\n\
+         [[listener]]\naddress = \"tls:127.0.0.2:0\"\ntls-client-ca = \"ca.pem\"\n\
+         [[listener]]\naddress = \"tls:127.0.0.3:0\"\ntls-client-ca = \"ca.pem\"\ntls-client-auth = \"optional\"\n\
+         [[listener]]\naddress = \"tls:127.0.0.4:0\"\ntls-min-version = \"1.3\"\n\
+         [server]\ntls-cert = [\"a.pem\"]\ntls-key = [\"a.key\"]\n",
+        site = dir.path(),
+    );
+    let identity = ["--cert", "client.pem", "--key", "client.key"];
+    #[rustfmt::skip]
+    let cases: &[(&str, usize, &str, &[&str], bool)] = &[
+        // case                         listener name       options                  answered
+        ("of the server",               0, "a.test",        &[],                     true),
+        ("of the site",                 0, "b.test",        &[],                     true),
+        ("wildcard",                    0, "x.b.test",      &[],                     true),
+        ("two labels",                  0, "y.x.b.test",    &[],                     false),
+        ("unknown",                     0, "c.test",        &[],                     false),
+        ("unknown, unchecked",          0, "c.test",        &["--insecure"],         true),
+        ("TLS 1.2",                     0, "a.test",        &["--tls-max", "1.2"],   true),
+        ("TLS 1.1",                     0, "a.test",        &["--tls-max", "1.1", "--ciphers", "DEFAULT:@SECLEVEL=0"], false),
+        ("required, none",              1, "a.test",        &[],                     false),
+        ("required, given",             1, "a.test",        &identity,               true),
+        ("required, none, TLS 1.2",     1, "a.test",        &["--tls-max", "1.2"],   false),
+        ("optional, none",              2, "a.test",        &[],                     true),
+        ("optional, given",             2, "a.test",        &identity,               true),
+        ("1.3 only",                    3, "a.test",        &[],                     true),
+        ("1.3 only, TLS 1.2",           3, "a.test",        &["--tls-max", "1.2"],   false),
+    ];
+    let refusing = format!("{config}refuse-unknown-hosts = true\n");
+    let program = RunningProgram::start_ready(serve_config(&refusing, files.path(), &[]));
+    let refused = files.curl(program.address(), "c.test", &["--insecure"]);
+    let why = String::from_utf8_lossy(&refused.stderr);
+    assert!(why.contains("unrecognized name"), "RFC 6066, section 3: {why}");
+    assert!(files.curl(program.address(), "x.b.test", &[]).status.success());
+    for &engine in ENGINES {
+        let program =
+            RunningProgram::start_ready(serve_config(&config, files.path(), &["--engine", engine.name()]));
+        let addresses = program.addresses();
+        for (name, listener, host, options, is_answered) in cases {
+            let output = files.curl(addresses[*listener], host, options);
+            let body = String::from_utf8_lossy(&output.stdout);
+            assert_eq!(
+                output.status.success() && body == "home",
+                *is_answered,
+                "{engine}, {name}: {output:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn session_resumes_across_workers_reloads_and_upgrades() {
+    let files = TlsFiles::new();
+    let dir = site(&[("index.html", "home")]);
+    files.issue("a", &["a.test"]);
+    for &engine in ENGINES {
+        let options = ["--engine", engine.name(), "--workers", "2", "--admin", "unix:admin.sock"];
+        let program = files.serve(dir.path(), &options);
+        let mut upgraded = None;
+        for (version, order) in
+            [("-tls1_3", ""), ("-tls1_2", ""), ("-tls1_3", "reload"), ("-tls1_3", "upgrade")]
+        {
+            let session = files.path().join("session");
+            let _ = fs::remove_file(&session);
+            files.openssl(program.address(), &[version, "-sess_out", "session"]);
+            if !order.is_empty() {
+                let exit = files.order(order);
+                assert!(exit.status.success(), "{engine}, {order}: {exit:?}");
+                upgraded = (order == "upgrade").then(|| UpgradedProgram::from_output(&exit.out));
+            }
+            for _ in 0..2 {
+                let text = files.openssl(program.address(), &[version, "-sess_in", "session"]);
+                assert!(text.contains("\nReused, TLSv1."), "{engine}, {version}, {order}\n{text}");
+            }
+        }
+        upgraded.expect("the last order is an upgrade").stop();
+    }
+}
+
+#[test]
+fn renewed_certificate_is_served_after_a_reload_and_half_a_renewal_changes_nothing() {
+    let files = TlsFiles::new();
+    let dir = site(&[("index.html", "home")]);
+    files.issue("a", &["a.test"]);
+    let program = files.serve(dir.path(), &["--admin", "unix:admin.sock"]);
+    let reload = || files.order("reload");
+    let is_served = |host: &str| files.curl(program.address(), host, &[]).status.success();
+    assert!(is_served("a.test"));
+    files.issue("b", &["b.test"]);
+    fs::copy(files.path().join("b.pem"), files.path().join("a.pem")).unwrap();
+    let failed = reload();
+    assert!(
+        !failed.status.success() && failed.err.contains("the key does not fit the certificate"),
+        "{failed:?}"
+    );
+    assert!(is_served("a.test") && !is_served("b.test"), "the former certificate stays");
+    fs::copy(files.path().join("b.key"), files.path().join("a.key")).unwrap();
+    assert!(reload().status.success());
+    wait_for("the new certificate", || is_served("b.test").then_some(()));
+}
+
+#[test]
+fn self_signed_certificate_is_announced_by_its_fingerprint() {
+    let files = TlsFiles::new();
+    let dir = site(&[("index.html", "home")]);
+    let program = RunningProgram::start_ready(serve(
+        dir.path(),
+        &["--listen", "tls:127.0.0.1:0", "--tls", "self-signed"],
+    ));
+    let out = program.out();
+    assert!(out.contains("  https://127.0.0.1:"), "{out}");
+    let fingerprint =
+        out.lines().find_map(|line| line.strip_prefix("self-signed certificate: SHA-256 ")).expect(&out);
+    let certificate = files.openssl(program.address(), &[]);
+    fs::write(files.path().join("served.pem"), certificate).unwrap();
+    let shown = files.run(
+        "openssl",
+        &["x509", "-in", "served.pem", "-noout", "-fingerprint", "-sha256", "-ext", "subjectAltName"],
+    );
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.contains(fingerprint), "{shown} {fingerprint}");
+    assert!(shown.contains("DNS:localhost, IP Address:127.0.0.1"), "{shown}");
+    let curl =
+        files.run("curl", &["-s", "--cacert", "served.pem", &format!("https://{}/", program.address())]);
+    assert_eq!(String::from_utf8_lossy(&curl.stdout), "home", "{curl:?}");
+}
+
+#[test]
+fn mistakes_get_errors_and_warnings_with_the_way_out() {
+    let files = TlsFiles::new();
+    let dir = site(&[("index.html", "home")]);
+    files.issue("a", &["a.test"]);
+    files.issue("b", &["b.test"]);
+    files.issue_with("old", &["a.test"], |params| {
+        params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2021, 1, 1);
+    });
+    let public = files.path().join("public.key");
+    fs::copy(files.path().join("a.key"), &public).unwrap();
+    fs::set_permissions(&public, fs::Permissions::from_mode(0o644)).unwrap();
+    let site = format!(
+        "[[site]]\npath = {:?}\nhosts = [\"a.test\"]\n[[listener]]\naddress = \"tls:127.0.0.1:0\"\n[server]\n",
+        dir.path()
+    );
+    let pair = |certificate: &str, key: &str| {
+        format!("{site}tls-cert = [\"{certificate}\"]\ntls-key = [\"{key}\"]\n")
+    };
+    #[rustfmt::skip]
+    let cases: &[(&str, String, bool, &[&str])] = &[
+        // case                configuration               valid  the check says
+        ("valid",              pair("a.pem", "a.key"),     true,  &["is valid"]),
+        ("another's key",      pair("a.pem", "b.key"),     false, &["tarpon.toml:7:13", "the key does not fit the certificate", "= name the key that"]),
+        ("no file",            pair("none", "a.key"),      false, &["tarpon.toml:7:13", "none does not exist"]),
+        ("expired",            pair("old.pem", "old.key"), false, &["tarpon.toml:7:13", "it has expired at 2021-01-01 00:00 UTC", "= renew it"]),
+        ("an open key",        pair("a.pem", "public.key"), true, &["warning: key", "every user of this machine can read it; run chmod o-r"]),
+        ("a host uncovered",   pair("b.pem", "b.key"),     true,  &["warning: browsers warn of a.test: no certificate covers it, so they get"]),
+        ("no certificate",     site.clone(),               false, &["tarpon.toml:5:11", "there is no certificate for this listener", "--tls self-signed"]),
+    ];
+    for (name, config, is_valid, says) in cases {
+        fs::write(files.path().join("tarpon.toml"), config).unwrap();
+        let mut check = tarpon(["config", "check", "--config", "tarpon.toml"].map(AsRef::as_ref));
+        check.current_dir(files.path());
+        let exit = RunningProgram::run(check);
+        let text = format!("{}{}", exit.out, exit.err);
+        assert_eq!(exit.status.success(), *is_valid, "{name}: {text}");
+        for says in *says {
+            assert!(text.contains(says), "{name}: {says:?} in\n{text}");
+        }
+    }
+    // The server starts with a certificate that has expired: a client may accept it all the same.
+    let program = RunningProgram::start_ready(serve_config(&pair("old.pem", "old.key"), files.path(), &[]));
+    wait_for("the warning", || program.err().contains("old.pem: it has expired at 2021-01-01").then_some(()));
+    assert!(files.curl(program.address(), "a.test", &["--insecure"]).status.success());
+}
+
+/// A directory with the files of a certificate authority.
+struct TlsFiles {
+    dir: TempDir,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl TlsFiles {
+    fn new() -> TlsFiles {
+        let dir = tempfile::tempdir().unwrap();
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new([]).unwrap();
+        // OpenSSL takes a certificate with the name of its issuer for a self-signed one.
+        params.distinguished_name.push(DnType::CommonName, "authority");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        fs::write(dir.path().join("ca.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
+        TlsFiles { issuer: Issuer::new(params, key), dir }
+    }
+
+    fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Writes `NAME.pem` and `NAME.key`.
+    fn issue(&self, name: &str, hosts: &[&str]) {
+        self.issue_with(name, hosts, |_| ());
+    }
+
+    fn issue_for_client(&self, name: &str) {
+        self.issue_with(name, &["client"], |params| {
+            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        });
+    }
+
+    fn issue_with(&self, name: &str, hosts: &[&str], change: impl FnOnce(&mut CertificateParams)) {
+        let key = KeyPair::generate().unwrap();
+        let hosts: Vec<_> = hosts.iter().map(|host| (*host).to_owned()).collect();
+        let mut params = CertificateParams::new(hosts).unwrap();
+        change(&mut params);
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        fs::write(self.path().join(format!("{name}.pem")), certificate.pem()).unwrap();
+        let key_file = self.path().join(format!("{name}.key"));
+        fs::write(&key_file, key.serialize_pem()).unwrap();
+        fs::set_permissions(key_file, fs::Permissions::from_mode(0o600)).unwrap();
+    }
+
+    /// Starts a server with certificate `a`.
+    fn serve(&self, dir: &Path, options: &[&str]) -> RunningProgram {
+        let usual = ["--listen", "tls:127.0.0.1:0", "--tls-cert", "a.pem", "--tls-key", "a.key"];
+        let mut command = serve(dir, &[&usual[..], options].concat());
+        command.current_dir(self.path());
+        RunningProgram::start_ready(command)
+    }
+
+    /// Gives the server an order.
+    fn order(&self, order: &str) -> ProgramExit {
+        let mut command = tarpon([order, "--admin", "unix:admin.sock"].map(AsRef::as_ref));
+        command.current_dir(self.path());
+        RunningProgram::run(command)
+    }
+
+    fn run(&self, program: &str, arguments: &[&str]) -> Output {
+        Command::new(program).args(arguments).current_dir(self.path()).output().expect(program)
+    }
+
+    /// Gets the home page under a name.
+    fn curl(&self, address: SocketAddr, host: &str, options: &[&str]) -> Output {
+        let (port, ip) = (address.port(), address.ip());
+        let (resolve, url) = (format!("{host}:{port}:{ip}"), format!("https://{host}:{port}/"));
+        let arguments = ["-sS", "--cacert", "ca.pem", "--resolve", &resolve];
+        self.run("curl", &[&arguments[..], options, &[&*url]].concat())
+    }
+
+    /// Requests the home page, and returns what openssl says of the connection.
+    fn openssl(&self, address: SocketAddr, options: &[&str]) -> String {
+        let address = address.to_string();
+        let arguments = [&["s_client", "-connect", &address, "-ign_eof"][..], options].concat();
+        let request = self.path().join("request");
+        fs::write(&request, "GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n").unwrap();
+        let mut command = Command::new("openssl");
+        command.args(arguments).current_dir(self.path()).stdin(fs::File::open(request).unwrap());
+        String::from_utf8_lossy(&command.output().expect("openssl").stdout).into_owned()
+    }
+}
