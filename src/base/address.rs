@@ -35,6 +35,15 @@ pub fn default_addresses() -> [Address; 2] {
 }
 
 impl ListenAddress {
+    /// Returns the TCP port. `None`: it is a Unix socket.
+    pub fn port(&self) -> Option<u16> {
+        match *self {
+            ListenAddress::One(Address::Tcp(address)) => Some(address.port()),
+            ListenAddress::One(Address::Unix(_)) => None,
+            ListenAddress::All(port) | ListenAddress::Localhost(port) => Some(port),
+        }
+    }
+
     /// Returns the addresses of its sockets, whether or not this host has both address families.
     /// [`Listener::addresses`](crate::Listener::addresses) returns those that the host has.
     pub fn addresses(&self) -> Vec<Address> {

@@ -26,8 +26,10 @@ pub struct SiteConfig {
     pub certificates: Vec<CertificateFiles>,
     /// Whether the site answers requests for hosts that belong to no site.
     pub is_default: bool,
-    /// The port that requests without TLS are redirected to. `None`: they are answered.
-    pub https_port: Option<u16>,
+    /// Whether requests without TLS are redirected to https.
+    pub redirects_to_https: bool,
+    /// The port of the redirects: that of a listener with TLS.
+    pub https_port: u16,
     /// Limits that override those of the server.
     pub limits: SiteLimits,
     /// How many earlier versions of the site to keep.

@@ -209,9 +209,7 @@ impl PendingSite {
     /// # Panics
     /// The site is not complete.
     pub(crate) fn host(self, config: &SiteConfig, logging: Logging) -> VirtualHost {
-        let SiteConfig {
-            hosts, redirect_hosts, mount, listen, https_port, limits, keep_releases, log, ..
-        } = config;
+        let SiteConfig { hosts, redirect_hosts, mount, listen, limits, keep_releases, log, .. } = config;
         VirtualHost {
             site: self.current.expect("the site is complete"),
             earlier: self.earlier,
@@ -220,7 +218,7 @@ impl PendingSite {
             mount: mount.clone(),
             listen: listen.iter().flat_map(ListenAddress::addresses).collect(),
             limits: *limits,
-            https_port: *https_port,
+            https_port: config.redirects_to_https.then_some(config.https_port),
             keep_releases: Some(*keep_releases),
             log: log.resolve(logging),
         }

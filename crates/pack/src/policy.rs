@@ -20,6 +20,8 @@ pub struct Policy {
     pub allow_sniffing: bool,
     /// Whether responses with content have fields that restrict browsers and break no ordinary site.
     pub secure_headers: bool,
+    /// The value of `Strict-Transport-Security`, if responses have it. Such a site must not be served without TLS: RFC 6797, section 7.2.
+    pub hsts: Option<String>,
     /// Scripts of every origin may read the responses at these paths, and below them. Each begins with a slash.
     pub cors: Vec<String>,
     /// The path below which clients see the site, if a mount or a proxy strips it from requests: `/docs`. Redirects and listings of the
@@ -43,7 +45,7 @@ impl Policy {
     }
 
     /// Returns the fields of the response at a path. Rules may override them.
-    pub(crate) fn fields(&self, path: &[u8]) -> impl Iterator<Item = (&'static str, &'static str)> {
+    pub(crate) fn fields(&self, path: &[u8]) -> impl Iterator<Item = (&'static str, &str)> {
         let types = (!self.allow_sniffing).then_some((SNIFFING, "nosniff"));
         let secure = if self.secure_headers { SECURE } else { &[] };
         let is_open = self.open().any(|at| {
@@ -53,6 +55,7 @@ impl Policy {
         types
             .into_iter()
             .chain(secure.iter().copied())
+            .chain(self.hsts.as_deref().map(|value| ("Strict-Transport-Security", value)))
             .chain(is_open.then_some(("Access-Control-Allow-Origin", "*")))
     }
 

@@ -55,8 +55,9 @@ fn service(config: Config) -> Service {
     // Only the first call has an effect: a reload does not change the format of events.
     events::init(config.log.events);
     let unknown_host = config.unknown_host();
-    let Config { sites, listeners, server, log } = config;
+    let Config { mut sites, listeners, server, log } = config;
     let tls = tls(&sites, &listeners, &server);
+    set_https_ports(&mut sites, &listeners);
     let ServerConfig { settings, grace_period, user, sandbox, admin, admin_access, .. } = server;
     let proxied = listeners.iter().filter(|listener| listener.proxy_protocol);
     let proxy_protocol = proxied.flat_map(|listener| Listener::addresses(&listener.address)).collect();
@@ -106,6 +107,19 @@ fn tls(sites: &[SiteConfig], listeners: &[ListenerConfig], server: &ServerConfig
     let (certificates, is_self_signed) = (server.certificates.clone(), server.is_self_signed);
     ServiceTls { listeners: all, certificates, is_self_signed }
 }
+
+/// Sets the port that each site redirects to: that of its first listener with TLS.
+fn set_https_ports(sites: &mut [SiteConfig], listeners: &[ListenerConfig]) {
+    let shared: Vec<_> = listeners.iter().filter(|listener| listener.has_tls).map(|at| &at.address).collect();
+    for site in sites {
+        let own = site.tls_listen.iter().collect();
+        let listeners = if site.listen.is_empty() { shared.clone() } else { own };
+        site.https_port = listeners.into_iter().find_map(ListenAddress::port).unwrap_or(HTTPS_PORT);
+    }
+}
+
+/// The port of https URIs without one. RFC 9110, section 4.2.2.
+const HTTPS_PORT: u16 = 443;
 
 /// Raises the limits of open files and of locked memory. Each client and each large file needs a descriptor. The kernel counts the
 /// rings of io_uring as locked memory, for all processes of a user together; only root may remove that limit.

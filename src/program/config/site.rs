@@ -10,7 +10,9 @@ use crate::{
 };
 use CommandKind::{Embedded, Inspect, Pack, Serve};
 use std::num::NonZeroU32;
+use std::ops::RangeInclusive;
 use std::path::{Component, Path};
+use std::time::Duration;
 
 pub(super) const SECTION: ConfigSection = ConfigSection {
     name: "site",
@@ -30,6 +32,9 @@ const TIME: Opt = Opt { value_name: "TIME", example: "1m30s", ..LIMIT };
 
 /// The fields that all overrides of the log share.
 const LOG: Opt = Opt { default: OptionDefault::Described("the value in [log]"), ..OPT };
+
+/// How long browsers may be told to use HTTPS only: lists of preloaded hosts ask for a year or two.
+const HSTS_TIMES: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3_650 * 86_400);
 
 const OPTIONS: &[Opt] = &[
     Opt {
@@ -129,6 +134,13 @@ const OPTIONS: &[Opt] = &[
         invalid: &["", "localhost", "example.org:80", "65536", "unix:", "tls:"],
         help: "Serve the site at these listeners only, which no other site has unless it names them too",
         details: "As address in [[listener]], which sets the mode of a Unix socket. A site without this option answers at all other listeners.",
+        ..OPT
+    },
+    Opt {
+        name: "redirect-to-https",
+        kind: ValueKind::Flag(|config, on| config.site().redirects_to_https = on),
+        help: "Redirect requests without TLS to the same address with https",
+        details: "To the port of the first listener with TLS that the site answers at; with a trusted proxy that ends TLS and no such listener, to the default port. Health checks are answered without TLS too.",
         ..OPT
     },
     Opt {
@@ -245,6 +257,19 @@ const OPTIONS: &[Opt] = &[
         kind: ValueKind::Flag(|config, on| config.site().source.policy.secure_headers = on),
         help: "Send Referrer-Policy, X-Frame-Options and Cross-Origin-Opener-Policy",
         details: "Their values break no ordinary site.",
+        ..OPT
+    },
+    Opt {
+        name: "hsts",
+        commands: &[Serve, Pack],
+        heading: PAGES,
+        value_name: "TIME",
+        kind: ValueKind::Time(HSTS_TIMES, |config, time| {
+            config.site().source.policy.hsts = Some(format!("max-age={}", time.as_secs()));
+        }),
+        example: "365d",
+        help: "Make browsers use HTTPS only, for this long after each response: Strict-Transport-Security",
+        details: "It needs redirect-to-https, as browsers must not get it without TLS. [[site.header]] can set includeSubDomains too.",
         ..OPT
     },
     Opt {

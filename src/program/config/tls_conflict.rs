@@ -13,6 +13,28 @@ pub(super) fn find(file: Option<&ConfigFile>, entries: &[OptionValue], errors: &
     find_unpaired(entries, errors);
     find_unasked(entries, errors);
     find_missing(entries, errors);
+    find_unredirected(entries, errors);
+}
+
+/// Adds an error for each redirect that leads nowhere, and for each site that would tell browsers without TLS to use only HTTPS.
+fn find_unredirected(entries: &[OptionValue], errors: &mut Vec<ConfigError>) {
+    let is_on = |entry: &&OptionValue| entry.values.first().is_some_and(|value| value != "false");
+    let has_listener = listens(entries).any(|entry| entry.values.iter().any(|value| has_tls(value)));
+    let has_proxy = entries_of(entries, "server", &["client-address-from"]).any(|entry| is_on(&entry));
+    for redirect in entries_of(entries, "site", &["redirect-to-https"]).filter(is_on) {
+        if !has_listener && !has_proxy {
+            let hint = "add --listen tls:443 with a certificate, or name the proxy that ends TLS: trusted-proxies and client-address-from";
+            errors.push(redirect.error(0, "nothing answers with TLS", "expected a listener with TLS", hint));
+        }
+    }
+    for hsts in entries_of(entries, "site", &["hsts"]).filter(is_on) {
+        let mut redirects = entries_of(entries, "site", &["redirect-to-https"]).filter(is_on);
+        if !redirects.any(|redirect| redirect.number == hsts.number) {
+            let hint = "add redirect-to-https = true to the site";
+            let found = "browsers must not get Strict-Transport-Security without TLS";
+            errors.push(hsts.error(0, found, "expected `redirect-to-https` beside it", hint));
+        }
+    }
 }
 
 /// Returns the options that name listeners.
@@ -158,6 +180,10 @@ mod tests {
             ("self-signed",               format!("{listener}[server]\ntls = \"self-signed\""),        &[]),
             ("no certificate",            listener.into(),                                             &["2:11: there is no certificate for this listener; expected `tls-cert` in [server] or in a [[site]]; name one with --tls-cert"]),
             ("no listener",               server.into(),                                               &["2:13: no listener uses `tls-cert`; expected a listener with TLS; add --listen tls:443"]),
+            ("a redirect",                format!("{listener}{server}{site}redirect-to-https = true\nhsts = \"365d\""), &[]),
+            ("a redirect to nowhere",     format!("{site}redirect-to-https = true"),                   &["3:21: nothing answers with TLS; expected a listener with TLS; add --listen tls:443"]),
+            ("a proxy ends TLS",          format!("{site}redirect-to-https = true\n[server]\ntrusted-proxies = [\"127.0.0.1\"]\nclient-address-from = \"forwarded\""), &[]),
+            ("HSTS without TLS",          format!("{listener}{server}{site}hsts = \"365d\""),          &["7:8: browsers must not get Strict-Transport-Security without TLS; expected `redirect-to-https` beside it"]),
             ("self-signed, no listener",  "[server]\ntls = \"self-signed\"".into(),                    &["2:7: no listener uses `tls`; expected a listener with TLS;"]),
             ("a key too many",            format!("{listener}{server}tls-key = [\"a\", \"b\"]"),       &["5:17: tls-cert names 1 files, and tls-key 2; expected one of each; name a key for each"]),
             ("a key too few",             format!("{listener}[server]\ntls-cert = [\"a\", \"b\"]\ntls-key = [\"a\"]"), &["5:12: tls-cert names 2 files, and tls-key 1; expected 2 of each;"]),

@@ -135,7 +135,7 @@ impl HeaderRules {
 
 impl HeaderFields {
     /// Creates fields from names and values.
-    pub(crate) fn of(fields: impl Iterator<Item = (&'static str, &'static str)>) -> HeaderFields {
+    pub(crate) fn of<'v>(fields: impl Iterator<Item = (&'static str, &'v str)>) -> HeaderFields {
         HeaderFields { lines: fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect() }
     }
 
