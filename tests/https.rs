@@ -6,6 +6,7 @@ mod common;
 
 use common::{
     ENGINES,
+    port::ReservedPort,
     program::{ProgramExit, RunningProgram, UpgradedProgram, serve, serve_config, tarpon},
     site, wait_for,
 };
@@ -23,23 +24,27 @@ use tempfile::TempDir;
 fn certificate_follows_the_name_and_client_certificates_the_listener() {
     let files = TlsFiles::new();
     let dir = site(&[("index.html", "home")]);
+    let (intern, port) = (site(&[("index.html", "intern")]), ReservedPort::new());
     files.issue("a", &["a.test"]);
     files.issue("b", &["b.test", "*.b.test"]);
     files.issue_for_client("client");
     let config = format!(
         "[[site]]\npath = {site:?}\nhosts = [\"a.test\"]\n\
          [[site]]\npath = {site:?}\nhosts = [\"b.test\", \"x.b.test\"]\ntls-cert = [\"b.pem\"]\ntls-key = [\"b.key\"]\n\
-         [[listener]]\naddress = \"tls:127.0.0.1:0\"\n\
-         [[listener]]\naddress = \"tls:127.0.0.2:0\"\ntls-client-ca = \"ca.pem\"\n\
+         [[site]]\npath = {intern:?}\nhosts = [\"a.test\"]\nlisten = [\"tls:{closed}\"]\n\
+         [[listener]]\naddress = \"tls:127.0.0.2:0\"\n\
+         [[listener]]\naddress = \"tls:{closed}\"\ntls-client-ca = \"ca.pem\"\n\
          [[listener]]\naddress = \"tls:127.0.0.3:0\"\ntls-client-ca = \"ca.pem\"\ntls-client-auth = \"optional\"\n\
          [[listener]]\naddress = \"tls:127.0.0.4:0\"\ntls-min-version = \"1.3\"\n\
          [server]\ntls-cert = [\"a.pem\"]\ntls-key = [\"a.key\"]\n",
         site = dir.path(),
+        intern = intern.path(),
+        closed = port.address,
     );
     let identity = ["--cert", "client.pem", "--key", "client.key"];
     #[rustfmt::skip]
     let cases: &[(&str, usize, &str, &[&str], bool)] = &[
-        // case                         listener name       options                  answered
+        // case                         listener name       options                  answered: the site of the listener
         ("of the server",               0, "a.test",        &[],                     true),
         ("of the site",                 0, "b.test",        &[],                     true),
         ("wildcard",                    0, "x.b.test",      &[],                     true),
@@ -62,6 +67,7 @@ fn certificate_follows_the_name_and_client_certificates_the_listener() {
     let why = String::from_utf8_lossy(&refused.stderr);
     assert!(why.contains("unrecognized name"), "RFC 6066, section 3: {why}");
     assert!(files.curl(program.address(), "x.b.test", &[]).status.success());
+    drop(program);
     for &engine in ENGINES {
         let program =
             RunningProgram::start_ready(serve_config(&config, files.path(), &["--engine", engine.name()]));
@@ -70,7 +76,7 @@ fn certificate_follows_the_name_and_client_certificates_the_listener() {
             let output = files.curl(addresses[*listener], host, options);
             let body = String::from_utf8_lossy(&output.stdout);
             assert_eq!(
-                output.status.success() && body == "home",
+                output.status.success() && body == ["home", "intern"][usize::from(*listener == 1)],
                 *is_answered,
                 "{engine}, {name}: {output:?}"
             );

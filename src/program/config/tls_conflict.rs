@@ -6,6 +6,7 @@ use super::{
 };
 use crate::ListenValue;
 use std::collections::BTreeMap;
+use tarpon_site::Printable;
 
 /// Adds an error for each conflict. All values are valid by themselves.
 pub(super) fn find(file: Option<&ConfigFile>, entries: &[OptionValue], errors: &mut Vec<ConfigError>) {
@@ -14,11 +15,13 @@ pub(super) fn find(file: Option<&ConfigFile>, entries: &[OptionValue], errors: &
     find_unasked(entries, errors);
     find_missing(entries, errors);
     find_unredirected(entries, errors);
+    if errors.is_empty() {
+        find_weaker(entries, errors);
+    }
 }
 
 /// Adds an error for each redirect that leads nowhere, and for each site that would tell browsers without TLS to use only HTTPS.
 fn find_unredirected(entries: &[OptionValue], errors: &mut Vec<ConfigError>) {
-    let is_on = |entry: &&OptionValue| entry.values.first().is_some_and(|value| value != "false");
     let has_listener = listens(entries).any(|entry| entry.values.iter().any(|value| has_tls(value)));
     let has_proxy = entries_of(entries, "server", &["client-address-from"]).any(|entry| is_on(&entry));
     for redirect in entries_of(entries, "site", &["redirect-to-https"]).filter(is_on) {
@@ -44,6 +47,11 @@ fn listens(entries: &[OptionValue]) -> impl Iterator<Item = &OptionValue> {
 
 fn has_tls(value: &str) -> bool {
     value.starts_with(ListenValue::TLS)
+}
+
+/// Returns whether an option has a value that is not `false`.
+fn is_on(entry: &&OptionValue) -> bool {
+    entry.values.first().is_some_and(|value| value != "false")
 }
 
 /// Adds an error for each address that has TLS at one place and not at another.
@@ -140,6 +148,52 @@ fn find_unasked(entries: &[OptionValue], errors: &mut Vec<ConfigError>) {
     }
 }
 
+/// Adds an error for each listener that requires certificates of clients while one of its sites also answers at a listener without that
+/// requirement: every client could read the site there.
+fn find_weaker(entries: &[OptionValue], errors: &mut Vec<ConfigError>) {
+    let sockets_of =
+        |entry: &OptionValue| entry.values.iter().flat_map(|value| sockets(value)).collect::<Vec<_>>();
+    let of_listener = |number, name: &'static str| {
+        entries.iter().find(|entry| entry.number == number && is_option(entry, "listener", name))
+    };
+    let mut required: BTreeMap<String, &OptionValue> = BTreeMap::new();
+    for ca in entries_of(entries, "listener", &["tls-client-ca"]).filter(|ca| !ca.values.is_empty()) {
+        let is_optional = |auth: &OptionValue| auth.values.first().is_some_and(|value| value == "optional");
+        if !of_listener(ca.number, "tls-client-auth").is_some_and(is_optional)
+            && let Some(address) = of_listener(ca.number, "address")
+        {
+            required.extend(sockets_of(address).into_iter().map(|socket| (socket, ca)));
+        }
+    }
+    let values = || listens(entries).flat_map(|entry| &entry.values).filter(|value| has_tls(value));
+    let with_tls: Vec<String> = values().flat_map(|value| sockets(value)).collect();
+    let named: Vec<String> = entries_of(entries, "site", &["listen"]).flat_map(sockets_of).collect();
+    let all = listens(entries).flat_map(sockets_of);
+    let general: Vec<String> = all.filter(|socket| !named.contains(socket)).collect();
+    for listen in entries_of(entries, "site", &["listen"]) {
+        let own = sockets_of(listen);
+        let reached = if own.is_empty() { &general } else { &own };
+        // Without TLS, such a site only redirects.
+        let redirects = entries_of(entries, "site", &["redirect-to-https"])
+            .any(|entry| entry.number == listen.number && is_on(&entry));
+        let is_redirected = |socket: &String| redirects && !with_tls.contains(socket);
+        let weaker = reached.iter().find(|socket| !required.contains_key(*socket) && !is_redirected(socket));
+        let asked = reached.iter().find_map(|socket| required.get(socket));
+        if let (Some(weaker), Some(ca)) = (weaker, asked) {
+            let is_this =
+                |entry: &&OptionValue| entry.number == listen.number && is_option(entry, "site", "path");
+            let site = entries.iter().find(is_this).map_or("a site", |path| path.shown(0));
+            let found = format!(
+                "site {} also answers at {weaker}, which requires no certificate of clients",
+                site.printable()
+            );
+            let hint =
+                "name this listener alone in `listen` of the site, and another site at the other listener";
+            errors.push(ca.error(0, found, "expected a site that only such clients can reach", hint));
+        }
+    }
+}
+
 /// Adds an error for a listener with TLS if there is no certificate, and for a certificate if no listener has TLS.
 fn find_missing(entries: &[OptionValue], errors: &mut Vec<ConfigError>) {
     let listener = listens(entries)
@@ -195,6 +249,14 @@ mod tests {
             ("version without TLS",       "[[listener]]\naddress = \":80\"\ntls-min-version = \"1.3\"".into(), &["3:19: `tls-min-version` is for a listener with TLS;"]),
             ("auth without authorities",  format!("{listener}tls-client-auth = \"optional\"\n{server}"), &["3:19: this listener asks clients for no certificate; expected `tls-client-ca` beside it;"]),
             ("clients",                   format!("{listener}tls-client-auth = \"optional\"\ntls-client-ca = \"a\"\n{server}"), &[]),
+            ("clients, optional",         format!("[[listener]]\naddress = \"80\"\n{listener}tls-client-auth = \"optional\"\ntls-client-ca = \"a\"\n{server}"), &[]),
+            ("clients, required",         format!("{listener}tls-client-ca = \"a\"\n{server}"),       &[]),
+            ("another listener",          format!("[[listener]]\naddress = \":80\"\n{listener}tls-client-ca = \"a\"\n{server}"),
+                &["5:17: site . also answers at 0.0.0.0:80, which requires no certificate of clients; expected a site that only such clients can reach; name this listener alone"]),
+            ("another that redirects",    format!("{site}redirect-to-https = true\n[[listener]]\naddress = \":80\"\n{listener}tls-client-ca = \"a\"\n{server}"), &[]),
+            ("a site of its own",         format!("{site}listen = [\"tls::443\"]\n{site}[[listener]]\naddress = \":80\"\n{listener}tls-client-ca = \"a\"\n{server}"), &[]),
+            ("a site at both",            format!("{site}listen = [\"tls::443\", \":80\"]\n{listener}tls-client-ca = \"a\"\n{server}"),
+                &["6:17: site . also answers at 0.0.0.0:80,"]),
             ("tls = true",                format!("{listener}tls = true\n{server}"),                   &["3:1: unknown option `tls`; expected an option of [[listener]]; write it in front of the address, as in address = \"tls:0.0.0.0:443\""]),
         ];
         for (name, text, want) in cases {
