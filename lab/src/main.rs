@@ -9,10 +9,10 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `experiments` | race, cold reads, starts, cost of a request, packing, cryptography |
+//! | `experiments` | race, cold reads, starts, TLS, cost of a request, packing, cryptography |
 //! | `servers` | starts, checks and stops servers |
 //! | `null_server` | servers that parse nothing: the upper limit |
-//! | `client` | load generators |
+//! | `client` | load generators, with and without TLS |
 //! | `measure` | CPU time, memory, system calls, instructions, a slow disk |
 //! | `records` | the result files |
 //! | `report` | tables for the terminal and for documents |
@@ -40,7 +40,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use self::experiments::{cold, cost, pack, race, start, tls_provider};
+use self::experiments::{cold, cost, pack, race, start, tls, tls_provider};
 use self::report::document;
 
 /// Measure web servers on one machine, under the same conditions
@@ -53,6 +53,8 @@ enum LabCommand {
     Cold(cold::ColdArgs),
     /// Measure the time from start to first response, and memory, with many files
     Start(start::StartArgs),
+    /// Measure handshakes and requests with TLS, or response times beside a storm of handshakes
+    Tls(tls::TlsArgs),
     /// Count the instructions per request with callgrind, and compare them with the accepted counts
     Cost(cost::CostArgs),
     /// Measure time and size of packing, compared with reference encoders
@@ -70,6 +72,7 @@ fn main() -> ExitCode {
         LabCommand::Race(args) => race::run(&args),
         LabCommand::Cold(args) => cold::run(&args),
         LabCommand::Start(args) => start::run(&args),
+        LabCommand::Tls(args) => tls::run(&args),
         LabCommand::Cost(args) => cost::run(&args),
         LabCommand::Pack(args) => pack::run(&args),
         LabCommand::TlsProvider(args) => tls_provider::run(&args),

@@ -4,6 +4,9 @@
 //! |---|---|
 //! | `closed_loop.rs` | a client that sends its next request as soon as it has a response: for races |
 //! | `open_loop.rs` | a client that sends requests at fixed times: for response times |
+//! | `tls.rs` | what clients offer with TLS; blocking connections |
+//! | `tls_load.rs` | a closed loop of handshakes, or of requests on connections with TLS |
+//! | `tls_storm.rs` | full handshakes at fixed times |
 //! | `request.rs` | a request, short or as of a browser |
 //! | `response.rs` | the length of a response |
 //!
@@ -13,6 +16,9 @@ pub(crate) mod closed_loop;
 pub(crate) mod open_loop;
 pub(crate) mod request;
 pub(crate) mod response;
+pub(crate) mod tls;
+pub(crate) mod tls_load;
+pub(crate) mod tls_storm;
 
 use std::fmt;
 use std::io::{self, Read};
@@ -32,7 +38,7 @@ pub(crate) fn connect(server: SocketAddr, read_timeout: Duration) -> io::Result<
 }
 
 /// Reads until `wire` holds at least one complete response.
-pub(crate) fn read_response(stream: &mut TcpStream, wire: &mut Vec<u8>) -> Result<ResponseSize, ClientError> {
+pub(crate) fn read_response(stream: &mut impl Read, wire: &mut Vec<u8>) -> Result<ResponseSize, ClientError> {
     let mut input = [0; 4096];
     loop {
         match ResponseSize::parse(wire)? {
@@ -61,6 +67,10 @@ pub(crate) enum ClientError {
     Full,
     /// The response cannot be counted.
     Response(ResponseError),
+    /// The handshake was of another kind, for this reason.
+    Handshake(&'static str),
+    /// TLS failed.
+    Tls(rustls::Error),
     /// The connection failed.
     Io(io::Error),
 }
@@ -74,6 +84,8 @@ impl fmt::Display for ClientError {
             ClientError::Length => f.write_str("the content of a response is not as long as its file"),
             ClientError::Full => f.write_str("the server does not read requests: the socket buffer is full"),
             ClientError::Response(error) => error.fmt(f),
+            ClientError::Handshake(reason) => f.write_str(reason),
+            ClientError::Tls(error) => write!(f, "TLS: {error}"),
             ClientError::Io(error) => error.fmt(f),
         }
     }
@@ -97,6 +109,12 @@ impl std::error::Error for ClientError {}
 impl From<io::Error> for ClientError {
     fn from(error: io::Error) -> ClientError {
         ClientError::Io(error)
+    }
+}
+
+impl From<rustls::Error> for ClientError {
+    fn from(error: rustls::Error) -> ClientError {
+        ClientError::Tls(error)
     }
 }
 

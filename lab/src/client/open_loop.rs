@@ -10,33 +10,59 @@ use std::time::{Duration, Instant};
 
 use super::request::RequestForm;
 use super::response::{OK, ResponseError};
+use super::tls::{TlsOffer, TlsStream, host};
 use super::{ClientError, connect, read_response};
 
-/// Connections to one server.
-pub(crate) struct OpenLoopClient {
+/// Connections to one server, with or without TLS.
+pub(crate) struct OpenLoopClient<S> {
     request: Vec<u8>,
     /// Requests per second on all connections together.
     rate: u32,
-    connections: Vec<OpenLoopConnection>,
+    connections: Vec<OpenLoopConnection<S>>,
 }
 
-struct OpenLoopConnection {
-    stream: TcpStream,
+struct OpenLoopConnection<S> {
+    stream: S,
     /// A buffer as long as one response.
     response: Vec<u8>,
 }
 
-impl OpenLoopClient {
+impl OpenLoopClient<TcpStream> {
     /// Opens `count` connections and requests `path` once on each.
     pub(crate) fn connect(
         server: SocketAddr,
         path: &str,
         count: u32,
         rate: u32,
-    ) -> Result<OpenLoopClient, ClientError> {
+    ) -> Result<OpenLoopClient<TcpStream>, ClientError> {
         let request = RequestForm::Short.request(&server.to_string(), path);
+        OpenLoopClient::open(|| Ok(connect(server, RESPONSE_TIME_MAX)?), request, count, rate)
+    }
+}
+
+impl OpenLoopClient<TlsStream> {
+    /// The same with TLS.
+    pub(crate) fn connect_tls(
+        server: SocketAddr,
+        offer: &TlsOffer,
+        path: &str,
+        count: u32,
+        rate: u32,
+    ) -> Result<OpenLoopClient<TlsStream>, ClientError> {
+        let request = RequestForm::Short.request(&host(server), path);
+        OpenLoopClient::open(|| offer.connect(server, RESPONSE_TIME_MAX), request, count, rate)
+    }
+}
+
+impl<S: Read + Write + Send> OpenLoopClient<S> {
+    fn open(
+        connect: impl Fn() -> Result<S, ClientError>,
+        request: Vec<u8>,
+        count: u32,
+        rate: u32,
+    ) -> Result<OpenLoopClient<S>, ClientError> {
         let open = |_| {
-            let mut stream = connect(server, RESPONSE_TIME_MAX)?;
+            let mut stream = connect()?;
             stream.write_all(&request)?;
             let size = read_response(&mut stream, &mut Vec::new())?;
             Ok(OpenLoopConnection { stream, response: vec![0; size.len()] })
@@ -63,7 +89,7 @@ impl OpenLoopClient {
     }
 }
 
-impl OpenLoopConnection {
+impl<S: Read + Write> OpenLoopConnection<S> {
     fn run(
         &mut self,
         request: &[u8],

@@ -9,6 +9,7 @@
 //! | `race.rs` | requests per second and CPU per request |
 //! | `cold/` | response times of a hot page while other clients read cold files from a slow disk |
 //! | `start.rs` | time from start to first response, and memory |
+//! | `tls/` | CPU per handshake and per request with TLS; response times beside handshakes |
 //! | `pack.rs` | time and size of packing, compared with reference encoders |
 //! | `cost.rs` | instructions per request |
 //! | `tls_provider.rs` | handshakes and records of TLS, with both providers of cryptography |
@@ -22,6 +23,7 @@ pub(crate) mod cost;
 pub(crate) mod pack;
 pub(crate) mod race;
 pub(crate) mod start;
+pub(crate) mod tls;
 pub(crate) mod tls_provider;
 
 mod isolation;

@@ -62,7 +62,7 @@ pub(crate) struct ColdWindow {
     pub(crate) disk_bytes: u64,
 }
 
-/// Response times of the hot page, from the scheduled time of a request to the last byte of its response.
+/// Response times: those of the hot page count from the scheduled time of a request to the last byte of its response.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Latencies {
     pub(crate) requests: usize,

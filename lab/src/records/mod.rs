@@ -3,13 +3,15 @@
 //! ```text
 //! LabRecord ─┬─ RaceRecord ──┐
 //!            ├─ ColdRecord ──┼─▶ machine, servers, rounds of windows ─▶ medians, ratios
-//!            ├─ StartRecord ─┘
+//!            ├─ StartRecord ─┤
+//!            ├─ TlsRecord ───┤
+//!            ├─ StormRecord ─┘
 //!            └─ PackRecord
 //! ```
 //!
 //! | file | content |
 //! |---|---|
-//! | `race.rs`, `cold.rs`, `start.rs`, `pack.rs` | the record of each experiment, and the numbers derived from it |
+//! | `race.rs`, `cold.rs`, `start.rs`, `tls.rs`, `pack.rs` | the record of each experiment, and the numbers derived from it |
 //! | `cost.rs` | the accepted numbers of instructions per request |
 //! | `server.rs` | the servers that the lab can start |
 //! | `round.rs` | rounds, and the servers in them |
@@ -27,6 +29,7 @@ pub(crate) mod race;
 pub(crate) mod round;
 pub(crate) mod server;
 pub(crate) mod start;
+pub(crate) mod tls;
 
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +37,7 @@ use self::cold::ColdRecord;
 use self::pack::PackRecord;
 use self::race::RaceRecord;
 use self::start::StartRecord;
+use self::tls::{StormRecord, TlsRecord};
 
 /// The content of a result file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -43,4 +47,6 @@ pub(crate) enum LabRecord {
     Cold(ColdRecord),
     Start(StartRecord),
     Pack(PackRecord),
+    Tls(TlsRecord),
+    TlsStorm(StormRecord),
 }

@@ -51,6 +51,8 @@ pub(crate) enum PeerServer {
     NginxThreads,
     /// h2o
     H2o,
+    /// Caddy
+    Caddy,
 }
 
 /// The form in which a server gets the site.
@@ -108,7 +110,7 @@ impl PeerServer {
             TarponThreads => Some("threads"),
             TarponPrefork => Some("prefork"),
             TarponFork => Some("fork"),
-            Nginx | NginxLog | NginxThreads | H2o => None,
+            Nginx | NginxLog | NginxThreads | H2o | Caddy => None,
         }
     }
 

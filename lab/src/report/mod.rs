@@ -7,7 +7,7 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `race.rs`, `cold.rs`, `start.rs`, `pack.rs` | the report of each experiment |
+//! | `race.rs`, `cold.rs`, `start.rs`, `tls.rs`, `pack.rs` | the report of each experiment |
 //! | `table.rs` | tables and captions as text |
 //! | `phrases.rs` | sentences that several captions share |
 //! | `document.rs` | the command `report`: prints a report, or updates a document |
@@ -22,6 +22,7 @@ mod phrases;
 mod race;
 mod start;
 mod table;
+mod tls;
 
 use self::table::LabReport;
 use crate::records::LabRecord;
@@ -33,5 +34,7 @@ pub(crate) fn report(record: &LabRecord) -> LabReport {
         LabRecord::Cold(cold) => cold::report(cold),
         LabRecord::Start(start) => start::report(start),
         LabRecord::Pack(pack) => pack::report(pack),
+        LabRecord::Tls(tls) => tls::report(tls),
+        LabRecord::TlsStorm(storm) => tls::storm_report(storm),
     }
 }

@@ -7,13 +7,34 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::client::request::RequestForm;
-use crate::client::{connect, read_response};
+use crate::client::tls::{TlsOffer, host};
+use crate::client::{ClientError, connect, read_response};
 use crate::error::LabError;
 
 /// Requests `path` and expects exactly `content`. With `closing`, also expects the server to honour `Connection: close`.
 pub(crate) fn check(server: SocketAddr, path: &str, content: &[u8], closing: bool) -> Result<(), LabError> {
-    let mut stream = connect(server, RESPONSE_TIME_MAX)?;
-    stream.write_all(&RequestForm::Short.request(&server.to_string(), path))?;
+    check_on(|| Ok(connect(server, RESPONSE_TIME_MAX)?), &server.to_string(), path, content, closing)
+}
+
+/// The same with TLS.
+pub(crate) fn check_tls(
+    server: SocketAddr,
+    offer: &TlsOffer,
+    path: &str,
+    content: &[u8],
+) -> Result<(), LabError> {
+    check_on(|| offer.connect(server, RESPONSE_TIME_MAX), &host(server), path, content, true)
+}
+
+fn check_on<S: Read + Write>(
+    connect: impl Fn() -> Result<S, ClientError>,
+    host: &str,
+    path: &str,
+    content: &[u8],
+    closing: bool,
+) -> Result<(), LabError> {
+    let mut stream = connect()?;
+    stream.write_all(&RequestForm::Short.request(host, path))?;
     let mut wire = Vec::new();
     let size = read_response(&mut stream, &mut wire)?;
     if wire[size.head_len..] != *content {
@@ -23,9 +44,9 @@ pub(crate) fn check(server: SocketAddr, path: &str, content: &[u8], closing: boo
         return Ok(());
     }
 
-    let mut stream = connect(server, RESPONSE_TIME_MAX)?;
+    let mut stream = connect()?;
     // One write: a server may respond and close before it has read the complete request.
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {server}\r\nConnection: close\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes())?;
     let mut wire = Vec::new();
     stream

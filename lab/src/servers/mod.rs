@@ -9,13 +9,15 @@
 //! | file | content |
 //! |---|---|
 //! | `test_bed.rs` | the site in all forms; starts servers |
-//! | `programs.rs` | version and command line of each server; the configuration of nginx |
+//! | `programs.rs` | version and command line of each server; the configurations of nginx, h2o and Caddy |
+//! | `certificate.rs` | certificates for TLS |
 //! | `process.rs` | a running server |
 //! | `check.rs` | checks that a server sends the complete content and closes connections on request |
 //!
 //! Each server serves the same site on the core of the calling thread, each time on a new port. It has one worker, or a pool of
 //! workers that serve one connection each.
 
+pub(crate) mod certificate;
 pub(crate) mod check;
 pub(crate) mod process;
 pub(crate) mod programs;

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::client::tls::SERVER_NAME;
 use crate::error::LabError;
 use crate::records::server::{PeerServer, SiteForm};
 
@@ -23,6 +24,8 @@ pub(crate) struct StartValues {
     /// A directory for the configuration, logs and temporary files of the server.
     pub(crate) work_dir: PathBuf,
     pub(crate) access_log: PathBuf,
+    /// The PEM files of certificate and key, if the server speaks TLS.
+    pub(crate) certificate: Option<(PathBuf, PathBuf)>,
     /// Bytes of head and content that a null server sends.
     pub(crate) null_response: (usize, usize),
     /// Bytes of a request of which a null server gets several at once.
@@ -42,8 +45,10 @@ impl TarponBuilds {
     pub(crate) fn version(&self, server: PeerServer) -> Result<String, LabError> {
         let log = if server.is_logging() { ", access log" } else { "" };
         let Some(engine) = server.engine() else {
-            if server == PeerServer::H2o {
-                return h2o_version();
+            match server {
+                PeerServer::H2o => return h2o_version(),
+                PeerServer::Caddy => return caddy_version(),
+                _ => {}
             }
             let threads = if server == PeerServer::NginxThreads { ", aio threads" } else { "" };
             return nginx_version().map(|name| name + threads + log);
@@ -62,13 +67,14 @@ impl TarponBuilds {
         Ok(format!("{version}{form}, {engine}{log}"))
     }
 
-    /// Returns the command that starts a server in the foreground. For nginx and h2o, also writes the configuration.
+    /// Returns the command that starts a server in the foreground. For nginx, h2o and Caddy, also writes the configuration.
     pub(crate) fn start_command(
         &self,
         server: PeerServer,
         values: &StartValues,
     ) -> Result<Command, LabError> {
-        let listen = format!("--listen={}", values.address);
+        let tls = if values.certificate.is_some() { "tls:" } else { "" };
+        let listen = format!("--listen={tls}{}", values.address);
         let Some(engine) = server.engine() else {
             let work_dir = &values.work_dir;
             if server == PeerServer::H2o {
@@ -76,6 +82,15 @@ impl TarponBuilds {
                 fs::write(&configuration, h2o_configuration(values))?;
                 let mut command = Command::new("h2o");
                 command.arg("--conf").arg(configuration);
+                return Ok(command);
+            }
+            if server == PeerServer::Caddy {
+                let configuration = work_dir.join("Caddyfile");
+                fs::write(&configuration, caddy_configuration(values))?;
+                let mut command = Command::new("caddy");
+                command.args(["run", "--adapter=caddyfile", "--config"]).arg(configuration);
+                // Caddy keeps files in these directories, and in that of the user without them.
+                command.env("XDG_DATA_HOME", work_dir).env("XDG_CONFIG_HOME", work_dir);
                 return Ok(command);
             }
             let configuration = work_dir.join("nginx.conf");
@@ -101,6 +116,9 @@ impl TarponBuilds {
         command.args([&listen, &workers, &format!("--engine={engine}")]);
         if server.is_logging() {
             command.arg("--access-log").arg(&values.access_log);
+        }
+        if let Some((chain, key)) = &values.certificate {
+            command.arg("--tls-cert").arg(chain).arg("--tls-key").arg(key);
         }
         if has_option(program, KEEPALIVE_REQUESTS)? {
             command.arg(format!("{KEEPALIVE_REQUESTS}={}", u32::MAX));
@@ -159,6 +177,17 @@ fn nginx_configuration(server: PeerServer, values: &StartValues) -> String {
         false => "off".to_owned(),
     };
     let aio = if server == PeerServer::NginxThreads { "threads" } else { "off" };
+    let (ssl, certificate) = match &values.certificate {
+        None => ("", String::new()),
+        Some((chain, key)) => (
+            " ssl",
+            format!(
+                "ssl_protocols TLSv1.3; ssl_session_tickets on; ssl_certificate {}; ssl_certificate_key {};",
+                chain.display(),
+                key.display()
+            ),
+        ),
+    };
     format!(
         "daemon off;
          user root root;
@@ -184,7 +213,7 @@ fn nginx_configuration(server: PeerServer, values: &StartValues) -> String {
              fastcgi_temp_path {prefix}/temp;
              uwsgi_temp_path {prefix}/temp;
              scgi_temp_path {prefix}/temp;
-             server {{ listen {address} backlog=65535; root {site}; }}
+             server {{ listen {address}{ssl} backlog=65535; root {site}; {certificate} }}
          }}\n"
     )
 }
@@ -202,17 +231,59 @@ fn h2o_version() -> Result<String, LabError> {
 fn h2o_configuration(values: &StartValues) -> String {
     // JSON strings are YAML.
     let quoted = |path: &Path| serde_json::Value::from(path.to_string_lossy()).to_string();
+    let ssl = values.certificate.as_ref().map_or(String::new(), |(chain, key)| {
+        let (chain, key) = (quoted(chain), quoted(key));
+        format!(", ssl: {{ certificate-file: {chain}, key-file: {key}, minimum-version: TLSv1.3 }}")
+    });
     format!(
         "user: root\n\
          num-threads: 1\n\
          max-connections: 32768\n\
          http1-request-timeout: 3600\n\
          error-log: {error_log}\n\
-         listen: {{ host: {host}, port: {port} }}\n\
+         listen: {{ host: {host}, port: {port}{ssl} }}\n\
          hosts: {{ default: {{ paths: {{ /: {{ file.dir: {site} }} }} }} }}\n",
         error_log = quoted(&values.work_dir.join("h2o.log")),
         host = values.address.ip(),
         port = values.address.port(),
+        site = quoted(&values.site),
+    )
+}
+
+fn caddy_version() -> Result<String, LabError> {
+    let output = Command::new("caddy").arg("version").output().map_err(|error| {
+        format!("caddy: {error}; install it (Debian: caddy), or omit it with `--only` or `--peers`")
+    })?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let version = text.split_whitespace().next().unwrap_or_default();
+    Ok(format!("Caddy {}", version.trim_start_matches('v')))
+}
+
+/// Returns the configuration of Caddy for the lab: HTTP/1.1 alone, and no port but that of the lab. Caddy writes no access log unless asked,
+/// and runs on as many threads as it may use cores.
+fn caddy_configuration(values: &StartValues) -> String {
+    let quoted = |path: &Path| format!("\"{}\"", path.display());
+    let (scheme, tls) = match &values.certificate {
+        None => ("http", String::new()),
+        Some((chain, key)) => ("https", format!("tls {} {}", quoted(chain), quoted(key))),
+    };
+    format!(
+        "{{
+             admin off
+             auto_https disable_redirects
+             servers {{
+                 protocols h1
+             }}
+         }}
+         {scheme}://{host}:{port} {{
+             bind {address}
+             {tls}
+             root * {site}
+             file_server
+         }}\n",
+        host = if values.certificate.is_some() { SERVER_NAME } else { "" },
+        port = values.address.port(),
+        address = values.address.ip(),
         site = quoted(&values.site),
     )
 }

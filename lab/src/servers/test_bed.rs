@@ -8,10 +8,12 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-use super::check::check;
+use super::certificate::{CertificateKey, LabCertificate};
+use super::check::{check, check_tls};
 use super::process::ServerProcess;
 use super::programs::{StartValues, TarponBuilds, run_command, tarpon_version};
 use crate::client::closed_loop::{ClosedLoopClient, OnClose, RequestBatch};
+use crate::client::tls::TlsOffer;
 use crate::error::LabError;
 use crate::null_server;
 use crate::records::round::MeasuredServer;
@@ -28,6 +30,8 @@ pub(crate) struct TestBed {
     null_head_len: usize,
     /// What the client sends to the null servers.
     batch: RequestBatch,
+    /// Servers speak TLS with this certificate.
+    certificate: Option<LabCertificate>,
 }
 
 impl TestBed {
@@ -56,6 +60,7 @@ impl TestBed {
             builds,
             null_head_len: null_server::HEAD_SIZE,
             batch: RequestBatch::ONE,
+            certificate: None,
         };
         fs::create_dir(bed.site())?;
         fs::write(bed.site().join(page), &bed.content)?;
@@ -65,6 +70,30 @@ impl TestBed {
     /// Returns the directory of the site. An experiment may add files before it calls [`prepare`](TestBed::prepare).
     pub(crate) fn site(&self) -> PathBuf {
         self.directory.path().join("site")
+    }
+
+    /// Lets the servers that are started from now on speak TLS.
+    pub(crate) fn use_certificate(&mut self, kind: CertificateKey) -> Result<(), LabError> {
+        self.certificate = Some(LabCertificate::create(self.directory.path(), kind)?);
+        Ok(())
+    }
+
+    /// Returns what a client offers to a server with TLS.
+    pub(crate) fn tls_offer(&self, resumes: bool) -> Result<TlsOffer, LabError> {
+        let certificate = self.certificate.as_ref().ok_or("no certificate")?;
+        Ok(TlsOffer::new(&certificate.der, resumes)?)
+    }
+
+    /// Removes servers beside tarpon that are not installed, and names them.
+    pub(crate) fn installed(&self, mut servers: Vec<PeerServer>) -> Vec<PeerServer> {
+        servers.retain(|server| match self.builds.version(*server) {
+            Err(error) if !server.is_tarpon() => {
+                eprintln!("left out: {error}");
+                false
+            }
+            _ => true,
+        });
+        servers
     }
 
     /// Returns the path of the site in this form.
@@ -140,9 +169,12 @@ impl TestBed {
     /// Starts a server, waits until it listens, and checks its responses.
     pub(crate) fn start(&self, server: PeerServer) -> Result<ServerProcess, LabError> {
         let mut process = self.spawn(server)?;
-        process
-            .connect()
-            .and_then(|_| check(process.address(), &self.path(), &self.content, !server.is_null()))
+        let address = process.connect().map(|_| process.address());
+        address
+            .and_then(|address| match self.certificate {
+                Some(_) => check_tls(address, &self.tls_offer(false)?, &self.path(), &self.content),
+                None => check(address, &self.path(), &self.content, !server.is_null()),
+            })
             .map_err(|error| format!("{error}\n{}", self.server_output()))?;
         process.unpin_log_thread()?;
         Ok(process)
@@ -158,6 +190,7 @@ impl TestBed {
             site: self.site_as(server.site_form()),
             work_dir: self.directory.path().to_owned(),
             access_log: access_log.clone(),
+            certificate: self.certificate.as_ref().map(|files| (files.chain.clone(), files.key.clone())),
             null_response: (self.null_head_len, self.content.len()),
             null_request_len: (self.batch.count > 1)
                 .then(|| self.batch.form.request(&address.to_string(), &self.path()).len()),

@@ -1,0 +1,77 @@
+//! The cores of server and client, and the times on them.
+
+use std::time::{Duration, Instant};
+
+use rustix::thread::{CpuSet, sched_getaffinity};
+
+use crate::error::LabError;
+use crate::experiments::options::CoreArgs;
+use crate::experiments::rounds::pin_to_core;
+use crate::measure::cpu::{self, CoreTime, CpuMeter, ServerThreads};
+use crate::records::cold::Latencies;
+use crate::records::tls::TlsTimes;
+use crate::stats::quantile;
+
+/// The cores of an experiment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TlsCores {
+    pub(super) server: usize,
+    pub(super) client: usize,
+}
+
+impl TlsCores {
+    /// Chooses two different cores, and pins this thread to that of the server: servers that it starts stay there.
+    pub(super) fn choose(server: Option<usize>, client: Option<usize>) -> Result<TlsCores, LabError> {
+        let allowed = sched_getaffinity(None)?;
+        // A core of the server that was not given must differ from a given core of the client.
+        let free = |core: &usize| allowed.is_set(*core) && Some(*core) != client;
+        let only = (0..CpuSet::MAX_CPU).filter(free).collect::<Vec<_>>();
+        let core = match only[..] {
+            [core] => server.or(Some(core)),
+            _ => server,
+        };
+        let server = pin_to_core(&CoreArgs { core, idle_wait: 0 })?;
+        let client = client.or_else(|| only.into_iter().find(|core| *core != server));
+        match client {
+            Some(client) if client != server => Ok(TlsCores { server, client }),
+            _ => Err("server and client need a core each, and the lab may use one core only".into()),
+        }
+    }
+
+    /// Runs a function while this thread, and threads that it creates, are pinned to the core of the client.
+    pub(super) fn on_client_core<T>(&self, run: impl FnOnce() -> Result<T, LabError>) -> Result<T, LabError> {
+        cpu::pin(self.client).map_err(|error| format!("core {}: {error}", self.client))?;
+        let result = run();
+        cpu::pin(self.server)?;
+        result
+    }
+
+    /// Measures the CPU times of operations. `run` returns the number of operations, and the times of most of them in nanoseconds.
+    pub(super) fn measure(
+        &self,
+        threads: &ServerThreads,
+        run: impl FnOnce() -> Result<(usize, Vec<u64>), LabError>,
+    ) -> Result<TlsTimes, LabError> {
+        let client_core = CoreTime::read(self.client)?;
+        let meter = CpuMeter::start(self.server, threads, cpu::process_time)?;
+        let start = Instant::now();
+        let (requests, mut times) = run()?;
+        let cpu = meter.finish(start.elapsed(), || Ok(threads.time()?))?;
+        let client_core: Duration = {
+            let time = CoreTime::read(self.client)?.since(client_core);
+            time.busy + time.steal
+        };
+        times.sort_unstable();
+        if times.is_empty() {
+            return Err("no operation was completed in the window; pass a larger `--seconds`".into());
+        }
+        let latencies = Latencies {
+            requests,
+            p50_ns: quantile(&times, 0.5),
+            p99_ns: quantile(&times, 0.99),
+            max_ns: quantile(&times, 1.0),
+            cpu,
+        };
+        Ok(TlsTimes { latencies, client_core_busy_ns: client_core.as_nanos() as u64 })
+    }
+}
