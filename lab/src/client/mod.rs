@@ -6,7 +6,7 @@
 //! | `open_loop.rs` | a client that sends requests at fixed times: for response times |
 //! | `tls.rs` | what clients offer with TLS; blocking connections |
 //! | `tls_load.rs` | a closed loop of handshakes, or of requests on connections with TLS |
-//! | `tls_storm.rs` | full handshakes at fixed times |
+//! | `tls_storm.rs` | full handshakes at a fixed rate |
 //! | `request.rs` | a request, short or as of a browser |
 //! | `response.rs` | the length of a response |
 //!

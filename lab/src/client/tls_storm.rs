@@ -1,4 +1,4 @@
-//! A storm of full handshakes at fixed times, beside another client.
+//! A storm of full handshakes at a fixed rate, beside another client.
 //!
 //! The threads of the storm run only while the core of the client has nothing else to do: otherwise the cryptography of the storm would
 //! delay the other client, and its response times would show the wrong core.
@@ -17,7 +17,7 @@ use super::request::RequestForm;
 use super::tls::{TlsOffer, handshake_kind, host};
 use super::{ClientError, read_response};
 
-/// A client that connects, completes a full handshake, requests a page and closes, at fixed times.
+/// A client that connects, completes a full handshake, requests a page and closes, at a fixed rate.
 pub(crate) struct TlsStorm {
     server: SocketAddr,
     offer: TlsOffer,
@@ -71,15 +71,16 @@ impl TlsStorm {
 
     fn run_thread(&self, first: Duration, interval: Duration, time: Duration) -> Result<u64, ClientError> {
         let start = Instant::now();
-        let mut scheduled = first;
         let mut handshakes = 0;
-        while scheduled < time && start.elapsed() < time {
+        loop {
+            let scheduled = first + interval.mul_f64(f64::from(handshakes) + jitter(handshakes));
+            if scheduled >= time || start.elapsed() >= time {
+                return Ok(handshakes.into());
+            }
             thread::sleep(scheduled.saturating_sub(start.elapsed()));
             self.operate()?;
             handshakes += 1;
-            scheduled += interval;
         }
-        Ok(handshakes)
     }
 
     fn operate(&self) -> Result<(), ClientError> {
@@ -97,6 +98,15 @@ impl TlsStorm {
     }
 }
 
+/// Returns a number from 0 to 1 for each handshake, evenly distributed. Without it, handshakes would always keep the same distance to the
+/// requests of the other client, and delay all of them or none.
+fn jitter(number: u32) -> f64 {
+    (f64::from(number) * GOLDEN_RATIO).fract()
+}
+
+/// The multiples of this number are evenly distributed between whole numbers.
+const GOLDEN_RATIO: f64 = 0.618_033_988_749_895;
+
 /// Lets this thread run only while its core is otherwise idle.
 fn run_when_idle() -> Result<(), ClientError> {
     let thread = gettid().as_raw_nonzero().to_string();
@@ -112,3 +122,15 @@ const THREAD_COUNT: u32 = 8;
 
 /// Longest wait for a byte.
 const RESPONSE_TIME_MAX: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jitter_is_evenly_distributed() {
+        let mut tenths = [0; 10];
+        (0..1000).for_each(|number| tenths[(jitter(number) * 10.0) as usize] += 1);
+        assert!(tenths.iter().all(|count| (95..=105).contains(count)), "{tenths:?}");
+    }
+}

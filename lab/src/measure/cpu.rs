@@ -24,6 +24,9 @@ pub(crate) struct CoreTime {
     pub(crate) busy: Duration,
     /// Time that the hypervisor took while this core had work.
     pub(crate) steal: Duration,
+    /// Time without work. The kernel measures it from change to change, but samples the times above at its ticks: if a core works for a
+    /// few microseconds at fixed times, the ticks may meet the work always or never.
+    pub(crate) idle: Duration,
     /// Busy and stolen time of all other cores together.
     pub(crate) other_cores: Duration,
 }
@@ -41,16 +44,17 @@ impl CoreTime {
             let line = stat.lines().find(|line| line.split(' ').next() == Some(name))?;
             let ticks: Vec<u64> =
                 line.split_ascii_whitespace().skip(1).map_while(|text| text.parse().ok()).collect();
-            let &[user, nice, system, _idle, _iowait, irq, softirq, steal, ..] = ticks.as_slice() else {
+            let &[user, nice, system, idle, iowait, irq, softirq, steal, ..] = ticks.as_slice() else {
                 return None;
             };
-            Some((user + nice + system + irq + softirq, steal))
+            Some((user + nice + system + irq + softirq, steal, idle + iowait))
         };
-        let (busy, steal) = ticks(&format!("cpu{core}"))?;
-        let (all_busy, all_steal) = ticks("cpu")?;
+        let (busy, steal, idle) = ticks(&format!("cpu{core}"))?;
+        let (all_busy, all_steal, _) = ticks("cpu")?;
         let time = |ticks: u64| Duration::from_nanos(ticks * tick_ns);
         let other_cores = (all_busy + all_steal).saturating_sub(busy + steal);
-        Some(CoreTime { busy: time(busy), steal: time(steal), other_cores: time(other_cores) })
+        let (busy, steal, idle) = (time(busy), time(steal), time(idle));
+        Some(CoreTime { busy, steal, idle, other_cores: time(other_cores) })
     }
 
     /// Returns the difference to an earlier reading.
@@ -58,6 +62,7 @@ impl CoreTime {
         CoreTime {
             busy: self.busy.saturating_sub(earlier.busy),
             steal: self.steal.saturating_sub(earlier.steal),
+            idle: self.idle.saturating_sub(earlier.idle),
             other_cores: self.other_cores.saturating_sub(earlier.other_cores),
         }
     }
@@ -332,10 +337,10 @@ mod tests {
         let stat = "cpu  100 100 100 9000 9000 100 100 200 0 0\ncpu1 1 2 4 800 900 8 16 32 64 0\ncpu10 5 0 0 0 0 0 0 0 0 0\nintr 1\n";
         let times = |core| {
             CoreTime::parse(stat, core, 10)
-                .map(|time| [time.busy, time.steal, time.other_cores].map(|time| time.as_nanos()))
+                .map(|time| [time.busy, time.steal, time.idle, time.other_cores].map(|time| time.as_nanos()))
         };
-        assert_eq!(times(1), Some([310, 320, 6370]));
-        assert_eq!(times(10), Some([50, 0, 6950]));
+        assert_eq!(times(1), Some([310, 320, 17000, 6370]));
+        assert_eq!(times(10), Some([50, 0, 0, 6950]));
         assert_eq!(times(2), None);
     }
 

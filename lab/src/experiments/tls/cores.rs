@@ -1,6 +1,7 @@
 //! The cores of server and client, and the times on them.
 
-use std::time::{Duration, Instant};
+use std::io;
+use std::time::Instant;
 
 use rustix::thread::{CpuSet, sched_getaffinity};
 
@@ -52,15 +53,18 @@ impl TlsCores {
         threads: &ServerThreads,
         run: impl FnOnce() -> Result<(usize, Vec<u64>), LabError>,
     ) -> Result<TlsTimes, LabError> {
-        let client_core = CoreTime::read(self.client)?;
+        let read = || -> io::Result<_> { Ok([CoreTime::read(self.server)?, CoreTime::read(self.client)?]) };
+        let (before, all) = (read()?, Instant::now());
         let meter = CpuMeter::start(self.server, threads, cpu::process_time)?;
         let start = Instant::now();
         let (requests, mut times) = run()?;
-        let cpu = meter.finish(start.elapsed(), || Ok(threads.time()?))?;
-        let client_core: Duration = {
-            let time = CoreTime::read(self.client)?.since(client_core);
-            time.busy + time.steal
-        };
+        let mut cpu = meter.finish(start.elapsed(), || Ok(threads.time()?))?;
+        let (after, all) = (read()?, all.elapsed());
+        let core_time = |at: usize| after[at].since(before[at]);
+        let (server_core, client_core) = (core_time(0), core_time(1));
+        // Both cores are idle for a part of the window, so the ticks of the kernel sample their work too coarsely.
+        cpu.busy_ns = (all.saturating_sub(server_core.idle + server_core.steal)).as_nanos() as u64;
+        let client_core_busy = all.saturating_sub(client_core.idle);
         times.sort_unstable();
         if times.is_empty() {
             return Err("no operation was completed in the window; pass a larger `--seconds`".into());
@@ -72,6 +76,6 @@ impl TlsCores {
             max_ns: quantile(&times, 1.0),
             cpu,
         };
-        Ok(TlsTimes { latencies, client_core_busy_ns: client_core.as_nanos() as u64 })
+        Ok(TlsTimes { latencies, client_core_busy_ns: client_core_busy.as_nanos() as u64 })
     }
 }

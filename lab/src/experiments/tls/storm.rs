@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! server ◀─ open-loop client: a page of 1 KiB on kept-alive TLS connections, at fixed times      first alone,
-//!        ◀─ storm: handshake, request, close, at fixed times                                     then together with it
+//!        ◀─ storm: handshake, request, close, at a fixed rate                                    then together with it
 //! ```
 
 use std::num::NonZeroU64;
