@@ -58,6 +58,7 @@
 mod backend;
 mod bounded_writer;
 mod byte_ranges;
+mod challenge;
 mod content_cursor;
 mod counters;
 mod h1;
@@ -92,6 +93,7 @@ pub use backend::{
 };
 #[cfg(feature = "sim")]
 pub use backend::{echo::EchoBackend, sim::BackendSim};
+pub use challenge::{CHALLENGE_ANSWER_LEN_MAX, FindChallenge};
 pub use counters::{Counter, CounterName, Counters, LATENCY_MS, VERSIONS};
 pub use h1::CONTENT_LEN_MAX;
 pub use hosts::{HostName, HostNameError, Hosts, HostsError};

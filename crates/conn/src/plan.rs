@@ -12,6 +12,7 @@
 
 use crate::{
     byte_ranges::{ByteRanges, PlannedRanges},
+    challenge::Challenge,
     health::Health,
     host_redirect::HostRedirect,
     https_redirect::HttpsRedirect,
@@ -70,6 +71,8 @@ pub(crate) enum Generated {
     HttpsRedirect(HttpsRedirect),
     /// All fields and the content of the response to a health check.
     Health(Health),
+    /// All fields and the content of the answer to an ACME directory.
+    Challenge(Challenge),
     /// The fields and delimiters of byte ranges.
     ByteRanges(PlannedRanges),
     /// The Content-Range line of a response without a part.
@@ -104,6 +107,7 @@ impl Plan {
         match self.generated {
             Generated::ByteRanges(ranges) => ranges.content_len(),
             Generated::Health(health) => health.content_len(),
+            Generated::Challenge(challenge) => challenge.content_len(),
             _ => self.content.map_or(0, |content| content.len()),
         }
     }
@@ -273,6 +277,12 @@ pub(crate) fn other_host(request: &Request<'_>, image: &Image, route: Route<'_>)
     };
     let (status, redirect) = HostRedirect::new(request, site)?;
     Some(Plan::generated(status, Generated::HostRedirect(redirect)))
+}
+
+/// Plans the answer to an ACME directory.
+#[cold]
+pub(crate) fn challenge(challenge: Challenge) -> Plan {
+    Plan::generated(Status::Ok, Generated::Challenge(challenge))
 }
 
 /// Plans the response to a health check. `None`: the request is none.

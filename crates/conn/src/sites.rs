@@ -13,6 +13,7 @@
 use crate::{
     Limits,
     backend::BackendRoute,
+    challenge::{Challenge, FindChallenge},
     hosts::{HostMatch, Hosts},
     proxy_trust::ProxyTrust,
     request::Request,
@@ -71,6 +72,8 @@ pub struct Sites {
     https_port: Option<u16>,
     /// The path of health checks.
     health_path: Option<Arc<[u8]>>,
+    /// The answers to directories that check names. If it is set, `routes` is set too.
+    challenges: Option<FindChallenge>,
     /// The proxies that are trusted to name the client.
     proxy_trust: Arc<ProxyTrust>,
     /// The images by number.
@@ -121,6 +124,8 @@ pub(crate) enum Route<'a> {
     Https(SiteId, u16),
     /// No site, for this reason. This site sends the status page.
     NoSite(SiteId, NoSite),
+    /// The answer to an ACME directory that checks a name.
+    Challenge(SiteId, Challenge),
     /// A backend. This site sends status pages.
     Backend(SiteId, BackendRoute),
 }
@@ -177,6 +182,7 @@ impl Sites {
             routes,
             https_port,
             health_path: None,
+            challenges: None,
             proxy_trust: Arc::default(),
             slots,
             retiring: Vec::new(),
@@ -189,6 +195,18 @@ impl Sites {
     /// that a site has at this path takes precedence.
     pub fn set_health_path(&mut self, path: Arc<[u8]>) {
         self.health_path = Some(path);
+    }
+
+    /// Sets the lookup of answers to ACME directories, which come before all routes. `routes`: those of [`by_route`](Sites::by_route).
+    pub fn set_challenges(&mut self, find: FindChallenge, routes: Arc<[RouteTable]>) {
+        // So that a server without challenges has no further branch: with a single site, too, the tables decide.
+        self.routes = Some(routes);
+        self.challenges = Some(find);
+    }
+
+    /// Returns the lookup of answers to ACME directories.
+    pub(crate) fn challenges(&self) -> Option<&FindChallenge> {
+        self.challenges.as_ref()
     }
 
     /// Sets the proxies that are trusted to name the client, for new connections.
@@ -274,6 +292,11 @@ impl Sites {
     #[inline(never)]
     fn route_by_table<'a>(&mut self, of: RouteTableId, request: &Request<'a>) -> Route<'a> {
         let fallback = self.fallback(of);
+        if let Some(find) = &self.challenges
+            && let Some(challenge) = Challenge::find(request, find)
+        {
+            return Route::Challenge(fallback, challenge);
+        }
         let routes = self.table(of).expect("several routes");
         let host_match = request.authority.and_then(|host| routes.hosts().find(host));
         let route = match (host_match, routes.find(request)) {
@@ -419,6 +442,7 @@ impl Route<'_> {
         | Route::RedirectHost(site)
         | Route::Https(site, _)
         | Route::NoSite(site, _)
+        | Route::Challenge(site, _)
         | Route::Backend(site, _)) = self;
         site
     }

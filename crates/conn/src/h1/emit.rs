@@ -129,6 +129,10 @@ fn emit_generated(
             write_to_buf(cx.pool, request, |request, to| redirect.write(request, to))?
         }
         Generated::Health(health) => write_to_buf(cx.pool, request, |_, to| health.write(to))?,
+        Generated::Challenge(challenge) => {
+            let find = cx.sites.challenges().expect("the route has found the challenge by it");
+            write_to_buf(cx.pool, request, |request, to| challenge.write(find, request, to))?
+        }
         Generated::Unsatisfied { of } => {
             let write = |_: &[u8], to: &mut [u8]| Some(byte_ranges::write_unsatisfied(of, to));
             write_to_buf(cx.pool, request, write)?

@@ -153,6 +153,9 @@ impl Http1 {
     #[cold]
     #[inline(never)]
     fn plan_other(&self, sites: &Sites, request: &Request<'_>, route: Route<'_>) -> Option<Plan> {
+        if let Route::Challenge(_, challenge) = route {
+            return Some(plan::challenge(challenge));
+        }
         let (_, current) = sites.current(route.site());
         self.plan_health(sites, request).or_else(|| plan::other_host(request, current, route))
     }
