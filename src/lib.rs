@@ -55,6 +55,7 @@ mod site;
 mod sys;
 
 pub use base::{
+    acme_config::{AcmeChallenge, AcmeConfig, ExternalAccount, LETS_ENCRYPT, LETS_ENCRYPT_STAGING},
     address::{Address, ListenAddress, ListenValue, default_addresses},
     admin_access::AdminAccess,
     engine::{ChosenEngine, Engine},
@@ -69,7 +70,7 @@ pub use control::{
     access_log::{LogSink, rotate_files},
     admin::{Admin, Order, fetch_metrics, send_order},
     listeners::{Listener, default_admin_address},
-    metrics::{Metrics, Responses, ServerState, SiteMetrics, TlsHandshakes},
+    metrics::{CertificateMetrics, Metrics, Responses, ServerState, SiteMetrics, TlsHandshakes},
     server::{Handle, Server},
     supervisor::{Notice, Role, Service, ServingReport, SiteLabel, supervise},
     tls::{certificate::TlsCertificate, policy::TlsConfig},

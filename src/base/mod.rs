@@ -10,6 +10,7 @@
 //! | `error` | an error for the user: what failed, why, and a hint |
 //! | `settings` | how a server runs: engine, workers, timeouts, limits |
 //! | `site_config` | the configuration of a site: source, hosts, user directories |
+//! | `acme_config` | how certificates are obtained by ACME |
 //! | `log_config` | the access log and the event log: format, content, targets, rotation |
 //! | `engine` | the engines by name |
 //! | `address` | the address of a listening socket |
@@ -18,6 +19,7 @@
 //! | `tls_config` | the TLS of a service: files of certificates, and what listeners ask of clients |
 //! | `size` | reads and writes sizes such as `64KiB` |
 
+pub(crate) mod acme_config;
 pub(crate) mod address;
 pub(crate) mod admin_access;
 pub(crate) mod engine;

@@ -14,6 +14,8 @@ pub struct SiteConfig {
     pub source: SiteSource,
     /// The hosts that the site answers for. The first one that is not a wildcard is its canonical host.
     pub hosts: Vec<HostName>,
+    /// The names of a certificate that is obtained by ACME. They belong to the hosts, too. Empty: none is.
+    pub domains: Vec<HostName>,
     /// Hosts that redirect to the canonical host.
     pub redirect_hosts: Vec<HostName>,
     /// The path that the site is mounted at: requests below it at these hosts, or at every host if there are none, are for this site.

@@ -58,7 +58,39 @@ pub struct Metrics {
     pub latency_ms: u64,
     /// The sites, by number.
     pub sites: Vec<SiteMetrics>,
+    /// The certificates that are obtained by ACME.
+    #[serde(default)]
+    pub certificates: Vec<CertificateMetrics>,
 }
+
+/// The state of a certificate that is obtained by ACME. Times are in seconds since 1970.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CertificateMetrics {
+    /// Its names.
+    pub names: Vec<String>,
+    /// Until when it is valid. `None`: there is none yet.
+    pub not_after_unix_s: Option<u64>,
+    /// When it is to be renewed.
+    pub renewal_unix_s: Option<u64>,
+    /// Failed orders since the last success.
+    pub failures: u64,
+    /// Why the last order failed.
+    pub failure: Option<String>,
+    /// When the next order is tried after one that failed.
+    pub retry_unix_s: Option<u64>,
+}
+
+impl CertificateMetrics {
+    /// Returns the state as JSON, with the first names only if all do not fit.
+    pub(crate) fn shortened(&self) -> String {
+        let mut shortened = self.clone();
+        shortened.names.truncate(SHOWN_NAME_COUNT_MAX);
+        serde_json::to_string(&shortened).unwrap_or_default()
+    }
+}
+
+/// Names of a certificate that status and metrics show.
+const SHOWN_NAME_COUNT_MAX: usize = 4;
 
 /// The state of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -212,7 +244,27 @@ impl Metrics {
         each_site("site_bytes", "gauge", "Bytes of the files of the site", |site| site.bytes);
         let help = "How often the site was loaded, at the start and by reloads";
         each_site("site_loads_total", "counter", help, |site| site.loads);
+        if !self.certificates.is_empty() {
+            self.certificates(&mut page);
+        }
         page.0
+    }
+
+    fn certificates(&self, page: &mut PrometheusPage) {
+        let mut each = |name: &str, help: &str, value: fn(&CertificateMetrics) -> Option<u64>| {
+            page.family(name, "gauge", help);
+            for certificate in &self.certificates {
+                if let Some(value) = value(certificate) {
+                    page.row(name, &[("names", &certificate.names.join(" "))], value);
+                }
+            }
+        };
+        let help = "End of the validity of the certificate, since 1970; 0 if there is none";
+        each("certificate_not_after_seconds", help, |state| Some(state.not_after_unix_s.unwrap_or(0)));
+        let help = "When the certificate is to be renewed, since 1970";
+        each("certificate_renewal_seconds", help, |state| state.renewal_unix_s);
+        let help = "Failed orders of the certificate since the last success";
+        each("certificate_order_failures", help, |state| Some(state.failures));
     }
 
     fn histogram(&self, page: &mut PrometheusPage) {

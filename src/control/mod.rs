@@ -23,9 +23,11 @@
 //! | `admin` | the admin listener: health, metrics, orders |
 //! | `counters` | the counters of all servers of a service, which outlive each of them |
 //! | `stats`, `metrics` | the statistics of a service, for Prometheus and `tarpon status` |
+//! | `acme` | obtains and renews certificates |
 //! | `access_log` | joins, formats and writes the records of the workers |
 
 pub(crate) mod access_log;
+pub(crate) mod acme;
 pub(crate) mod admin;
 mod builder_process;
 pub(crate) mod counters;

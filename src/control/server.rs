@@ -17,6 +17,7 @@ use crate::{
         stats::ServerStats,
     },
     data::{
+        acme_table::AcmeTable,
         engine::WorkerReady,
         log_ring::LogRings,
         worker::{
@@ -94,7 +95,7 @@ impl Server {
         let engine = settings.engine.choose().map_err(io::Error::other)?.engine;
         let settings = Settings { engine, ..settings.clone() };
         let counters = ServerCounters::alone(settings.workers().get())?;
-        Server::start_with(&settings, listeners, sites, loader::dev_null()?, counters)
+        Server::start_with(&settings, listeners, sites, loader::dev_null()?, counters, None)
     }
 
     /// Starts a server with a [chosen](Engine::choose) engine, in a sandboxed process: it opens no file, so the caller has opened
@@ -105,6 +106,7 @@ impl Server {
         sites: impl Into<VirtualHosts>,
         dev_null: File,
         counters: ServerCounters,
+        acme: Option<Arc<AcmeTable>>,
     ) -> io::Result<Server> {
         let VirtualHosts { sites, routes, labels } = sites.into();
         let engine = settings.engine;
@@ -131,7 +133,7 @@ impl Server {
         let sites = site_set.sites();
         let mailboxes: Arc<[_]> =
             (0..worker_count).map(|_| Mailbox::new().map(Arc::new)).collect::<io::Result<_>>()?;
-        let stats = ServerStats::new(engine, worker_count, counters.clone(), &labels);
+        let stats = ServerStats::new(engine, worker_count, counters.clone(), &labels, acme.clone());
         for (number, (versions, _)) in sites.iter().enumerate() {
             stats.site_loaded(number, versions.current.file_count(), versions.current.content_len());
         }
@@ -170,6 +172,7 @@ impl Server {
                 health_path: settings.health_path.as_ref().map(|path| path.as_bytes().into()),
                 server_header: settings.server_header,
                 proxy_trust: proxy_trust.clone(),
+                acme: acme.clone(),
                 loader: loader.clone(),
                 connection_count_max,
                 counters: counters.row(number),

@@ -28,7 +28,10 @@ use crate::{
         supervisor::Notice,
         worker_pool,
     },
-    data::worker::{loader, mailbox::ShutdownMode},
+    data::{
+        acme_table::AcmeTable,
+        worker::{loader, mailbox::ShutdownMode},
+    },
     site::{
         Site,
         transfer::SiteTransfer,
@@ -57,6 +60,8 @@ pub(crate) struct ServerStart<'a> {
     pub(crate) log: &'a LogConfig,
     pub(crate) privileges: &'a Privileges,
     pub(crate) counters: ServerCounters,
+    /// Certificates and the answers to directories, if any site has names for them.
+    pub(crate) acme: Option<Arc<AcmeTable>>,
     pub(crate) emit: fn(Notice<'_>),
 }
 
@@ -126,6 +131,7 @@ fn start_server(
         log,
         privileges,
         counters,
+        acme,
         ..
     } = start;
     // Opened before the sandbox forbids it.
@@ -167,8 +173,8 @@ fn start_server(
     let loads: Vec<_> = pending.iter().map(|pending| pending.loads).collect();
     let hosts = sites.iter().zip(pending).map(|(config, pending)| pending.host(config, log.logging));
     let hosts = VirtualHosts::new(hosts.collect(), unknown_host).map_err(|error| error.to_string())?;
-    let server =
-        Server::start_with(&settings, listeners, hosts, dev_null, rows).map_err(|error| error.to_string())?;
+    let server = Server::start_with(&settings, listeners, hosts, dev_null, rows, acme)
+        .map_err(|error| error.to_string())?;
     let handle = server.handle();
     loads.into_iter().enumerate().for_each(|(site, loads)| handle.stats().set_loads(site, loads));
     sinks.into_iter().for_each(|(of, sink)| handle.set_log(of, sink));

@@ -8,9 +8,13 @@ use crate::{
         counters::ServerCounters,
         metrics::{Metrics, ServerState, SiteMetrics},
     },
+    data::acme_table::AcmeTable,
 };
 use rustix::time::{ClockId, clock_gettime};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
 
 /// The statistics of a server.
 #[derive(Debug)]
@@ -21,6 +25,7 @@ pub(crate) struct ServerStats {
     counters: ServerCounters,
     worker_count: usize,
     sites: Vec<SiteStats>,
+    acme: Option<Arc<AcmeTable>>,
     is_draining: AtomicBool,
 }
 
@@ -42,6 +47,7 @@ impl ServerStats {
         worker_count: usize,
         counters: ServerCounters,
         labels: &[Option<String>],
+        acme: Option<Arc<AcmeTable>>,
     ) -> ServerStats {
         let entry = |label: &Option<String>| {
             let host = label.clone();
@@ -55,6 +61,7 @@ impl ServerStats {
             counters,
             worker_count,
             sites: labels.iter().map(entry).collect(),
+            acme,
             is_draining: AtomicBool::new(false),
         }
     }
@@ -86,6 +93,7 @@ impl ServerStats {
             bytes: entry.bytes.load(Ordering::Relaxed),
             loads: entry.loads.load(Ordering::Relaxed),
         };
+        let certificate = |state: String| serde_json::from_str(&state).ok();
         let is_draining = self.is_draining.load(Ordering::Relaxed);
         Metrics {
             start_unix_s: self.start_unix_s,
@@ -94,6 +102,7 @@ impl ServerStats {
             workers: self.worker_count,
             state: if is_draining { ServerState::Draining } else { ServerState::Serving },
             sites: self.sites.iter().map(site).collect(),
+            certificates: self.acme.iter().flat_map(|acme| acme.states()).filter_map(certificate).collect(),
             ..Metrics::of(&self.counters)
         }
     }

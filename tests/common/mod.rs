@@ -3,6 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `client` | a client that sends given bytes and reads responses |
+//! | `directory` | an ACME directory: Pebble |
 //! | `faults` | the program with faults injected by seed |
 //! | `kernel` | waits for what the kernel reports about connections and threads |
 //! | `load` | clients that send requests continuously |
@@ -17,6 +18,7 @@
 #![allow(dead_code, reason = "each test uses some of these helpers")]
 
 pub(crate) mod client;
+pub(crate) mod directory;
 pub(crate) mod faults;
 pub(crate) mod kernel;
 pub(crate) mod load;

@@ -240,7 +240,7 @@ mod tests {
             let path = dir.path().join("admin");
             let listener: Listener = UnixListener::bind(&path).unwrap().try_into().unwrap();
             let counters = ServerCounters::alone(1).unwrap();
-            let stats = ServerStats::new(Engine::Poll, 1, counters.clone(), &vec![None; site_count]);
+            let stats = ServerStats::new(Engine::Poll, 1, counters.clone(), &vec![None; site_count], None);
             let (sender, orders) = mpsc::channel();
             let forward = move |order, client| sender.send((order, client)).unwrap();
             let admin = Admin::start_with(&listener, &counters, Some(Arc::new(stats)), forward).unwrap();

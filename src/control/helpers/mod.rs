@@ -34,6 +34,8 @@ use std::{
 /// The kinds of helpers that a configuration may need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HelperKind {
+    /// `tarpon-net`: obtains certificates. It answers the supervisor, not the workers.
+    Net,
     /// The stand-in of the tests.
     #[cfg(test)]
     StandIn,

@@ -3,6 +3,7 @@
 //! ```text
 //! server    COMMON + SERVING + STARTING + RINGS ─ workers run ─▶ COMMON + SERVING, and of RINGS what a ring in use needs
 //! builder   COMMON + BUILDING
+//! net       COMMON + CONNECTING
 //! master    COMMON + SERVING + STARTING + FORKING ─ fork ─▶ worker: without STARTING, FORKING
 //!                                                       └▶ aux: as a server
 //! ```
@@ -81,6 +82,19 @@ impl WorkerFilter {
 pub(super) fn allow_building() -> io::Result<()> {
     forbidden::report_and_die()?;
     apply_all(&[refuse_with_nosys()?, allow(&[COMMON, BUILDING], &[&common(), &threads(), &reading()])?])
+}
+
+/// Allows the calls of a helper that looks names up and connects.
+pub(super) fn allow_connecting() -> io::Result<()> {
+    forbidden::report_and_die()?;
+    // The C library asks the kernel for the addresses of this host, and a daemon for cached names. It can do without both.
+    let others =
+        [libc::AF_NETLINK, libc::AF_UNIX].map(|family| (libc::SYS_socket, vec![equal(0, family as u64)]));
+    apply_all(&[
+        refuse_with_nosys()?,
+        filter(others, SeccompAction::Allow, SeccompAction::Errno(libc::EAFNOSUPPORT as u32))?,
+        allow(&[COMMON, CONNECTING], &[&common(), &threads(), &reading(), &connecting()])?,
+    ])
 }
 
 /// Applies filters in order. The first shows whether the host supports seccomp at all.
@@ -192,6 +206,23 @@ const BUILDING: &[c_long] = &[
     libc::SYS_sched_getaffinity,
 ];
 
+/// Calls that look names up and connect.
+#[rustfmt::skip]
+const CONNECTING: &[c_long] = &[
+    // Sockets; Landlock limits the ports.
+    libc::SYS_connect, libc::SYS_getsockname, libc::SYS_getpeername, libc::SYS_getsockopt, libc::SYS_setsockopt,
+    libc::SYS_sendto, libc::SYS_recvfrom, libc::SYS_sendmmsg, libc::SYS_recvmmsg, libc::SYS_shutdown,
+    // Waiting.
+    libc::SYS_epoll_create1, libc::SYS_eventfd2,
+    // The files of name lookup; Landlock limits which.
+    libc::SYS_readlinkat, libc::SYS_faccessat, libc::SYS_faccessat2, libc::SYS_statx, libc::SYS_newfstatat,
+    libc::SYS_uname, libc::SYS_sched_getaffinity, libc::SYS_mremap,
+    #[cfg(target_arch = "x86_64")] libc::SYS_stat,
+    #[cfg(target_arch = "x86_64")] libc::SYS_lstat,
+    #[cfg(target_arch = "x86_64")] libc::SYS_readlink,
+    #[cfg(target_arch = "x86_64")] libc::SYS_access,
+];
+
 /// Linux 6.5; the same on every architecture that Rust knows.
 const CACHESTAT: c_long = 451;
 
@@ -299,6 +330,21 @@ fn forking() -> Vec<Conditional> {
     let only = |flags: libc::c_int| (libc::SYS_clone, vec![equal(0, (flags | libc::SIGCHLD) as u64)]);
     // The flags of glibc, and of musl.
     vec![only(flags), only(0), (libc::SYS_prctl, vec![equal(0, libc::PR_SET_PDEATHSIG as u64)])]
+}
+
+/// Returns the calls that a helper which connects may make with these arguments only.
+fn connecting() -> Vec<Conditional> {
+    let families = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK, libc::AF_UNIX];
+    let mut calls: Vec<_> =
+        families.map(|family| (libc::SYS_socket, vec![equal(0, family as u64)])).into_iter().collect();
+    // How many bytes a reply of a name server has.
+    calls.push((libc::SYS_ioctl, vec![equal(1, libc::FIONREAD as u32 as u64)]));
+    // The cryptographic library keeps random numbers from being copied by fork(2), and checks first that the kernel refuses advice that
+    // does not exist.
+    for advice in [libc::MADV_WIPEONFORK as u64, u32::MAX.into()] {
+        calls.push((libc::SYS_madvise, vec![equal(2, advice)]));
+    }
+    calls
 }
 
 /// Returns the calls that open files read-only, and that seal a memfd.

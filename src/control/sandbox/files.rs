@@ -1,8 +1,8 @@
 //! Landlock: limits which files a process may open, independent of its user. landlock(7).
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError,
-    RulesetStatus, Scope,
+    ABI, Access, AccessFs, AccessNet, NetPort, PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr,
+    RulesetError, RulesetStatus, Scope,
 };
 use rustix::fs::{FileType, fstat};
 use std::{io, os::fd::BorrowedFd};
@@ -13,14 +13,22 @@ use std::{io, os::fd::BorrowedFd};
 /// # Errors
 /// The kernel has no Landlock: `NOSYS` or `OPNOTSUPP`.
 pub(super) fn allow_to_read(opened: &[BorrowedFd<'_>]) -> io::Result<()> {
-    let status = confine(opened).map_err(io::Error::other)?;
+    allow_to_read_and_connect(opened, &[])
+}
+
+/// Restricts this process as [`allow_to_read`] does, except that it may connect to these TCP ports.
+///
+/// # Errors
+/// As above.
+pub(super) fn allow_to_read_and_connect(opened: &[BorrowedFd<'_>], ports: &[u16]) -> io::Result<()> {
+    let status = confine(opened, ports).map_err(io::Error::other)?;
     match status {
         RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => Ok(()),
         RulesetStatus::NotEnforced => Err(rustix::io::Errno::OPNOTSUPP.into()),
     }
 }
 
-fn confine(opened: &[BorrowedFd<'_>]) -> Result<RulesetStatus, RulesetError> {
+fn confine(opened: &[BorrowedFd<'_>], ports: &[u16]) -> Result<RulesetStatus, RulesetError> {
     // Rules by descriptor: the crate silently drops a rule whose path cannot be opened.
     let rules = opened.iter().map(|&fd| {
         // `ReadDir` is invalid for a file.
@@ -28,6 +36,7 @@ fn confine(opened: &[BorrowedFd<'_>]) -> Result<RulesetStatus, RulesetError> {
         let access = if is_dir { AccessFs::ReadFile | AccessFs::ReadDir } else { AccessFs::ReadFile.into() };
         Ok::<_, RulesetError>(PathBeneath::new(fd, access))
     });
+    let ports = ports.iter().map(|&port| Ok::<_, RulesetError>(NetPort::new(port, AccessNet::ConnectTcp)));
     // An older kernel knows fewer kinds of access; the ruleset handles all that the kernel knows.
     let status = Ruleset::default()
         .handle_access(AccessFs::from_all(ABI_MAX))?
@@ -35,6 +44,7 @@ fn confine(opened: &[BorrowedFd<'_>]) -> Result<RulesetStatus, RulesetError> {
         .scope(Scope::from_all(ABI_MAX))?
         .create()?
         .add_rules(rules)?
+        .add_rules(ports)?
         .restrict_self()?;
     Ok(status.ruleset)
 }

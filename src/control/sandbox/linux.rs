@@ -9,7 +9,10 @@ use rustix::{
     io::Errno,
     thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs},
 };
-use std::{io, os::fd::BorrowedFd};
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd},
+};
 use tarpon_site::Printable;
 
 /// Confines a builder that already runs as its user: it may read these files, and everything below these directories.
@@ -50,6 +53,25 @@ pub(crate) fn confine_master(privileges: &Privileges) -> io::Result<Confinement>
     }
     Ok(confined)
 }
+
+/// Confines a helper that looks names up and connects to these TCP ports. It may read what name lookup reads.
+///
+/// # Errors
+/// As above.
+pub(crate) fn confine_net(privileges: &Privileges, ports: &[u16]) -> io::Result<Confinement> {
+    let mut confined = take_capabilities(privileges, CapabilitySet::empty())?;
+    if privileges.is_sandboxed {
+        // Those that exist. The directories, as the files are replaced when the network changes.
+        let opened: Vec<_> = NAME_LOOKUP.iter().filter_map(|path| std::fs::File::open(path).ok()).collect();
+        let opened: Vec<_> = opened.iter().map(AsFd::as_fd).collect();
+        confined.has_landlock = confined.add("Landlock", files::allow_to_read_and_connect(&opened, ports))?;
+        confined.has_seccomp = confined.add("seccomp", calls::allow_connecting())?;
+    }
+    Ok(confined)
+}
+
+/// Where the C library reads how to look names up: resolv.conf(5), hosts(5), nsswitch.conf(5), and what these link to.
+const NAME_LOOKUP: [&str; 4] = ["/etc", "/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager"];
 
 /// The further restriction of a worker process below its master's.
 #[derive(Debug)]
@@ -132,10 +154,7 @@ mod tests {
         env,
         fs::{self, File},
         net::{SocketAddr, TcpListener, TcpStream},
-        os::{
-            fd::AsFd,
-            unix::process::{CommandExt, ExitStatusExt},
-        },
+        os::unix::process::{CommandExt, ExitStatusExt},
         path::PathBuf,
         process::{Command, Output, exit},
         thread,

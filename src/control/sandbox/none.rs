@@ -16,6 +16,10 @@ pub(crate) fn confine_master(privileges: &Privileges) -> io::Result<Confinement>
     Ok(unconfined(privileges))
 }
 
+pub(crate) fn confine_net(privileges: &Privileges, _ports: &[u16]) -> io::Result<Confinement> {
+    Ok(unconfined(privileges))
+}
+
 #[derive(Debug)]
 pub(crate) struct WorkerSeccomp;
 

@@ -47,6 +47,7 @@ pub use notice::{Notice, Role, ServingReport, SiteLabel};
 
 use crate::{
     base::{
+        acme_config::AcmeConfig,
         address::Address,
         admin_access::AdminAccess,
         log_config::LogConfig,
@@ -73,6 +74,8 @@ pub struct Service {
     pub proxy_protocol: Vec<Address>,
     /// The listeners with TLS, and their certificates.
     pub tls: ServiceTls,
+    /// The directory that issues certificates for the [domains](crate::config::SiteConfig::domains), and how to prove names to it.
+    pub acme: AcmeConfig,
     /// The sites, at least one.
     pub sites: Vec<SiteConfig>,
     /// How to answer a request for an unknown host.

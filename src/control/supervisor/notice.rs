@@ -61,6 +61,28 @@ pub enum Notice<'a> {
         /// The time until the next attempt.
         retry_delay: Duration,
     },
+    /// A certificate was obtained.
+    CertificateObtained {
+        /// Its names, separated by commas.
+        names: &'a str,
+        /// How many days it is valid for.
+        days: u64,
+    },
+    /// A certificate could not be obtained. The one of before, if any, is served on.
+    CertificateFailed {
+        /// Its names, separated by commas.
+        names: &'a str,
+        /// The reason.
+        why: &'a str,
+        /// What to do.
+        hint: &'a str,
+        /// The time until the next attempt.
+        retry_delay: Duration,
+        /// How many days the present certificate is valid for; negative after its end. `None`: there is none.
+        days_left: Option<i64>,
+    },
+    /// Something else about certificates needs attention, as a damaged file.
+    CertificateWarning(&'a str),
     /// Children of this role have caused so many more notices in a second that they were not emitted.
     Suppressed(Role, u64),
 }

@@ -31,6 +31,7 @@ use crate::{
         tls::tickets::TicketKeys,
     },
     data::{
+        acme_table::AcmeTable,
         engine::{AcceptedSocket, blocking::PreparedWorker},
         log_ring::LogRings,
         worker::{SocketSettings, idle_workers::IdleWorkers},
@@ -132,6 +133,8 @@ pub(super) struct SharedMemory {
     pub(super) counters: ServerCounters,
     pub(super) idle_workers: SharedRow<IdleWorkers>,
     pub(super) rings: Option<(Recording, LogRings)>,
+    /// Also shared with all other processes of the service.
+    pub(super) acme: Option<Arc<AcmeTable>>,
 }
 
 /// What a wait has found.
@@ -162,6 +165,7 @@ impl<'a> Master<'a> {
             log,
             privileges,
             counters,
+            acme,
             emit,
         } = start;
         let unconfined = |error| sandbox::unconfined(&error);
@@ -189,7 +193,7 @@ impl<'a> Master<'a> {
         let logs = LogPlan::new(settings.logging, site_logs, settings.debug);
         // A row for each worker, and one for this process.
         let counters = counters.with_rows(slot_count + 1).map_err(in_words)?;
-        let shared = SharedMemory::new(counters, slot_count, &logs).map_err(in_words)?;
+        let shared = SharedMemory::new(counters, slot_count, &logs, acme).map_err(in_words)?;
         let settings_of =
             |listener: &Listener| repeat_n(listener.settings(&routes), listener.sockets().len());
         let socket_settings = listeners.iter().flat_map(settings_of).collect();
@@ -380,12 +384,17 @@ impl<'a> Master<'a> {
 }
 
 impl SharedMemory {
-    fn new(counters: ServerCounters, slot_count: usize, logs: &LogPlan) -> io::Result<SharedMemory> {
+    fn new(
+        counters: ServerCounters,
+        slot_count: usize,
+        logs: &LogPlan,
+        acme: Option<Arc<AcmeTable>>,
+    ) -> io::Result<SharedMemory> {
         let rings = match logs.recording() {
             Some(recording) => Some((recording, LogRings::new(slot_count)?)),
             None => None,
         };
         let idle_workers = Arc::new(SharedArray::new(1)?).row(0);
-        Ok(SharedMemory { counters, idle_workers, rings })
+        Ok(SharedMemory { counters, idle_workers, rings, acme })
     }
 }

@@ -41,14 +41,14 @@ impl Master<'_> {
         let &mut Master { is_successor, has_seccomp, .. } = self;
         let is_successor = is_successor && self.sites.is_none();
         let Master { single_threaded, settings, labels, shared, admin, logs, .. } = self;
-        let SharedMemory { counters, rings, .. } = shared;
+        let SharedMemory { counters, rings, acme, .. } = shared;
         let site_count = self.site_configs.len();
         let wakeup = rings.iter().map(|(_, rings)| rings.as_fd().as_raw_fd());
         let admin_sockets = admin.iter().flat_map(Listener::sockets).map(AsRawFd::as_raw_fd);
         let keep: Vec<RawFd> = wakeup.chain(admin_sockets).collect();
         let (engine, worker_count) = (settings.engine, settings.workers().get());
         let main = |channel: Channel| {
-            let stats = ServerStats::new(engine, worker_count, counters.clone(), labels);
+            let stats = ServerStats::new(engine, worker_count, counters.clone(), labels, acme.clone());
             let (admin, counters) = (admin.take(), counters.clone());
             let rings = rings.as_ref().map(|(_, rings)| rings);
             let start =
@@ -230,6 +230,7 @@ fn worker_config(
         health_path: settings.health_path.as_ref().map(|path| path.as_bytes().into()),
         server_header: settings.server_header,
         proxy_trust: Arc::new(settings.proxy_trust.clone()),
+        acme: shared.acme.clone(),
         counters: shared.counters.row(slot),
         log: shared.rings.as_ref().map(|(recording, rings)| {
             // Each process samples with a seed of its own.

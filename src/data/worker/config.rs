@@ -3,7 +3,11 @@
 use super::{
     backends::Backends, clock::StartTime, idle_workers::IdleWorkers, loader::Loader, mailbox::Mailbox,
 };
-use crate::{data::log_ring::RingProducer, site::versions::SiteVersions, sys::shared::SharedRow};
+use crate::{
+    data::{acme_table::AcmeTable, log_ring::RingProducer},
+    site::versions::SiteVersions,
+    sys::shared::SharedRow,
+};
 use rustls::ServerConfig;
 use std::{os::fd::OwnedFd, sync::Arc};
 use tarpon_conn::{Counters, Limits, ProxyTrust, Recording, RouteTable, RouteTableId};
@@ -39,6 +43,8 @@ pub(crate) struct WorkerConfig {
     /// Whether responses have the field Server.
     pub(crate) server_header: bool,
     pub(crate) proxy_trust: Arc<ProxyTrust>,
+    /// Certificates and the answers to directories. `None`: no site has names for which certificates are obtained.
+    pub(crate) acme: Option<Arc<AcmeTable>>,
     pub(crate) backends: Backends,
     /// What to record of exchanges, and the ring for the records.
     pub(crate) log: Option<(Recording, RingProducer)>,
@@ -87,6 +93,7 @@ impl WorkerConfig {
             health_path: None,
             server_header: true,
             proxy_trust: Arc::default(),
+            acme: None,
             backends: Backends::default(),
             log: None,
         }

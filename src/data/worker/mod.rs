@@ -124,6 +124,7 @@ impl<S: Default> Worker<S> {
             health_path,
             server_header,
             proxy_trust,
+            acme,
             loader,
             ..
         } = config;
@@ -142,8 +143,9 @@ impl<S: Default> Worker<S> {
         let unix_ms = unix_ms();
         records.set_time(unix_ms);
         let prefixes = ResponsePrefixes::new(unix_ms / 1_000);
+        let routes = backends.add_routes(&routes);
         let mut context = WorkerContext {
-            sites: Sites::by_route(images, backends.add_routes(&routes)),
+            sites: Sites::by_route(images, Arc::clone(&routes)),
             pool,
             prefixes: if server_header { prefixes } else { prefixes.without_server() },
             now: Tick(0),
@@ -160,6 +162,10 @@ impl<S: Default> Worker<S> {
         };
         if let Some(path) = health_path {
             context.sites.set_health_path(path);
+        }
+        if let Some(acme) = acme {
+            let find = move |host: &[u8], token: &[u8], to: &mut [u8]| acme.answer(host, token, to);
+            context.sites.set_challenges(Arc::new(find), routes);
         }
         let needs_peers = context.records.is_on() || !proxy_trust.proxies.is_empty();
         context.sites.set_proxy_trust(proxy_trust);

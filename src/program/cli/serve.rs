@@ -4,7 +4,7 @@ use super::{CommandResult, flags, local_file, read};
 use crate::program::output::events;
 use crate::{
     Address, ListenAddress, Listener, Service, ServiceTls, TlsPolicy,
-    config::{AdminAt, CommandKind, Config, ListenerConfig, ServerConfig, SiteConfig},
+    config::{AdminAt, CommandKind, Config, DOMAIN_LISTENERS, ListenerConfig, ServerConfig, SiteConfig},
     default_admin_address,
     sys::inject,
 };
@@ -58,7 +58,7 @@ fn service(config: Config) -> Service {
     let Config { mut sites, listeners, server, log } = config;
     let tls = tls(&sites, &listeners, &server);
     set_https_ports(&mut sites, &listeners);
-    let ServerConfig { settings, grace_period, user, sandbox, admin, admin_access, .. } = server;
+    let ServerConfig { settings, grace_period, user, sandbox, admin, admin_access, acme, .. } = server;
     let proxied = listeners.iter().filter(|listener| listener.proxy_protocol);
     let proxy_protocol = proxied.flat_map(|listener| Listener::addresses(&listener.address)).collect();
     let socket_access = listeners.iter().filter_map(|listener| match &listener.address {
@@ -66,7 +66,16 @@ fn service(config: Config) -> Service {
         _ => None,
     });
     let socket_access = socket_access.collect();
-    let addresses = listeners.iter().flat_map(|listener| Listener::addresses(&listener.address)).collect();
+    let has_domains = sites.iter().any(|site| !site.domains.is_empty());
+    let addresses = match listeners.is_empty() && has_domains {
+        // The forms that are none yet are left out.
+        true => DOMAIN_LISTENERS
+            .iter()
+            .flat_map(|text| text.parse())
+            .flat_map(|at| Listener::addresses(&at))
+            .collect(),
+        false => listeners.iter().flat_map(|listener| Listener::addresses(&listener.address)).collect(),
+    };
     let admin_is_default = admin == AdminAt::Default;
     let admin = match admin {
         AdminAt::Default => default_admin_address(),
@@ -79,6 +88,7 @@ fn service(config: Config) -> Service {
         socket_access,
         proxy_protocol,
         tls,
+        acme,
         sites,
         unknown_host,
         grace_period,

@@ -1,12 +1,17 @@
 //! Conflicts between options whose values are valid by themselves: duplicates, contradictions and missing counterparts.
 
-use super::{ConfigError, ConfigFile, OptionValue, Origin, tls_conflict};
+use super::{Config, ConfigError, ConfigFile, OptionValue, Origin, acme, tls_conflict};
 use crate::{ListenAddress, ListenValue};
 use std::collections::{BTreeMap, BTreeSet};
 use tarpon_site::Printable;
 
 /// Adds an error for each conflict.
-pub(super) fn find(file: Option<&ConfigFile>, entries: &[OptionValue], errors: &mut Vec<ConfigError>) {
+pub(super) fn find(
+    file: Option<&ConfigFile>,
+    entries: &[OptionValue],
+    config: &Config,
+    errors: &mut Vec<ConfigError>,
+) {
     // Port 0 never conflicts: the kernel chooses a free port each time.
     let is_fixed = |address: &str| !address.ends_with(":0");
     duplicates(file, "listener", entries_of(entries, "listener", &["address"]), sockets, is_fixed, errors);
@@ -17,6 +22,7 @@ pub(super) fn find(file: Option<&ConfigFile>, entries: &[OptionValue], errors: &
     if errors.is_empty() {
         proxy_conflicts(entries, errors);
         tls_conflict::find(file, entries, errors);
+        acme::conflicts(entries, &config.server.acme, errors);
     }
     for listen in entries_of(entries, "site", &["listen"]) {
         for (at, _) in listen.values.iter().enumerate().filter(|(_, value)| !is_fixed(value)) {
@@ -71,7 +77,7 @@ fn host_conflicts(file: Option<&ConfigFile>, group: &[&OptionValue], errors: &mu
     };
     let is_mounted = |entry: &OptionValue| entry.number.and_then(|number| mount_of(group, number)).is_some();
     let itself = |host: &str| vec![host.to_owned()];
-    let hosts = of("site", &["hosts", "redirect-hosts"]);
+    let hosts = of("site", &["hosts", "redirect-hosts", "domain"]);
     duplicates(file, "host", hosts.filter(|entry| !is_mounted(entry)), itself, |_| true, errors);
     // The first site is the default unless an option decides otherwise.
     let has_default = of("site", &["default"]).any(is_on);
@@ -85,11 +91,13 @@ fn host_conflicts(file: Option<&ConfigFile>, group: &[&OptionValue], errors: &mu
         };
         let is_default = is_first_default || option("default").is_some_and(|entry| is_on(entry));
         is_first_default = false;
-        if hosts.values.is_empty() && !is_default {
+        let domains = option("domain").map_or(&[][..], |entry| &entry.values);
+        if hosts.values.is_empty() && domains.is_empty() && !is_default {
             let found = "no request reaches this site: it has no `hosts` and is not the default";
             errors.push(path.error(0, found, "expected `hosts` beside it", "add `hosts`, or default = true"));
         }
-        if !redirect_hosts.values.is_empty() && hosts.values.iter().all(|host| host.starts_with("*.")) {
+        let mut names = hosts.values.iter().chain(domains);
+        if !redirect_hosts.values.is_empty() && names.all(|host| host.starts_with("*.")) {
             let found = "`redirect-hosts` have no host to redirect to";
             let expected = "expected one of `hosts` without a *";
             let hint = "add the target of the redirects, as in hosts = [\"example.org\"]";

@@ -16,6 +16,7 @@
 //! | `site`, `listener`, `server`, `log` | the sections and their options |
 //! | `location` | the sections of options for parts of a site |
 //! | `rules` | the sections of rules, which belong to a site, and the check of these |
+//! | `acme` | values of the options about certificates |
 //! | `time` | the format of durations |
 //! | `file` | parses files into sections and options |
 //! | `include` | finds the files that a file includes |
@@ -30,6 +31,7 @@
 //!
 //! Knows nothing of the command line except the names of its flags. Only `file`, `include`, `system`, `certificates` and `exposed` make system calls.
 
+mod acme;
 mod certificates;
 mod conflict;
 mod environment;
@@ -49,6 +51,8 @@ mod site;
 mod system;
 mod time;
 mod tls_conflict;
+
+pub(crate) use acme::DOMAIN_LISTENERS;
 
 pub use crate::base::{
     log_config::{EventFormat, LogConfig, SiteLogConfig},

@@ -146,7 +146,7 @@ pub fn read(
     }
     let ConfigReader { mut config, entries, mut errors, .. } = reader;
     config.sites.iter_mut().for_each(SiteConfig::add_mount_to_base);
-    conflict::find(file, &entries, &mut errors);
+    conflict::find(file, &entries, &config, &mut errors);
     if let Some(file) = file {
         rules::find_errors(file, &entries, &mut config, &mut errors);
     }

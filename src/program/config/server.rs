@@ -1,8 +1,9 @@
 //! `[server]`: the options that apply to all sites and listeners.
 
-use super::{CommandKind, Config, ConfigSection, FlagForm, Opt, OptionDefault, ValueKind, option::OPT};
+use super::{CommandKind, Config, ConfigSection, FlagForm, Opt, OptionDefault, ValueKind, acme, option::OPT};
 use crate::{
-    Address, AdminAccess, CertificateFiles, Engine, ForwardedField, HostName, Settings, TrustedProxy,
+    AcmeChallenge, AcmeConfig, Address, AdminAccess, CertificateFiles, Engine, ForwardedField, HostName,
+    Settings, TrustedProxy,
 };
 use CommandKind::{Embedded, Serve};
 use std::{
@@ -33,6 +34,8 @@ pub struct ServerConfig {
     pub admin: AdminAt,
     /// Which clients may use the admin listener.
     pub admin_access: AdminAccess,
+    /// The directory of certificates, and how to prove names to it.
+    pub acme: AcmeConfig,
 }
 
 /// The address of the admin listener.
@@ -70,6 +73,8 @@ const SERVER: Opt = Opt { commands: &[Serve, Embedded], heading: "Server", ..OPT
 
 /// The fields that all options of TLS here share.
 const TLS: Opt = Opt { heading: "HTTPS", ..SERVER };
+/// The fields that all options about certificates share.
+const ACME: Opt = Opt { commands: &[Serve], heading: "Certificates by ACME", ..OPT };
 
 /// The fields that all timeouts here share.
 const TIME: Opt = Opt { value_name: "TIME", example: "1m30s", ..SERVER };
@@ -340,6 +345,97 @@ const OPTIONS: &[Opt] = &[
         help: "Restrict the processes that read and serve the site, with Landlock and seccomp",
         details: "Takes away every privilege that they do not need.",
         ..SERVER
+    },
+    Opt {
+        name: "acme-email",
+        value_name: "ADDRESS",
+        kind: ValueKind::Text(acme::email, |config, email| config.server.acme.email = Some(email)),
+        example: "admin@example.org",
+        invalid: acme::NO_EMAILS,
+        help: "Allow the directory to write to this address about the account",
+        details: "Takes effect when the account is made.",
+        ..ACME
+    },
+    Opt {
+        name: "acme-directory",
+        value_name: "URL",
+        kind: ValueKind::Text(acme::directory, |config, url| {
+            config.server.acme.directory = acme::directory_url(url);
+        }),
+        default: OptionDefault::Value("production"),
+        example: "staging",
+        invalid: acme::NO_DIRECTORIES,
+        help: "Use this ACME directory to obtain certificates",
+        details: "The word production stands for that of Let's Encrypt, and staging for its directory for tests, whose certificates no browser trusts.",
+        ..ACME
+    },
+    Opt {
+        name: "acme-ca",
+        value_name: "FILE",
+        kind: ValueKind::Path(|config, path| config.server.acme.root_file = Some(path)),
+        default: OptionDefault::Described("the roots of the system"),
+        example: "/etc/ssl/private-ca.pem",
+        help: "Use the roots in this file, in PEM, to verify the directory",
+        details: "For a directory of your own.",
+        ..ACME
+    },
+    Opt {
+        name: "acme-challenge",
+        value_name: "NAME",
+        kind: ValueKind::Choice(&[
+            ("http-01", |config| config.server.acme.challenge = AcmeChallenge::Http01),
+            ("tls-alpn-01", |config| config.server.acme.challenge = AcmeChallenge::TlsAlpn01),
+            ("dns-01", |config| config.server.acme.challenge = AcmeChallenge::Dns01),
+        ]),
+        default: OptionDefault::Value("http-01"),
+        help: "Select how the directory checks that the names lead here",
+        details: "By http-01 it connects to port 80, by tls-alpn-01 to port 443. By dns-01 it reads a record that --acme-dns-hook publishes; names with * need it.",
+        ..ACME
+    },
+    Opt {
+        name: "acme-dns-hook",
+        value_name: "PROGRAM",
+        kind: ValueKind::Path(|config, path| config.server.acme.dns_hook = Some(path)),
+        example: "/usr/local/bin/publish-record",
+        help: "Run this program to publish records for dns-01",
+        details: "Called as PROGRAM add NAME VALUE, and as PROGRAM remove NAME VALUE, with the rights that tarpon was started with. It returns once all name servers have the record.",
+        ..ACME
+    },
+    Opt {
+        name: "acme-eab-kid",
+        value_name: "ID",
+        kind: ValueKind::Text(acme::key_id, |config, id| {
+            acme::external_account(&mut config.server.acme).key_id = id;
+        }),
+        example: "kid-1",
+        invalid: &["", "a b"],
+        help: "Use the external account with this key identifier for the ACME account",
+        details: "External account binding; the operator of the directory gives identifier and key.",
+        ..ACME
+    },
+    Opt {
+        name: "acme-eab-key",
+        value_name: "KEY",
+        kind: ValueKind::Text(acme::key, |config, key| {
+            acme::external_account(&mut config.server.acme).key = key;
+        }),
+        example: "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W",
+        invalid: acme::NO_KEYS,
+        help: "Use this key, in base64url, to sign the binding to the external account",
+        details: "Write ${NAME} in the file to take it from the environment.",
+        ..ACME
+    },
+    Opt {
+        name: "state-directory",
+        value_name: "DIR",
+        kind: ValueKind::Path(|config, dir| config.server.acme.state_directory = Some(dir)),
+        default: OptionDefault::Described(
+            "$STATE_DIRECTORY of systemd, else /var/lib/tarpon; $XDG_STATE_HOME/tarpon if not root",
+        ),
+        example: "/var/lib/tarpon",
+        help: "Keep account keys and certificates in this directory",
+        details: "Made if it is missing. Only the user that starts tarpon can read the files.",
+        ..ACME
     },
     Opt {
         name: "admin",

@@ -1,5 +1,6 @@
 //! `[[site]]`: the files of a site, its hosts, and how it answers.
 
+use super::acme;
 use super::server::{SEND_RATES, TIMES};
 use super::{
     CommandKind, Config, ConfigSection, FlagForm, Opt, OptionDefault, SiteConfig, ValueKind, option::OPT,
@@ -94,6 +95,25 @@ const OPTIONS: &[Opt] = &[
         invalid: NO_HOSTS,
         help: "Serve the site under these host names",
         details: "*.example.org stands for all names that end in .example.org.",
+        ..OPT
+    },
+    Opt {
+        name: "domain",
+        commands: &[Serve],
+        value_name: "NAME",
+        kind: ValueKind::Text(acme::domain, |config, name| {
+            let name = host_name(&name);
+            let site = config.site();
+            if !site.hosts.contains(&name) {
+                site.hosts.push(name.clone());
+            }
+            site.domains.push(name);
+        }),
+        is_list: true,
+        example: "example.org",
+        invalid: acme::NO_DOMAINS,
+        help: "Serve the site under these names, and obtain a certificate for them by ACME",
+        details: "The names are hosts of the site, too. By default from Let's Encrypt, whose terms you accept by this. Without --listen, the server listens on port 80.",
         ..OPT
     },
     Opt {

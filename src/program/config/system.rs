@@ -19,6 +19,8 @@ pub fn check_system(resolved: &ResolvedConfig) -> Result<(), ConfigErrors> {
     for entry in resolved.entries.iter().filter(|entry| entry.number.is_some()) {
         for (at, value) in entry.values.iter().enumerate() {
             match entry.option.kind {
+                // The server makes the state directory.
+                ValueKind::Path(_) if entry.option.name == "state-directory" => {}
                 ValueKind::Path(_) if !Path::new(value).exists() => {
                     let found = format!("{} does not exist", entry.shown(at).printable());
                     let hint =

@@ -103,6 +103,12 @@ pub(crate) fn notice(notice: Notice<'_>) {
             let (role, retry_delay_s) = (role.to_string(), retry_delay.as_secs_f64());
             warn!(role, retry_delay_s, "cannot start a {role} process: {error}");
         }
+        Notice::CertificateObtained { names, days } => info!(names, days, "certificate_obtained"),
+        Notice::CertificateFailed { names, why, hint, retry_delay, days_left } => {
+            let retry_delay_s = retry_delay.as_secs();
+            warn!(names, retry_delay_s, days_left, hint, "no new certificate for {names}: {why}; {hint}");
+        }
+        Notice::CertificateWarning(why) => warn!("{why}"),
         Notice::Suppressed(role, count) => {
             let role = role.to_string();
             warn!(role, count, "{count} more messages about the {role} process are not shown");

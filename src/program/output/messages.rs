@@ -87,9 +87,34 @@ pub(crate) fn notice(notice: Notice<'_>) {
         Notice::StartFailed { role, error, retry_delay } => {
             warn!("cannot start a {role} process: {error}; next attempt in {retry_delay:?}");
         }
+        Notice::CertificateObtained { names, days } => {
+            println!("{DIM}certificate for {names}: valid for {}{DIM:#}", Count(days, "day"));
+        }
+        Notice::CertificateFailed { names, why, hint, retry_delay, days_left } => {
+            let present = match days_left {
+                None => "there is none yet".to_owned(),
+                Some(days) if days < 0 => {
+                    format!("the present one has EXPIRED {} ago", Count(days.unsigned_abs(), "day"))
+                }
+                Some(days) => format!("the present one is valid for {}", Count(days.unsigned_abs(), "day")),
+            };
+            warn!(
+                "no new certificate for {names}: {why}; {hint}\n{present}; next attempt in {}",
+                minutes(retry_delay)
+            );
+        }
+        Notice::CertificateWarning(why) => warn!("{why}"),
         Notice::Suppressed(role, count) => {
             warn!("{count} more messages about the {role} process are not shown")
         }
+    }
+}
+
+/// Returns a time in whole minutes, as in "1 h 5 min".
+fn minutes(time: Duration) -> String {
+    match time.as_secs().div_ceil(60) {
+        minutes @ ..60 => format!("{minutes} min"),
+        minutes => format!("{} h {} min", minutes / 60, minutes % 60),
     }
 }
 

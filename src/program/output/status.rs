@@ -53,6 +53,26 @@ pub(crate) fn write(metrics: &Metrics, unix_s: u64, to: &mut impl Write) -> io::
         let (files, bytes, loads) = (Count(site.files, "file"), Bytes(site.bytes), Count(site.loads, "time"));
         writeln!(to, "  {BOLD}{name}{BOLD:#}  {files}, {bytes}; loaded {loads}")?;
     }
+    for certificate in &metrics.certificates {
+        let names = certificate.names.join(", ");
+        let left = |end: u64| match end.checked_sub(unix_s) {
+            Some(left) => format!("valid for {}", Count(left / 86_400, "day")),
+            None => "EXPIRED".to_owned(),
+        };
+        let validity = certificate.not_after_unix_s.map_or_else(|| "none yet".to_owned(), left);
+        writeln!(to, "  {BOLD}certificate{BOLD:#} {}  {validity}", names.printable())?;
+        if let Some(failure) = &certificate.failure {
+            let (failures, failure) = (Count(certificate.failures, "order"), failure.printable());
+            writeln!(to, "    {BOLD}failing{BOLD:#}: {failures}: {failure}")?;
+            if let Some(retry) = certificate.retry_unix_s {
+                writeln!(
+                    to,
+                    "    next attempt in {}",
+                    Count(retry.saturating_sub(unix_s).div_ceil(60), "minute")
+                )?;
+            }
+        }
+    }
     Ok(())
 }
 

@@ -18,7 +18,9 @@
 //! | `announce` | tells the user, systemd and the callers |
 //! | `listeners` | the listening sockets of all generations |
 //! | `logs` | the descriptors of the logs |
+//! | `acme` | certificates, and the helper that obtains them |
 
+mod acme;
 mod announce;
 mod listeners;
 mod logs;
@@ -36,6 +38,7 @@ use super::{
 };
 use crate::{
     control::{
+        acme::driver::AcmeDriver,
         counters::ServiceCounters,
         handover::{
             predecessor::{Inheritance, PredecessorChannel, PredecessorEvent},
@@ -106,6 +109,12 @@ pub(super) struct Driver<'a> {
     counters: ServiceCounters,
     /// The keys of session tickets of all generations, once one of them has TLS.
     ticket_keys: OnceCell<Arc<TicketKeys>>,
+    /// `None`: no configuration has named certificates yet.
+    acme: Option<AcmeDriver>,
+    /// The helper that obtains certificates for the generation that serves.
+    net: Option<ProcessId>,
+    /// The generation that serves.
+    adopted: Option<GenerationId>,
     /// Descriptors that one message of a child may bring.
     descriptor_count_max: usize,
     read: ReadConfig<'a>,
@@ -206,6 +215,9 @@ impl<'a> Driver<'a> {
             successor: None,
             counters,
             ticket_keys: tickets.map(TicketKeys::new).map(OnceCell::from).unwrap_or_default(),
+            acme: None,
+            net: None,
+            adopted: None,
             descriptor_count_max: kept_descriptors_max(),
             read,
             emit,
@@ -240,6 +252,7 @@ impl<'a> Driver<'a> {
             self.receive_from_predecessor();
             self.flush_handover();
             self.emit_suppressed();
+            self.update_acme();
             self.events.push_back(SupervisorEvent::Timer);
         }
     }
@@ -278,7 +291,8 @@ impl<'a> Driver<'a> {
         polled.extend(predecessors.map(PredecessorChannel::polled));
         let successor = self.successor.iter().filter(|successor| successor.sender.waits_for_room());
         polled.extend(successor.map(|successor| PollEntry::new(successor.as_fd(), POLLOUT)));
-        let deadlines = [self.machine.deadline(), self.notice_limit.deadline()];
+        let acme = self.acme.as_ref().and_then(AcmeDriver::deadline);
+        let deadlines = [self.machine.deadline(), self.notice_limit.deadline(), acme];
         let deadline = deadlines.into_iter().flatten().min().map(|deadline| self.clock.until(deadline));
         let predecessors = [self.predecessor.as_ref(), self.former.as_ref()].into_iter().flatten();
         let mut handovers = predecessors.map(|predecessor| &predecessor.channel).chain(&self.successor);
@@ -315,6 +329,7 @@ impl<'a> Driver<'a> {
             self.events.retain(|event| event.starts_to_serve() != Some(process));
             self.children.remove(process);
             self.starts.remove(&process);
+            self.helper_exited(process);
             self.counters.free(process);
             self.events.push_back(SupervisorEvent::Exited(process, exit));
         }

@@ -54,13 +54,17 @@ impl Driver<'_> {
                     generation.added.clear();
                     self.listeners.keep_only(&generation.service);
                 }
+                self.adopt_acme(id);
             }
             Action::Forget(id) => {
                 if let Some(generation) = self.generations.remove(&id) {
                     self.listeners.remove(&generation.added);
                 }
             }
-            Action::CloseListeners => self.listeners.close(),
+            Action::CloseListeners => {
+                self.listeners.close();
+                self.end_acme();
+            }
             Action::OwnSocketFiles(is_ours) => self.listeners.own_files(is_ours),
             Action::Announce(announcement) => self.announce(*announcement),
             Action::Emit(notice) => self.emit(notice),

@@ -13,6 +13,8 @@ use super::{
 use crate::{
     base::{address::Address, engine::Engine, error::UserError, site_config::SiteSource},
     control::{
+        acme::driver::AcmeService,
+        helpers::HelperKind,
         process::in_child::in_child,
         sandbox::Privileges,
         tls::{
@@ -31,6 +33,8 @@ pub(super) struct PreparedGeneration {
     pub(super) privileges: Privileges,
     pub(super) logs: Vec<OpenLog>,
     pub(super) tls: PreparedTls,
+    /// The certificates that it obtains.
+    pub(super) acme: Option<AcmeService>,
     /// The addresses that only this generation uses, until it serves.
     pub(super) added: Vec<Address>,
 }
@@ -47,9 +51,10 @@ impl Driver<'_> {
         }
         // First of all, so that a port in use is reported at once, not after a long read.
         let added = self.listeners.add(&service)?;
-        let opened = OpenLog::open_all(&service.log, &service.sites)
-            .and_then(|logs| Ok((logs, self.privileges(&service)?, self.tls(&service)?)));
-        let (logs, privileges, tls) = match opened {
+        let opened = OpenLog::open_all(&service.log, &service.sites).and_then(|logs| {
+            Ok((logs, self.privileges(&service)?, self.tls(&service)?, self.prepare_acme(&service)?))
+        });
+        let (logs, privileges, tls, acme) = match opened {
             Ok(opened) => opened,
             Err(error) => {
                 self.listeners.remove(&added);
@@ -67,10 +72,10 @@ impl Driver<'_> {
             engine: service.settings.engine,
             sites: service.sites.iter().map(site).collect(),
             logs: logs.iter().map(OpenLog::plan).collect(),
-            helpers: Vec::new(),
+            helpers: acme.iter().map(|_| HelperKind::Net).collect(),
             has_certificates: tls.has_files(),
         };
-        self.generations.insert(id, PreparedGeneration { service, privileges, logs, tls, added });
+        self.generations.insert(id, PreparedGeneration { service, privileges, logs, tls, acme, added });
         Ok(plan)
     }
 

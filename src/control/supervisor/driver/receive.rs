@@ -5,6 +5,7 @@ use super::{
     Driver,
 };
 use crate::{
+    control::helpers::HelperKind,
     control::process::{
         ProcessId,
         channel::Descriptors,
@@ -33,8 +34,10 @@ impl Driver<'_> {
             let event = match start {
                 ProcessStart::Builder(..) => self.receive_from_builder(process),
                 ProcessStart::Server { .. } => self.receive_from_server(process),
-                // Helpers speak to workers only.
-                ProcessStart::Helper(..) => return,
+                ProcessStart::Helper(_, HelperKind::Net) => self.receive_from_net(process),
+                // The others speak to workers only.
+                #[cfg(test)]
+                ProcessStart::Helper(_, HelperKind::StandIn) => return,
                 ProcessStart::Successor(..) => self.receive_from_successor(process),
             };
             match event {

@@ -7,8 +7,10 @@ use super::{
 use crate::{
     base::{engine::Engine, error::reason, settings::Settings},
     control::{
+        acme::net::{self, NetStart},
         builder_process,
         handover::successor,
+        helpers::HelperKind,
         process::{
             ProcessId,
             channel::Channel,
@@ -20,7 +22,7 @@ use crate::{
     sys::process::SingleThreaded,
 };
 use rustix::process::Pid;
-use std::io;
+use std::{io, sync::Arc};
 use tarpon_site::Printable;
 
 impl Driver<'_> {
@@ -31,16 +33,27 @@ impl Driver<'_> {
             ProcessStart::Server { generation, engine, is_successor } => {
                 self.start_server(id, generation, engine, is_successor)
             }
-            ProcessStart::Helper(_, kind) => match kind {
+            ProcessStart::Helper(generation, kind) => match kind {
+                HelperKind::Net => self.start_net(generation),
                 #[cfg(test)]
-                crate::control::helpers::HelperKind::StandIn => unreachable!("only simulators start it"),
+                HelperKind::StandIn => unreachable!("only simulators start it"),
             },
             ProcessStart::Successor(engine) => return self.start_successor(id, start, engine),
         };
         let (pid, mut channel) = started.map_err(|error| reason(&error).to_string())?;
         channel.receiver.limit_descriptors(self.descriptor_count_max);
         self.add_child(id, pid, channel, start);
+        self.helper_started(id, start);
         Ok(())
+    }
+
+    fn start_net(&mut self, id: GenerationId) -> io::Result<(Pid, Channel)> {
+        let generation = self.generations.get(&id).ok_or_else(forgotten)?;
+        let acme = generation.acme.as_ref().ok_or_else(forgotten)?;
+        let (roots, privileges) = (acme.roots.as_deref(), &generation.privileges);
+        let start = NetStart { config: &acme.config, roots, names: &acme.sets, privileges };
+        let (single_threaded, channel) = (SingleThreaded::new()?, Channel::pair()?);
+        fork(&single_threaded, c"tarpon-net", channel, Vec::new(), |channel| net::run(start, channel))
     }
 
     fn add_child(&mut self, id: ProcessId, pid: Pid, channel: Channel, start: ProcessStart) {
@@ -67,6 +80,7 @@ impl Driver<'_> {
         let generation = self.generations.get(&id).ok_or_else(forgotten)?;
         let (service, tls, privileges, emit) =
             (&generation.service, &generation.tls, &generation.privileges, self.emit);
+        let acme = generation.acme.as_ref().and(self.acme.as_ref()).map(|acme| Arc::clone(acme.table()));
         let settings = &Settings { engine, ..service.settings.clone() };
         let (single_threaded, channel) = (SingleThreaded::new()?, Channel::pair()?);
         let numbers = self.listeners.numbers();
@@ -83,6 +97,7 @@ impl Driver<'_> {
                 log: &service.log,
                 privileges,
                 counters,
+                acme,
                 emit,
             };
             server_process::run(start, channel)

@@ -1,0 +1,317 @@
+//! The state directory: account keys and certificates, which only the supervisor reads and writes.
+//!
+//! ```text
+//! STATE/acme/                                          mode 0700
+//!   acme-v02.api.letsencrypt.org-0123456789abcdef/     a directory, by its URL
+//!     account.json                                     mode 0600
+//!     example.org-0123456789abcdef/                    a set of names
+//!       certificate.pem                                the private key and the chain, mode 0600
+//! ```
+//!
+//! A file is replaced as a whole: written beside its name, synced, and renamed. Key and chain lie in one file, so that they always fit. A
+//! file that is damaged is renamed, told, and never used.
+
+use super::{
+    certificate::{Certificate, CertificateError},
+    message::{ACCOUNT_LEN_MAX, CHAIN_LEN_MAX, KEY_LEN_MAX},
+};
+use crate::base::error::{UserError, reason};
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions},
+    io::{self, Read, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+use tarpon_site::Printable;
+
+/// The state of one directory.
+#[derive(Clone, Debug)]
+pub(crate) struct AcmeStore {
+    /// The folder of the directory.
+    folder: PathBuf,
+}
+
+/// What a file of the store has.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Stored<T> {
+    /// There is none.
+    Nothing,
+    /// This.
+    Found(T),
+    /// Something else, for this reason. The file was set aside.
+    Damaged(String),
+}
+
+/// Bytes of a file with a certificate, at most.
+const CERTIFICATE_FILE_LEN_MAX: u64 = (CHAIN_LEN_MAX + KEY_LEN_MAX) as u64;
+
+impl AcmeStore {
+    /// Opens the store of a directory, and makes its folders.
+    ///
+    /// # Errors
+    /// The state directory cannot be made or written to.
+    pub(crate) fn open(state: &Path, directory_url: &str) -> Result<AcmeStore, UserError> {
+        let host = directory_url.split_once("://").map_or(directory_url, |(_, rest)| rest);
+        let host = host.split('/').next().unwrap_or_default();
+        let folder = state.join("acme").join(folder_name(host, directory_url));
+        make_folder(state, &folder).map_err(|error| {
+            UserError::new(
+                format_args!("cannot use the state directory {}", state.printable()),
+                reason(&error),
+                "make it writable for the user that starts tarpon, or name another with --state-directory DIR",
+            )
+        })?;
+        Ok(AcmeStore { folder })
+    }
+
+    /// Reads the credentials of the account. They belong to this directory.
+    pub(crate) fn account(&self, directory_url: &str) -> Stored<String> {
+        self.read(&self.account_file(), ACCOUNT_LEN_MAX as u64, |text| {
+            #[derive(serde::Deserialize)]
+            struct StoredAccount {
+                directory: String,
+            }
+            let account: StoredAccount = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+            match account.directory == directory_url {
+                true => Ok(text),
+                false => Err("it is of another directory".to_owned()),
+            }
+        })
+    }
+
+    /// Stores the credentials of the account.
+    ///
+    /// # Errors
+    /// The disk is full or read-only.
+    pub(crate) fn set_account(&self, credentials: &str) -> io::Result<()> {
+        replace(&self.account_file(), credentials.as_bytes())
+    }
+
+    /// Sets the account aside.
+    pub(crate) fn forget_account(&self) {
+        set_aside(&self.account_file());
+    }
+
+    /// Reads the certificate of a set of names.
+    pub(crate) fn certificate(&self, names: &[String]) -> Stored<Certificate> {
+        self.read(&self.certificate_file(names), CERTIFICATE_FILE_LEN_MAX, |text| {
+            Certificate::from_pem(&text, &text, names).map_err(|error: CertificateError| error.to_string())
+        })
+    }
+
+    /// Stores a certificate.
+    ///
+    /// # Errors
+    /// The disk is full or read-only.
+    pub(crate) fn set_certificate(&self, names: &[String], certificate: &Certificate) -> io::Result<()> {
+        let file = self.certificate_file(names);
+        if let Some(folder) = file.parent() {
+            private_folder(folder)?;
+        }
+        replace(&file, format!("{}{}", certificate.key_pem(), certificate.chain_pem()).as_bytes())
+    }
+
+    fn account_file(&self) -> PathBuf {
+        self.folder.join("account.json")
+    }
+
+    fn certificate_file(&self, names: &[String]) -> PathBuf {
+        let first = names.first().map_or("", String::as_str).replace('*', "_");
+        self.folder.join(folder_name(&first, &names.join(","))).join("certificate.pem")
+    }
+
+    fn read<T>(
+        &self,
+        path: &Path,
+        len_max: u64,
+        parse: impl FnOnce(String) -> Result<T, String>,
+    ) -> Stored<T> {
+        let text = match read_file(path, len_max) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Stored::Nothing,
+            Err(error) => return self.damaged(path, &reason(&error)),
+        };
+        match parse(text) {
+            Ok(value) => Stored::Found(value),
+            Err(why) => self.damaged(path, &why),
+        }
+    }
+
+    fn damaged<T>(&self, path: &Path, why: &str) -> Stored<T> {
+        let why = format!("{}: {}; it is set aside", path.printable(), why.printable());
+        set_aside(path);
+        Stored::Damaged(why)
+    }
+}
+
+/// Returns the state directory: the configured one, that of systemd, or the usual one of the user.
+pub(crate) fn state_directory(configured: Option<&Path>, is_root: bool) -> PathBuf {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let home = || variable("HOME").map(|home| home.join(".local/state"));
+    match configured {
+        Some(path) => path.to_owned(),
+        // systemd.exec(5): several are separated by colons.
+        None => match variable("STATE_DIRECTORY") {
+            Some(value) => PathBuf::from(value.to_string_lossy().split(':').next().unwrap_or_default()),
+            None if is_root => PathBuf::from("/var/lib/tarpon"),
+            None => variable("XDG_STATE_HOME").or_else(home).unwrap_or_default().join("tarpon"),
+        },
+    }
+}
+
+/// Returns the name of a folder: readable, and different for different keys.
+fn folder_name(readable: &str, key: &str) -> String {
+    // Room for the hash within the 255 bytes of a name.
+    let readable: String = readable
+        .chars()
+        .map(|char| if char.is_ascii_alphanumeric() || ".-_".contains(char) { char } else { '_' })
+        .take(200)
+        .collect();
+    format!("{}-{:016x}", readable.trim_start_matches('.'), hash(key.as_bytes()))
+}
+
+/// FNV-1a. It only names folders: what a file has is compared with what it should have.
+fn hash(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// Makes the state directory, and in it the folder of a directory.
+fn make_folder(state: &Path, folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(state)?;
+    private_folder(&state.join("acme"))?;
+    private_folder(folder)
+}
+
+/// Makes a folder that only this user may read, or makes one so that exists.
+fn private_folder(path: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => fs::set_permissions(path, fs::Permissions::from_mode(0o700)),
+    }
+}
+
+fn read_file(path: &Path, len_max: u64) -> io::Result<String> {
+    // Without waiting for the writer of a FIFO, and without following a link.
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    if metadata.len() > len_max {
+        return Err(io::Error::other("it is too long"));
+    }
+    let mut text = String::new();
+    file.take(len_max).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Replaces a file: after a crash it has the former content or the new one.
+fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    let temporary = path.with_extension("new");
+    match fs::remove_file(&temporary) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+    file.write_all(content)
+        .and_then(|()| file.sync_all())
+        .inspect_err(|_| drop(fs::remove_file(&temporary)))?;
+    fs::rename(&temporary, path)?;
+    match path.parent() {
+        Some(folder) => File::open(folder)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+/// Renames a file that is not used any more. One that was set aside before is replaced.
+fn set_aside(path: &Path) {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".damaged");
+    // If it fails, the file is set aside at the next start, or replaced.
+    let _ = fs::rename(path, name);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::acme::certificate::testing;
+
+    const URL: &str = "https://ca.example/directory";
+
+    fn mode(path: &Path) -> u32 {
+        fs::symlink_metadata(path).expect("a file").permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn what_is_stored_is_read_again_and_private() {
+        let state = tempfile::tempdir().unwrap();
+        let names = ["*.a.example".to_owned(), "a.example".to_owned()];
+        let store = AcmeStore::open(state.path(), URL).unwrap();
+        assert_eq!((store.account(URL), store.certificate(&names)), (Stored::Nothing, Stored::Nothing));
+        let (account, certificate) = (format!(r#"{{"directory":"{URL}"}}"#), testing::certificate(&names));
+        for _ in 0..2 {
+            store.set_account(&account).unwrap();
+            store.set_certificate(&names, &certificate).unwrap();
+        }
+        let store = AcmeStore::open(state.path(), URL).unwrap();
+        assert_eq!(store.account(URL), Stored::Found(account));
+        assert_eq!(store.certificate(&names), Stored::Found(certificate));
+        let other = AcmeStore::open(state.path(), "https://ca.example/other").unwrap();
+        assert_eq!((other.account(URL), other.certificate(&names)), (Stored::Nothing, Stored::Nothing));
+        assert_eq!(store.certificate(&names[..1]), Stored::Nothing, "another set");
+        let (account, certificate) = (store.account_file(), store.certificate_file(&names));
+        assert_eq!([&*account, &*certificate].map(mode), [0o600; 2]);
+        let folders =
+            [state.path().join("acme"), store.folder.clone(), certificate.parent().unwrap().to_owned()];
+        assert_eq!(folders.each_ref().map(|folder| mode(folder)), [0o700; 3]);
+    }
+
+    #[test]
+    fn damaged_files_are_told_and_set_aside() {
+        let names = ["a.example".to_owned()];
+        let good = testing::certificate(&names);
+        let (key, chain) = (good.key_pem(), good.chain_pem());
+        let other = testing::certificate(&["b.example".to_owned()]);
+        #[rustfmt::skip]
+        let cases = [
+            ("empty",              String::new()),
+            ("half",               format!("{key}{}", &chain[..chain.len() / 2])),
+            ("no key",             chain.to_owned()),
+            ("no chain",           key.to_owned()),
+            ("another key",        format!("{}{chain}", other.key_pem())),
+            ("other names",        format!("{}{}", other.key_pem(), other.chain_pem())),
+            ("too long",           format!("{key}{chain}{}", "\n".repeat(CERTIFICATE_FILE_LEN_MAX as usize))),
+            ("nonsense",           "\u{0}\u{1}".to_owned()),
+        ];
+        for (name, content) in cases {
+            let state = tempfile::tempdir().unwrap();
+            let store = AcmeStore::open(state.path(), URL).unwrap();
+            store.set_certificate(&names, &good).unwrap();
+            let file = store.certificate_file(&names);
+            fs::write(&file, content).unwrap();
+            let Stored::Damaged(why) = store.certificate(&names) else { panic!("{name}") };
+            assert!(why.contains("certificate.pem: ") && why.ends_with("; it is set aside"), "{name}: {why}");
+            assert_eq!(store.certificate(&names), Stored::Nothing, "{name}");
+            assert!(file.with_extension("pem.damaged").exists(), "{name}");
+        }
+        let state = tempfile::tempdir().unwrap();
+        let store = AcmeStore::open(state.path(), URL).unwrap();
+        for account in ["", "{}", "nonsense", r#"{"directory":"https://other.example/"}"#] {
+            store.set_account(account).unwrap();
+            assert!(matches!(store.account(URL), Stored::Damaged(_)), "{account}");
+        }
+        // A link leads where another user may write.
+        std::os::unix::fs::symlink("/etc/passwd", store.account_file()).unwrap();
+        assert!(matches!(store.account(URL), Stored::Damaged(_)));
+    }
+
+    #[test]
+    fn state_directory_that_is_a_file_is_an_error_with_a_hint() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let error = AcmeStore::open(file.path(), URL).unwrap_err().to_string();
+        assert!(error.contains("--state-directory"), "{error}");
+    }
+}
