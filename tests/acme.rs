@@ -127,6 +127,36 @@ fn certificates_are_obtained_and_renewed_while_no_request_fails() {
 }
 
 #[test]
+fn worker_processes_answer_the_directory() {
+    for engine in ["prefork", "fork"] {
+        let dir = site(&[("www/index.html", "home")]);
+        let (state, port) = (dir.path().join("state"), ReservedPort::new());
+        let options = DirectoryOptions {
+            http_port: port.address.port(),
+            validity_s: 86_400,
+            needs_external_account: false,
+        };
+        let directory = AcmeDirectory::start(dir.path(), &options);
+        let listen = port.address.to_string();
+        let served = RunningProgram::start_ready(serve(
+            &dir.path().join("www"),
+            &[
+                ["--engine", engine],
+                ["--workers", "4"],
+                ["--listen", &listen],
+                ["--domain", "a.example"],
+                ["--acme-directory", &directory.url()],
+                ["--acme-ca", &directory.root()],
+                ["--state-directory", state.to_str().expect("UTF-8")],
+            ]
+            .concat(),
+        ));
+        let (_, names) = wait_for_certificate(&state, &served, "");
+        assert_eq!(names, ["a.example"], "{engine}");
+    }
+}
+
+#[test]
 fn wildcards_are_proved_by_a_hook_and_accounts_bound_to_another() {
     let dir = site(&[("www/index.html", "home")]);
     let options = DirectoryOptions { http_port: 1, validity_s: 86_400, needs_external_account: true };

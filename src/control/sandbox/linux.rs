@@ -208,6 +208,41 @@ mod tests {
         }
     }
 
+    #[test]
+    fn helper_that_connects_can_look_names_up_and_use_its_ports_only() {
+        const NET: &str = "TARPON_TEST_NET";
+        let cases: &[(&str, Attempt, AttemptResult)] = &[
+            (
+                "look a name up",
+                |_| std::net::ToSocketAddrs::to_socket_addrs(&("localhost", 1)).map(drop),
+                Done,
+            ),
+            ("connect to its port", |open| TcpStream::connect(open.address).map(drop), Done),
+            // Port 9 is not among those that the helper may use.
+            ("connect elsewhere", |_| TcpStream::connect("127.0.0.1:9").map(drop), Refused),
+            ("listen", |_| TcpListener::bind("127.0.0.1:0").map(drop), Killed),
+            ("read the site", |open| File::open(&open.site).map(drop), Refused),
+            ("write a file", |open| File::create(&open.site).map(drop), Killed),
+            ("make a directory", |_| Ok(mkdir("/tmp/made", Mode::RWXU)?), Killed),
+            ("run a program", |_| Err(Command::new("/bin/true").exec()), Killed),
+            ("make a process", |_| attempts::fork(), Killed),
+            ("look into its parent", |_| attempts::trace_parent(), Killed),
+            ("make a ring", |_| io_uring::IoUring::new(4).map(drop), Killed),
+            ("make memory executable", |_| attempts::executable(), Killed),
+        ];
+        if let Ok(wanted) = env::var(NET) {
+            let (_, attempt, _) = cases.iter().find(|(name, ..)| *name == wanted).unwrap();
+            let open = OpenFile::new();
+            confine_net(&PRIVILEGES, &[open.address.port()]).unwrap();
+            exit_with(attempt(&open));
+        }
+        for (name, _, want) in cases {
+            let test = "helper_that_connects_can_look_names_up_and_use_its_ports_only";
+            let (result, output) = rerun(test, NET, name);
+            assert_eq!(result, *want, "{name}: {output:?}");
+        }
+    }
+
     /// With one filter in force, none of these errors means that the host lacks seccomp.
     #[test]
     fn host_that_accepts_one_filter_and_refuses_the_next_is_an_error() {
