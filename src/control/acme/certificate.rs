@@ -172,6 +172,24 @@ mod tests {
     }
 
     #[test]
+    fn certificates_that_end_early_are_refused() {
+        let names = ["a.example".to_owned()];
+        let good = testing::certificate(&names);
+        let whole = format!("{}{}", good.key_pem, good.chain_pem);
+        for cut in 0..whole.len() - 1 {
+            let part = &whole[..cut];
+            assert!(Certificate::from_pem(part, part, &names).is_err(), "{cut} bytes");
+        }
+        // Each byte changed: refused, or the same key still fits.
+        for at in 0..whole.len() {
+            let mut bytes = whole.clone().into_bytes();
+            bytes[at] ^= 1;
+            let changed = String::from_utf8_lossy(&bytes);
+            let _ = Certificate::from_pem(&changed, &changed, &names);
+        }
+    }
+
+    #[test]
     fn keys_of_external_accounts_are_base64url() {
         assert_eq!(
             ["Zg", "Zg==", "-_8"].map(from_base64url),

@@ -167,6 +167,12 @@ impl AcmeDriver {
         outputs: &mut Vec<AcmeOutput>,
     ) {
         let sets = service.map_or_else(Vec::new, |service| service.sets.clone());
+        let former = self.served.as_ref().map(|served| served.directory.clone());
+        if let (Some(former), Some(service)) = (former, service)
+            && former != service.config.directory
+        {
+            self.change_directory(now, service, outputs);
+        }
         self.served = service.map(|service| {
             let account = match service.store.account(&service.config.directory) {
                 Stored::Found(account) => Some(account),
@@ -197,6 +203,19 @@ impl AcmeDriver {
             is_used
         });
         self.handle(now, AcmeEvent::Configured(plans), outputs);
+    }
+
+    /// Takes the certificates of another directory: those of the former one serve on, and are replaced at once.
+    fn change_directory(&mut self, now: AcmeTime, service: &AcmeService, outputs: &mut Vec<AcmeOutput>) {
+        self.handle(now, AcmeEvent::Configured(Vec::new()), outputs);
+        for names in &service.sets {
+            self.certificates.remove(names);
+            match service.store.certificate(names) {
+                Stored::Nothing => {}
+                Stored::Found(certificate) => self.publish(names, certificate),
+                Stored::Damaged(why) => outputs.push(AcmeOutput::Emit(AcmeNotice::Damaged(why))),
+            }
+        }
     }
 
     /// Orders no more certificates. Those that there are serve on.
@@ -378,4 +397,93 @@ fn is_account_of(credentials: &str, directory: &str) -> bool {
 
 fn not_stored(names: &[String], error: &std::io::Error) -> AcmeNotice {
     AcmeNotice::NotStored { names: names.join(", "), why: reason(error) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::acme::certificate::testing;
+
+    /// Valid for the certificates that `rcgen` makes: from 1975 to 4096.
+    const NOW: AcmeTime = AcmeTime { tick: Tick(0), unix_s: 1_800_000_000 };
+
+    fn service(state: &Path, directory: &str) -> AcmeService {
+        let config = AcmeConfig { directory: directory.to_owned(), ..AcmeConfig::default() };
+        let sets = vec![vec!["a.example".to_owned()]];
+        AcmeService::open(&config, sets, state).expect("a state directory").expect("names")
+    }
+
+    /// Returns the first message to the helper.
+    fn sent(outputs: &[AcmeOutput]) -> Option<&ToNet> {
+        outputs.iter().find_map(|output| match output {
+            AcmeOutput::Send(message) => Some(&**message),
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn stored_certificate_serves_at_once_and_another_directory_replaces_it() {
+        let state = tempfile::tempdir().unwrap();
+        let staging = service(state.path(), "https://staging.example/");
+        let names = &staging.sets[0];
+        staging.store.set_certificate(names, &testing::certificate(names)).unwrap();
+        let (mut driver, mut outputs) = (AcmeDriver::new(NOW).unwrap(), Vec::new());
+        driver.load(&staging, &mut outputs);
+        assert_eq!(driver.table().certificates().len(), 1, "before its server starts");
+        driver.adopt(NOW, Some(&staging), &mut outputs);
+        driver.handle(NOW, AcmeEvent::HelperStarted, &mut outputs);
+        assert!(matches!(sent(&outputs), Some(ToNet::AskRenewal { .. })), "{outputs:?}");
+        let production = service(state.path(), "https://production.example/");
+        outputs.clear();
+        driver.load(&production, &mut outputs);
+        driver.adopt(NOW, Some(&production), &mut outputs);
+        driver.handle(NOW, AcmeEvent::HelperStarted, &mut outputs);
+        let Some(ToNet::Order { id, .. }) = sent(&outputs) else { panic!("{outputs:?}") };
+        assert_eq!(driver.table().certificates().len(), 1, "until the new one is there");
+        // It arrives, is stored and served.
+        let (id, issued) = (*id, testing::certificate(names));
+        let (chain, key) = (issued.chain_pem().to_owned(), issued.key_pem().to_owned());
+        let served = format!("{key}{chain}");
+        driver.receive(NOW, FromNet::Issued { id, chain, key }, &mut outputs).unwrap();
+        assert_eq!(driver.table().certificates(), [(0, served)]);
+        assert_eq!(production.store.certificate(names), Stored::Found(issued));
+        // Without names there are none.
+        driver.adopt(NOW, None, &mut outputs);
+        assert_eq!((driver.table().certificates(), driver.deadline()), (vec![], None));
+    }
+
+    #[test]
+    fn helper_that_sends_something_else_than_was_ordered_is_refused() {
+        let state = tempfile::tempdir().unwrap();
+        let service = service(state.path(), "https://ca.example/");
+        let (mut driver, mut outputs) = (AcmeDriver::new(NOW).unwrap(), Vec::new());
+        driver.load(&service, &mut outputs);
+        driver.adopt(NOW, Some(&service), &mut outputs);
+        driver.handle(NOW, AcmeEvent::HelperStarted, &mut outputs);
+        let Some(ToNet::Order { id, .. }) = sent(&outputs) else { panic!("{outputs:?}") };
+        let id = *id;
+        let present = |id, name: &str| FromNet::Present {
+            id,
+            name: name.to_owned(),
+            challenge: ChallengeAnswer::TlsAlpn { certificate: vec![1], key: vec![2] },
+        };
+        assert!(driver.receive(NOW, present(id, "b.example"), &mut outputs).is_err());
+        let account = FromNet::Account { credentials: r#"{"directory":"https://b.example/"}"#.to_owned() };
+        assert!(driver.receive(NOW, account, &mut outputs).is_err());
+        assert!(
+            driver.receive(NOW, present(JobId(id.0 + 1), "a.example"), &mut outputs).is_ok(),
+            "of another job"
+        );
+        assert_eq!(driver.table().challenge_certificate("a.example"), None);
+        assert!(driver.receive(NOW, present(id, "a.example"), &mut outputs).is_ok());
+        assert!(driver.table().challenge_certificate("a.example").is_some());
+        // A certificate without the name is a failed order, and removes the challenges.
+        let other = testing::certificate(&["b.example".to_owned()]);
+        let (chain, key) = (other.chain_pem().to_owned(), other.key_pem().to_owned());
+        driver.receive(NOW, FromNet::Issued { id, chain, key }, &mut outputs).unwrap();
+        assert_eq!(driver.table().challenge_certificate("a.example"), None);
+        assert!(driver.table().certificates().is_empty());
+        let states = driver.table().states();
+        assert!(states[0].contains("its certificate lacks a name"), "{states:?}");
+    }
 }

@@ -17,7 +17,7 @@ use super::{
 use crate::base::acme_config::{AcmeChallenge, AcmeConfig};
 use instant_acme::{
     Account, AccountCredentials, AuthorizationStatus, CertificateIdentifier, ChallengeType, Error,
-    ExternalAccountKey, Identifier, KeyAuthorization, NewAccount, NewOrder, Order, OrderStatus, RetryPolicy,
+    ExternalAccountKey, Identifier, NewAccount, NewOrder, Order, OrderStatus, RetryPolicy,
 };
 use rcgen::{CertificateParams, CustomExtension, KeyPair};
 use rustls::pki_types::{CertificateDer, pem::PemObject};
@@ -213,7 +213,7 @@ impl AcmeClient {
                     token: challenge.token.clone(),
                     key_authorization: authorized.as_str().to_owned(),
                 }),
-                AcmeChallenge::TlsAlpn01 => Some(challenge_certificate(&name, &authorized)?),
+                AcmeChallenge::TlsAlpn01 => Some(challenge_certificate(&name, authorized.digest().as_ref())?),
                 AcmeChallenge::Dns01 => {
                     let record = format!("_acme-challenge.{}", name.trim_start_matches("*."));
                     let value = authorized.dns_value();
@@ -262,11 +262,35 @@ impl AcmeClient {
 }
 
 /// Makes the certificate that answers tls-alpn-01: RFC 8737, section 3.
-fn challenge_certificate(name: &str, authorized: &KeyAuthorization) -> Result<ChallengeAnswer, OrderFailure> {
+fn challenge_certificate(name: &str, digest: &[u8]) -> Result<ChallengeAnswer, OrderFailure> {
     let failed = |error: rcgen::Error| OrderFailure::new(FailureKind::Malformed, error);
     let mut params = CertificateParams::new([name.to_owned()]).map_err(failed)?;
-    params.custom_extensions = vec![CustomExtension::new_acme_identifier(authorized.digest().as_ref())];
+    params.custom_extensions = vec![CustomExtension::new_acme_identifier(digest)];
     let key = KeyPair::generate().map_err(failed)?;
     let certificate = params.self_signed(&key).map_err(failed)?;
     Ok(ChallengeAnswer::TlsAlpn { certificate: certificate.der().to_vec(), key: key.serialize_der() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use x509_parser::prelude::{FromDer, X509Certificate};
+
+    /// RFC 8737, section 3: the name alone, and a critical extension with the digest.
+    #[test]
+    fn challenge_certificate_has_the_name_and_the_digest() {
+        let answer = challenge_certificate("a.example", &[7; 32]).unwrap();
+        let message =
+            FromNet::Present { id: JobId(1), name: "a.example".to_owned(), challenge: answer.clone() };
+        assert_eq!(message.check(&["a.example".to_owned()]), Ok(()), "it fits");
+        let ChallengeAnswer::TlsAlpn { certificate, .. } = answer else { panic!("another challenge") };
+        let (_, parsed) = X509Certificate::from_der(&certificate).unwrap();
+        let names = parsed.subject_alternative_name().unwrap().expect("names");
+        assert_eq!(names.value.general_names.len(), 1);
+        let extensions = parsed.extensions();
+        let of_acme =
+            extensions.iter().find(|found| found.oid.to_id_string() == "1.3.6.1.5.5.7.1.31").unwrap();
+        assert!(of_acme.critical);
+        assert_eq!(of_acme.value, [&[4, 32], &[7; 32][..]].concat());
+    }
 }
