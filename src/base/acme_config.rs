@@ -2,7 +2,7 @@
 
 use std::{fmt, path::PathBuf};
 
-/// Where and how certificates are ordered. All sites with [domains](crate::SiteConfig::domains) share it.
+/// The directory that issues certificates, and how to prove names to it. All sites with [domains](crate::SiteConfig::domains) share it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AcmeConfig {
     /// The URL of the directory: RFC 8555, section 7.1.1.
@@ -17,7 +17,7 @@ pub struct AcmeConfig {
     pub external_account: Option<ExternalAccount>,
     /// The program that publishes and removes records, for [`AcmeChallenge::Dns01`].
     pub dns_hook: Option<PathBuf>,
-    /// Where account keys and certificates are stored. `None`: `STATE_DIRECTORY` of systemd; without it `/var/lib/tarpon` for root, and
+    /// The directory for account keys and certificates. `None`: `STATE_DIRECTORY` of systemd; without it `/var/lib/tarpon` for root, and
     /// `$XDG_STATE_HOME/tarpon` for others.
     pub state_directory: Option<PathBuf>,
 }

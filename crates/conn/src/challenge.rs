@@ -51,7 +51,7 @@ impl Challenge {
     }
 
     /// Writes all fields, and then the content, to the front of `to`. `bytes` contain the request. Returns the length, or `None` if the
-    /// challenge is over meanwhile, or there is no room.
+    /// challenge has been removed, or if it does not fit.
     pub(crate) fn write(self, find: &FindChallenge, bytes: &[u8], to: &mut [u8]) -> Option<usize> {
         let mut answer = [0; CHALLENGE_ANSWER_LEN_MAX];
         let len = find(self.host.of(bytes), self.token.of(bytes), &mut answer)?;
@@ -118,7 +118,11 @@ mod tests {
                 assert!(fields.ends_with("\r\nContent-Length: 14"), "{name}: {fields}");
                 assert_eq!(challenge.content_len(), content.len() as u64, "{name}");
                 let gone: FindChallenge = Arc::new(|_, _, _| None);
-                assert_eq!(challenge.write(&gone, wire.as_bytes(), &mut to), None, "{name}: over meanwhile");
+                assert_eq!(
+                    challenge.write(&gone, wire.as_bytes(), &mut to),
+                    None,
+                    "{name}: a removed challenge"
+                );
                 content.to_owned()
             });
             assert_eq!(answer.as_deref(), want, "{name}");

@@ -28,7 +28,7 @@ use std::{
 use tarpon_conn::Tick;
 use tarpon_site::Printable;
 
-/// What a configuration says of certificates, with what was opened for it.
+/// The certificates of a configuration, with the files that they need.
 #[derive(Debug)]
 pub(crate) struct AcmeService {
     pub(crate) config: AcmeConfig,
@@ -218,7 +218,7 @@ impl AcmeDriver {
         }
     }
 
-    /// Orders no more certificates. Those that there are serve on.
+    /// Orders no more certificates. The server keeps the present ones.
     pub(crate) fn end(&mut self) {
         self.served = None;
         self.table.clear_challenges();
@@ -287,7 +287,7 @@ impl AcmeDriver {
     /// Handles a message of the helper.
     ///
     /// # Errors
-    /// What is wrong with it: no helper of ours sends this.
+    /// The message violates the protocol, in this way: the helper is not trusted any more.
     pub(crate) fn receive(
         &mut self,
         now: AcmeTime,
@@ -352,7 +352,7 @@ impl AcmeDriver {
                 let answer = answer.map(|(window, wait_s)| (window, Duration::from_secs(wait_s)));
                 AcmeEvent::RenewalAnswered(id, answer)
             }
-            // Of a job that was given up.
+            // The job has ended before.
             FromNet::Issued { .. } | FromNet::Failed { .. } | FromNet::Renewal { .. } => return Ok(()),
         };
         self.job = None;

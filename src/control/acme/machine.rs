@@ -69,7 +69,7 @@ enum JobKind {
 const FIRST_DELAY: Duration = Duration::from_secs(5 * 60);
 /// The delay after a directory could not be reached, which counts no such attempt.
 const UNREACHABLE_DELAY: Duration = Duration::from_secs(60);
-/// The longest delay that this machine chooses: a failing renewal is told four times a day.
+/// The longest delay that this machine chooses: a failing renewal causes four warnings a day.
 const DELAY_MAX: Duration = Duration::from_secs(6 * 3600);
 /// The longest delay that a directory may ask for. The strictest limit of Let's Encrypt frees one order in 34 hours.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(48 * 3600);
@@ -272,7 +272,7 @@ impl AcmeMachine {
         if let Some(window) = window.filter(|window| window.start_s < window.end_s)
             && self.sets[number].window != Some(window)
         {
-            // A certificate that has expired serves nobody, whatever the window says.
+            // An expired certificate is useless, whatever the window says.
             let last_s = validity.not_after_s.saturating_sub(validity.lifetime_s() / 10);
             let renew_at_s = self.random(window.start_s, window.end_s).min(last_s);
             (self.sets[number].window, self.sets[number].renew_at_s) = (Some(window), renew_at_s);
@@ -333,7 +333,7 @@ impl AcmeMachine {
             let set = &self.sets[*number];
             set.retry_at.is_none_or(|at| at <= tick) && self.is_time_to_renew(*number)
         };
-        // A site without a certificate comes first, then the one that expires first.
+        // Sites without a certificate come first, then the certificate with the earliest expiry.
         let expiry = |number: &usize| self.sets[*number].validity.map(|validity| validity.not_after_s);
         let order = (0..self.sets.len()).filter(may_order).min_by_key(expiry);
         if let Some(number) = order {

@@ -75,7 +75,7 @@ pub(crate) enum FromNet {
         id: JobId,
         /// The name that is checked.
         name: String,
-        /// What is published.
+        /// The answer to publish.
         challenge: ChallengeAnswer,
     },
     /// The certificate.

@@ -16,7 +16,7 @@ type OrderRow = (u64, usize, bool);
 struct AcmeWorld {
     machine: AcmeMachine,
     tick: u64,
-    /// What the wall clock is ahead of the time that has passed, in seconds.
+    /// The error of the wall clock in seconds.
     jump_s: i64,
     lifetime_s: u64,
     /// While it is in this range of days, the directory cannot be reached.
@@ -207,7 +207,7 @@ fn directory_that_is_down_for_a_day_delays_nothing_else() {
         assert!((1..=30).contains(&tried.len()), "seed {seed}: {} attempts on that day", tried.len());
         assert_eq!(good.len(), 1, "renewed when the directory is back: {:?}", world.orders);
         assert!(good[0].0 < world.validity[0].unwrap().not_after_s - START_S);
-        // Each failure is told, with the days that are left.
+        // Each failure causes a warning with the remaining days.
         let failed = world.notices.iter().filter_map(|(_, notice)| match notice {
             AcmeNotice::Failed { days_left, retry_delay, failure, .. } => {
                 Some((days_left, retry_delay, failure))
