@@ -16,6 +16,7 @@ use rustls::HandshakeKind;
 use super::request::RequestForm;
 use super::tls::{TlsOffer, handshake_kind, host};
 use super::{ClientError, read_response};
+use crate::error::LabError;
 
 /// A client that connects, completes a full handshake, requests a page and closes, at a fixed rate.
 pub(crate) struct TlsStorm {
@@ -39,12 +40,13 @@ impl TlsStorm {
         TlsStorm { server, offer, request, content_len, rate }
     }
 
-    /// Runs the storm for `time`, and `beside` at the same time. Returns the number of handshakes, and what `beside` returns.
+    /// Runs the storm for `time`, and `beside` at the same time, once all threads are ready. Returns the number of handshakes, and what
+    /// `beside` returns.
     pub(crate) fn run<T>(
         &self,
         time: Duration,
-        beside: impl FnOnce() -> Result<T, ClientError>,
-    ) -> Result<(u64, T), ClientError> {
+        beside: impl FnOnce() -> Result<T, LabError>,
+    ) -> Result<(u64, T), LabError> {
         let interval = Duration::from_secs(1) * THREAD_COUNT / self.rate;
         let ready = Barrier::new(THREAD_COUNT as usize + 1);
         thread::scope(|scope| {

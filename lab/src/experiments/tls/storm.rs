@@ -73,17 +73,15 @@ fn measure_part(
             OpenLoopClient::connect_tls(address, &offer, &path, load.connections, load.requests)?;
         let storm =
             TlsStorm::new(address, offer.clone(), (&path, TlsOperation::Full.content_len()), load.handshakes);
-        storm.run(WARM_UP_TIME, || client.run(WARM_UP_TIME))?;
-        let quiet = cores.measure(&threads, || {
-            let times = client.run(time)?;
-            Ok((times.len(), times))
-        })?;
-        let mut handshakes = 0;
-        let storm = cores.measure(&threads, || {
-            let (count, times) = storm.run(time, || client.run(time))?;
-            handshakes = count;
-            Ok((times.len(), times))
-        })?;
+        storm.run(WARM_UP_TIME, || Ok(client.run(WARM_UP_TIME)?))?;
+        let mut measure = || {
+            cores.measure(&threads, || {
+                let times = client.run(time)?;
+                Ok((times.len(), times))
+            })
+        };
+        let quiet = measure()?;
+        let (handshakes, storm) = storm.run(time, measure)?;
         Ok(StormPart { quiet, storm, handshakes })
     })
 }
