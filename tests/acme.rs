@@ -5,6 +5,7 @@
 mod common;
 
 use common::{
+    ENGINES,
     client::TestClient,
     directory::{AcmeDirectory, DirectoryOptions, EXTERNAL_ACCOUNT},
     load::LoadGenerator,
@@ -36,9 +37,8 @@ fn files(dir: &Path, end: &str) -> Vec<PathBuf> {
 }
 
 /// Waits for a stored certificate that is not the one of before. Returns its serial number and its names.
-fn wait_for_certificate(state: &Path, served: &RunningProgram, before: &str) -> (String, Vec<String>) {
-    let what = format!("a certificate: {}", served.err());
-    wait_for(&what, || {
+fn wait_for_certificate(state: &Path, before: &str) -> (String, Vec<String>) {
+    wait_for("a certificate", || {
         let file = files(state, "certificate.pem").pop()?;
         let text = fs::read(file).ok()?;
         let pem = Pem::iter_from_buffer(&text).flatten().find(|pem| pem.label == "CERTIFICATE")?;
@@ -65,8 +65,12 @@ fn certificates_are_obtained_and_renewed_while_no_request_fails() {
     let dir = site(&[("www/index.html", "home")]);
     let state = dir.path().join("state");
     let port = ReservedPort::new();
-    let options =
-        DirectoryOptions { http_port: port.address.port(), validity_s: 5, needs_external_account: false };
+    let options = DirectoryOptions {
+        http_port: port.address.port(),
+        tls_port: 1,
+        validity_s: 5,
+        needs_external_account: false,
+    };
     let mut directory = AcmeDirectory::start(dir.path(), &options);
     let (listen, admin) = (port.address.to_string(), format!("unix:{}", dir.path().join("admin").display()));
     let served = RunningProgram::start_ready(serve(
@@ -89,7 +93,7 @@ fn certificates_are_obtained_and_renewed_while_no_request_fails() {
         command
     };
     let load = LoadGenerator::start(port.address, "/", b"home");
-    let (first, names) = wait_for_certificate(&state, &served, "");
+    let (first, names) = wait_for_certificate(&state, "");
     assert_eq!(names, ["a.example", "b.example"]);
     for (end, mode) in [("certificate.pem", 0o600), ("account.json", 0o600)] {
         let file = files(&state, end).pop().expect(end);
@@ -99,7 +103,7 @@ fn certificates_are_obtained_and_renewed_while_no_request_fails() {
     client.send("GET /.well-known/acme-challenge/token HTTP/1.1\r\nHost: a.example\r\n\r\n");
     assert_eq!(client.response().status, 404, "an unknown token");
 
-    let (second, _) = wait_for_certificate(&state, &served, &first);
+    let (second, _) = wait_for_certificate(&state, &first);
     let account = || fs::read_to_string(files(&state, "account.json").pop()?).ok();
     let before = account().expect("an account");
     // The directory forgets all accounts, and is down for a while.
@@ -113,12 +117,12 @@ fn certificates_are_obtained_and_renewed_while_no_request_fails() {
     assert!(status.contains("failing: 1 order: the directory cannot be reached"), "{status}");
     // A reload tries again at once.
     served.signal(Signal::HUP);
-    let (third, _) = wait_for_certificate(&state, &served, &second);
+    let (third, _) = wait_for_certificate(&state, &second);
     assert_ne!(account().expect("an account"), before, "a new account");
     // The successor serves what is stored, and renews it.
     let upgraded = tarpon(["upgrade", "--admin"]).output().expect("it runs");
     let next = UpgradedProgram::from_output(&String::from_utf8_lossy(&upgraded.stdout));
-    let (_, names) = wait_for_certificate(&state, &served, &third);
+    let (_, names) = wait_for_certificate(&state, &third);
     assert_eq!(names, ["a.example", "b.example"]);
     load.wait_for_responses(10);
     let failures = load.stop();
@@ -126,40 +130,66 @@ fn certificates_are_obtained_and_renewed_while_no_request_fails() {
     next.stop();
 }
 
+/// A domain is all that HTTPS needs, with each engine and each challenge: the certificate reaches workers that serve already.
 #[test]
-fn worker_processes_answer_the_directory() {
-    for engine in ["prefork", "fork"] {
+fn a_domain_is_all_that_https_needs() {
+    let challenges = ["http-01", "tls-alpn-01"].into_iter().cycle();
+    for (engine, challenge) in ENGINES.iter().map(|engine| engine.name()).zip(challenges) {
         let dir = site(&[("www/index.html", "home")]);
-        let (state, port) = (dir.path().join("state"), ReservedPort::new());
+        let (state, [plain, tls]) = (dir.path().join("state"), [(); 2].map(|()| ReservedPort::new()));
         let options = DirectoryOptions {
-            http_port: port.address.port(),
+            http_port: plain.address.port(),
+            tls_port: tls.address.port(),
             validity_s: 86_400,
             needs_external_account: false,
         };
         let directory = AcmeDirectory::start(dir.path(), &options);
-        let listen = port.address.to_string();
-        let served = RunningProgram::start_ready(serve(
+        let _served = RunningProgram::start_ready(serve(
             &dir.path().join("www"),
             &[
                 ["--engine", engine],
                 ["--workers", "4"],
-                ["--listen", &listen],
+                ["--listen", &plain.address.to_string()],
+                ["--listen", &format!("tls:{}", tls.address)],
                 ["--domain", "a.example"],
+                ["--acme-challenge", challenge],
                 ["--acme-directory", &directory.url()],
                 ["--acme-ca", &directory.root()],
                 ["--state-directory", state.to_str().expect("UTF-8")],
             ]
             .concat(),
         ));
-        let (_, names) = wait_for_certificate(&state, &served, "");
-        assert_eq!(names, ["a.example"], "{engine}");
+        let (serial, names) = wait_for_certificate(&state, "");
+        assert_eq!(names, ["a.example"], "{engine}, {challenge}");
+        let (host, port) = (tls.address.ip(), tls.address.port());
+        let url = format!("https://a.example:{port}/");
+        let resolve = format!("a.example:{port}:{host}");
+        // The file is there a moment before the workers see the certificate.
+        let shown = wait_for("an answer by HTTPS", || {
+            let mut curl = Command::new("curl");
+            let output =
+                curl.args(["--silent", "--insecure", "--verbose", "--resolve", &resolve, &url]).output();
+            let output = output.expect("curl runs");
+            output
+                .status
+                .success()
+                .then(|| (output.stdout, String::from_utf8_lossy(&output.stderr).into_owned()))
+        });
+        assert_eq!(shown.0, b"home", "{engine}, {challenge}, {serial}: {}", shown.1);
+        assert!(shown.1.contains("Pebble"), "{engine}: the issuer: {}", shown.1);
+        let mut client = TestClient::connect(plain.address);
+        client.send("GET /a?b HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n");
+        let response = client.response();
+        let location = response.field("Location").unwrap_or_default().to_owned();
+        assert_eq!((response.status, location), (308, format!("{url}a?b")), "{engine}");
     }
 }
 
 #[test]
 fn wildcards_are_proved_by_a_hook_and_accounts_bound_to_another() {
     let dir = site(&[("www/index.html", "home")]);
-    let options = DirectoryOptions { http_port: 1, validity_s: 86_400, needs_external_account: true };
+    let options =
+        DirectoryOptions { http_port: 1, tls_port: 1, validity_s: 86_400, needs_external_account: true };
     let directory = AcmeDirectory::start(dir.path(), &options);
     let hook = dir.path().join("hook");
     let script = format!(
@@ -181,8 +211,8 @@ fn wildcards_are_proved_by_a_hook_and_accounts_bound_to_another() {
     );
     let mut command = serve_config(&config, dir.path(), &["--log-format", "human"]);
     command.env("EAB_KEY", key);
-    let served = RunningProgram::start_ready(command);
-    let (_, names) = wait_for_certificate(&dir.path().join("state"), &served, "");
+    let _served = RunningProgram::start_ready(command);
+    let (_, names) = wait_for_certificate(&dir.path().join("state"), "");
     assert_eq!(names, ["*.a.example"]);
     let log = wait_for("the removal of the record", || {
         let log = fs::read_to_string(dir.path().join("hook.log")).ok()?;
@@ -205,6 +235,7 @@ fn mistakes_are_told_with_the_way_out() {
     ));
     let options = |http_port, needs_external_account| DirectoryOptions {
         http_port,
+        tls_port: 1,
         validity_s: 86_400,
         needs_external_account,
     };

@@ -2,7 +2,7 @@
 
 use std::{fmt, path::PathBuf};
 
-/// The directory that issues certificates, and how to prove names to it. All sites with [domains](crate::SiteConfig::domains) share it.
+/// The directory that issues certificates, and how to prove names to it. All sites with domains share it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AcmeConfig {
     /// The URL of the directory: RFC 8555, section 7.1.1.

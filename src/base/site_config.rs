@@ -29,7 +29,7 @@ pub struct SiteConfig {
     /// Whether the site answers requests for hosts that belong to no site.
     pub is_default: bool,
     /// Whether requests without TLS are redirected to https.
-    pub redirects_to_https: bool,
+    pub redirects_to_https: Option<bool>,
     /// The port of the redirects: that of a listener with TLS.
     pub https_port: u16,
     /// Limits that override those of the server.

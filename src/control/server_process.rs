@@ -224,7 +224,7 @@ impl PendingSite {
             mount: mount.clone(),
             listen: listen.iter().flat_map(ListenAddress::addresses).collect(),
             limits: *limits,
-            https_port: config.redirects_to_https.then_some(config.https_port),
+            https_port: config.redirects_to_https.unwrap_or(false).then_some(config.https_port),
             keep_releases: Some(*keep_releases),
             log: log.resolve(logging),
         }

@@ -59,12 +59,12 @@ impl AcmeTable {
         })
     }
 
-    /// Publishes the answer to http-01. Returns whether there was room.
+    /// Publishes the answer to http-01, in place of an earlier one for the name: an order that is tried again has another token. Returns whether there was room.
     pub(crate) fn add_http(&self, name: &str, token: &str, key_authorization: &str) -> bool {
         self.add(HTTP, [name.as_bytes(), token.as_bytes(), key_authorization.as_bytes()])
     }
 
-    /// Publishes the answer to tls-alpn-01. Returns whether there was room.
+    /// Publishes the answer to tls-alpn-01, in place of an earlier one for the name. Returns whether there was room.
     pub(crate) fn add_tls_alpn(&self, name: &str, certificate: &[u8], key: &[u8]) -> bool {
         self.add(TLS_ALPN, [name.as_bytes(), certificate, key])
     }
@@ -75,8 +75,9 @@ impl AcmeTable {
             record.extend((part.len() as u16).to_le_bytes());
             record.extend(part);
         }
-        let free = (0..CHALLENGE_COUNT_MAX).find(|&number| self.challenges.is_empty(number));
-        free.is_some_and(|number| self.challenges.write(number, &record))
+        let free = || (0..CHALLENGE_COUNT_MAX).find(|&number| self.challenges.is_empty(number));
+        let number = self.find_challenge(kind, parts[0], |number, _, _| Some(number)).or_else(free);
+        number.is_some_and(|number| self.challenges.write(number, &record))
     }
 
     /// Removes all challenges.
@@ -90,7 +91,7 @@ impl AcmeTable {
 
     /// Finds the answer to http-01 for a host and a token, and writes it to the front of `to`. Returns its length.
     pub(crate) fn answer(&self, host: &[u8], token: &[u8], to: &mut [u8]) -> Option<usize> {
-        self.find_challenge(HTTP, host, |second, answer| {
+        self.find_challenge(HTTP, host, |_, second, answer| {
             let to = to.get_mut(..answer.len()).filter(|_| !token.is_empty() && second == token)?;
             to.copy_from_slice(answer);
             Some(answer.len())
@@ -98,19 +99,18 @@ impl AcmeTable {
     }
 
     /// Finds the certificate with which a server answers tls-alpn-01 for a name: for a client that offers `acme-tls/1`, RFC 8737.
-    #[cfg_attr(not(test), expect(dead_code, reason = "TLS listeners are its user"))]
     pub(crate) fn challenge_certificate(&self, name: &str) -> Option<ChallengeCertificate> {
-        self.find_challenge(TLS_ALPN, name.as_bytes(), |certificate, key| {
+        self.find_challenge(TLS_ALPN, name.as_bytes(), |_, certificate, key| {
             Some(ChallengeCertificate { certificate: certificate.to_vec(), key: key.to_vec() })
         })
     }
 
-    /// Returns the first result of a challenge of this kind and name, from what follows the name.
+    /// Returns the first result of a challenge of this kind and name, from its number and what follows the name.
     fn find_challenge<T>(
         &self,
         kind: u8,
         name: &[u8],
-        mut result: impl FnMut(&[u8], &[u8]) -> Option<T>,
+        mut result: impl FnMut(usize, &[u8], &[u8]) -> Option<T>,
     ) -> Option<T> {
         let name = name.strip_suffix(b".").unwrap_or(name);
         let mut record = Vec::new();
@@ -121,7 +121,7 @@ impl AcmeTable {
             let (second, rest) = part(rest)?;
             let (third, _) = part(rest)?;
             let is_meant = found_kind == kind && found_name.eq_ignore_ascii_case(name);
-            if is_meant { result(second, third) } else { None }
+            if is_meant { result(number, second, third) } else { None }
         })
     }
 
@@ -141,13 +141,11 @@ impl AcmeTable {
     }
 
     /// Returns a number that changes with each change of a certificate: a reader that has seen it needs not read again.
-    #[cfg_attr(not(test), expect(dead_code, reason = "TLS listeners are its user"))]
     pub(crate) fn change_count(&self) -> u64 {
         self.changes[0].load(Ordering::Acquire)
     }
 
     /// Returns all certificates, each with its number: the key and the chain in PEM, in one text.
-    #[cfg_attr(not(test), expect(dead_code, reason = "TLS listeners are its user"))]
     pub(crate) fn certificates(&self) -> Vec<(usize, String)> {
         (0..CERTIFICATE_COUNT_MAX).filter_map(|number| Some((number, self.certificate(number)?))).collect()
     }
@@ -264,12 +262,15 @@ mod tests {
     fn challenges_are_found_by_name_and_token() {
         let table = AcmeTable::new().unwrap();
         assert!(table.add_http("a.example", "one", "one.print"));
-        assert!(table.add_http("a.example", "two", "two.print"));
+        assert!(table.add_http("c.example", "former", "former.print"));
+        assert!(table.add_http("c.example", "two", "two.print"));
+        assert!(table.add_tls_alpn("a.example", b"former", b"former"));
         assert!(table.add_tls_alpn("a.example", b"der", b"key"));
         #[rustfmt::skip]
-        let cases: [(&str, &str, Option<&str>); 8] = [
+        let cases: [(&str, &str, Option<&str>); 9] = [
             ("a.example",  "one", Some("one.print")),
-            ("A.Example.", "two", Some("two.print")),
+            ("C.Example.", "two", Some("two.print")),
+            ("c.example",  "former", None),
             ("a.example",  "der", None),
             ("a.example",  "",    None),
             ("a.example",  "on",  None),
@@ -290,7 +291,8 @@ mod tests {
         assert_eq!(table.answer(b"a.example", b"one", &mut [0; 192]), None);
         assert_eq!(table.challenge_certificate("a.example"), None);
         // As many as an order may have, and no more.
-        let added = (0..CHALLENGE_COUNT_MAX + 1).filter(|_| table.add_http("a.example", "t", "t.p")).count();
+        let added =
+            (0..CHALLENGE_COUNT_MAX + 1).filter(|at| table.add_http(&at.to_string(), "t", "t.p")).count();
         assert_eq!(added, CHALLENGE_COUNT_MAX);
     }
 

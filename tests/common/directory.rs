@@ -24,6 +24,8 @@ pub(crate) struct AcmeDirectory {
 pub(crate) struct DirectoryOptions {
     /// The port at which it checks names by http-01.
     pub(crate) http_port: u16,
+    /// The port at which it checks names by tls-alpn-01.
+    pub(crate) tls_port: u16,
     /// How long certificates are valid, in seconds.
     pub(crate) validity_s: u64,
     /// Whether an account needs the external account [`EXTERNAL_ACCOUNT`].
@@ -39,7 +41,7 @@ impl AcmeDirectory {
     pub(crate) fn start(dir: &Path, options: &DirectoryOptions) -> AcmeDirectory {
         certify(dir);
         let [port, management, dns] = std::array::from_fn(|_| ReservedPort::new());
-        let DirectoryOptions { http_port, validity_s, needs_external_account } = options;
+        let DirectoryOptions { http_port, tls_port, validity_s, needs_external_account } = options;
         let file = |name: &str| dir.join(name).to_str().expect("UTF-8").to_owned();
         let [key_id, key] = EXTERNAL_ACCOUNT;
         let config = serde_json::json!({ "pebble": {
@@ -48,7 +50,7 @@ impl AcmeDirectory {
             "certificate": file("directory.pem"),
             "privateKey": file("directory.key"),
             "httpPort": http_port,
-            "tlsPort": 1,
+            "tlsPort": tls_port,
             "keyAlgorithm": "ecdsa",
             "externalAccountBindingRequired": needs_external_account,
             "externalAccountMACKeys": { key_id: key },

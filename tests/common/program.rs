@@ -314,6 +314,9 @@ impl Drop for RunningProgram {
         let children = self.child_pids();
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if thread::panicking() {
+            eprintln!("standard error of the server:\n{}", self.err());
+        }
         for child in children {
             wait_for("the children exit", || has_exited(child).then_some(()));
         }

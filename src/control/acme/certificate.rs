@@ -16,7 +16,7 @@ pub(crate) struct Certificate {
 
 /// Why a certificate is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CertificateError {
+pub(crate) enum AcmeCertificateError {
     /// There is no certificate in PEM.
     NoChain,
     /// There is no private key in PEM.
@@ -38,13 +38,13 @@ impl Certificate {
         chain: &str,
         key: &str,
         names: &[String],
-    ) -> Result<Certificate, CertificateError> {
+    ) -> Result<Certificate, AcmeCertificateError> {
         let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(chain.as_bytes())
             .collect::<Result<_, _>>()
-            .map_err(|_| CertificateError::Malformed)?;
-        let first = chain.first().ok_or(CertificateError::NoChain)?;
-        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|_| CertificateError::NoKey)?;
-        let (_, parsed) = X509Certificate::from_der(first).map_err(|_| CertificateError::Malformed)?;
+            .map_err(|_| AcmeCertificateError::Malformed)?;
+        let first = chain.first().ok_or(AcmeCertificateError::NoChain)?;
+        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|_| AcmeCertificateError::NoKey)?;
+        let (_, parsed) = X509Certificate::from_der(first).map_err(|_| AcmeCertificateError::Malformed)?;
         let has_name = |name: &String| {
             parsed.extensions().iter().any(|extension| match extension.parsed_extension() {
                 ParsedExtension::SubjectAlternativeName(found) => found.general_names.iter().any(
@@ -54,7 +54,7 @@ impl Certificate {
             })
         };
         if !names.iter().all(has_name) {
-            return Err(CertificateError::NameMissing);
+            return Err(AcmeCertificateError::NameMissing);
         }
         let seconds = |time: x509_parser::time::ASN1Time| u64::try_from(time.timestamp()).unwrap_or(0);
         let validity = Validity {
@@ -62,10 +62,10 @@ impl Certificate {
             not_after_s: seconds(parsed.validity().not_after),
         };
         let signing = rustls::crypto::aws_lc_rs::sign::any_supported_type(&key)
-            .map_err(|_| CertificateError::KeyMismatch)?;
+            .map_err(|_| AcmeCertificateError::KeyMismatch)?;
         rustls::sign::CertifiedKey::new(chain.clone(), signing)
             .keys_match()
-            .map_err(|_| CertificateError::KeyMismatch)?;
+            .map_err(|_| AcmeCertificateError::KeyMismatch)?;
         // Written anew, so that a file has nothing else in it.
         let chain_pem = chain.iter().map(|der| pem("CERTIFICATE", der)).collect();
         let label = match &key {
@@ -99,19 +99,19 @@ impl fmt::Debug for Certificate {
     }
 }
 
-impl fmt::Display for CertificateError {
+impl fmt::Display for AcmeCertificateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            CertificateError::NoChain => "it has no certificate",
-            CertificateError::NoKey => "it has no private key",
-            CertificateError::Malformed => "its certificate cannot be read",
-            CertificateError::KeyMismatch => "its key does not belong to its certificate",
-            CertificateError::NameMissing => "its certificate lacks a name",
+            AcmeCertificateError::NoChain => "it has no certificate",
+            AcmeCertificateError::NoKey => "it has no private key",
+            AcmeCertificateError::Malformed => "its certificate cannot be read",
+            AcmeCertificateError::KeyMismatch => "its key does not belong to its certificate",
+            AcmeCertificateError::NameMissing => "its certificate lacks a name",
         })
     }
 }
 
-impl Error for CertificateError {}
+impl Error for AcmeCertificateError {}
 
 /// Returns bytes as PEM: RFC 7468.
 fn pem(label: &str, der: &[u8]) -> String {
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     /// The case, the chain, the key, the wanted names, and the error.
-    type CertificateCase<'a> = (&'a str, &'a str, &'a str, &'a [&'a str], Option<CertificateError>);
+    type CertificateCase<'a> = (&'a str, &'a str, &'a str, &'a [&'a str], Option<AcmeCertificateError>);
 
     #[test]
     fn certificates_are_checked() {
@@ -158,12 +158,12 @@ mod tests {
         let cases: &[CertificateCase<'_>] = &[
             ("good",          chain,        key,            &["a.example", "*.b.example"], None),
             ("one name",      chain,        key,            &["A.example"],                None),
-            ("another name",  chain,        key,            &["c.example"],                Some(CertificateError::NameMissing)),
-            ("no wildcard",   chain,        key,            &["x.b.example"],              Some(CertificateError::NameMissing)),
-            ("another key",   chain,        &other.key_pem, &["a.example"],                Some(CertificateError::KeyMismatch)),
-            ("no chain",      "",           key,            &["a.example"],                Some(CertificateError::NoChain)),
-            ("no key",        chain,        "",             &["a.example"],                Some(CertificateError::NoKey)),
-            ("broken",        &broken,      key,            &["a.example"],                Some(CertificateError::Malformed)),
+            ("another name",  chain,        key,            &["c.example"],                Some(AcmeCertificateError::NameMissing)),
+            ("no wildcard",   chain,        key,            &["x.b.example"],              Some(AcmeCertificateError::NameMissing)),
+            ("another key",   chain,        &other.key_pem, &["a.example"],                Some(AcmeCertificateError::KeyMismatch)),
+            ("no chain",      "",           key,            &["a.example"],                Some(AcmeCertificateError::NoChain)),
+            ("no key",        chain,        "",             &["a.example"],                Some(AcmeCertificateError::NoKey)),
+            ("broken",        &broken,      key,            &["a.example"],                Some(AcmeCertificateError::Malformed)),
         ];
         for (name, chain, key, wanted, want) in cases {
             assert_eq!(Certificate::from_pem(chain, key, &names(wanted)).err(), *want, "{name}");

@@ -12,7 +12,7 @@
 //! file that is damaged is renamed, told, and never used.
 
 use super::{
-    certificate::{Certificate, CertificateError},
+    certificate::{AcmeCertificateError, Certificate},
     message::{ACCOUNT_LEN_MAX, CHAIN_LEN_MAX, KEY_LEN_MAX},
 };
 use crate::base::error::{UserError, reason};
@@ -95,7 +95,8 @@ impl AcmeStore {
     /// Reads the certificate of a set of names.
     pub(crate) fn certificate(&self, names: &[String]) -> Stored<Certificate> {
         self.read(&self.certificate_file(names), CERTIFICATE_FILE_LEN_MAX, |text| {
-            Certificate::from_pem(&text, &text, names).map_err(|error: CertificateError| error.to_string())
+            Certificate::from_pem(&text, &text, names)
+                .map_err(|error: AcmeCertificateError| error.to_string())
         })
     }
 

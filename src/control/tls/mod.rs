@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! PEM files ─ pem ─▶ TlsCertificate ─▶ CertificateTable ─┐
+//! ACME ─ AcmeTable ─▶ brought ───────────────────────────┤
 //! [[listener]] ────▶ policy ─────────────────────────────┼─▶ TlsConfig ─▶ Listener ─▶ workers
 //! supervisor ─ TicketSecret ─▶ TicketKeys ───────────────┘
 //! ```
@@ -13,6 +14,7 @@
 //! |---|---|
 //! | `pem` | reads certificates and keys from files |
 //! | `certificate` | a certificate with its key, its names and its dates |
+//! | `brought` | certificates that ACME brings, from memory that the supervisor shares |
 //! | `table` | chooses a certificate by the name that the client asks for |
 //! | `policy` | asked client certificates, versions and suites: what a handshake must satisfy |
 //! | `tickets` | keys of session tickets, the same in all processes |
@@ -21,6 +23,7 @@
 //!
 //! Knows nothing of connections and requests: rustls shakes hands, in the transport of the worker.
 
+mod brought;
 pub(crate) mod certificate;
 pub(crate) mod pem;
 pub(crate) mod policy;

@@ -5,6 +5,7 @@
 //! its listeners; the routes of the others do not lead to it.
 
 use super::{
+    brought::CHALLENGE_PROTOCOL,
     certificate::TlsCertificate,
     pem, provider,
     table::CertificateTable,
@@ -111,7 +112,9 @@ impl TlsConfig {
             }
         };
         let mut server = builder.with_cert_resolver(Arc::clone(&certificates) as _);
-        server.alpn_protocols = vec![ALPN.into()];
+        // In order of preference.
+        let challenges = certificates.has_challenges().then_some(CHALLENGE_PROTOCOL);
+        server.alpn_protocols = [ALPN].into_iter().chain(challenges).map(Vec::from).collect();
         server.max_fragment_size = Some(FRAGMENT_LEN_MAX);
         server.session_storage = Arc::new(NoServerSessionStorage {});
         server.ticketer = Arc::new(Ticketer { keys: Arc::clone(keys), policy: digest });

@@ -11,6 +11,7 @@ use crate::base::{
     site_config::SiteConfig,
     tls_config::{CertificateFiles, ServiceTls, TlsPolicy},
 };
+use crate::data::acme_table::AcmeTable;
 use std::{
     mem,
     os::unix::fs::MetadataExt,
@@ -47,17 +48,16 @@ pub(crate) struct FileStates(Vec<(PathBuf, Option<FileFingerprint>)>);
 type FileFingerprint = (u64, u64, u64, i64, i64);
 
 impl PreparedTls {
-    /// Reads the files of a service. `brought`: certificates that come from elsewhere than files, such as a certificate authority; they come after
-    /// those of files.
+    /// Reads the files of a service. `brought`: certificates that ACME obtains, perhaps later; they come after those of files.
     ///
     /// # Errors
-    /// A file cannot be used; or a listener has TLS and there is no certificate for it.
+    /// A file cannot be used; or a listener has TLS and there is no certificate for it, nor will there be.
     pub(crate) fn new(
         tls: &ServiceTls,
         sites: &[SiteConfig],
         unknown_host: UnknownHost,
         keys: &Arc<TicketKeys>,
-        brought: &[TlsCertificate],
+        brought: Option<&Arc<AcmeTable>>,
         former: Option<&SelfSigned>,
         unix_s: i64,
     ) -> Result<PreparedTls, UserError> {
@@ -70,11 +70,12 @@ impl PreparedTls {
         for files in tls.certificates.iter().chain(of_sites) {
             certificates.push(read(files, unix_s, &mut warnings)?);
         }
-        certificates.extend_from_slice(brought);
         let hosts = || sites.iter().flat_map(|site| site.hosts.iter().chain(&site.redirect_hosts));
         let self_signed = tls.is_self_signed.then(|| SelfSigned::new(hosts(), former)).transpose()?;
         certificates.extend(self_signed.iter().map(|made| made.certificate.clone()));
-        if let (true, Some((address, _))) = (certificates.is_empty(), tls.listeners.first()) {
+        if let (true, Some((address, _))) =
+            (certificates.is_empty() && brought.is_none(), tls.listeners.first())
+        {
             return Err(no_certificate(address));
         }
         for host in hosts().filter(|host| !certificates.iter().any(|certificate| certificate.covers(host))) {
@@ -85,7 +86,10 @@ impl PreparedTls {
             warnings.extend(first.map(warning));
         }
         let table = CertificateTable::new(&certificates, unknown_host == UnknownHost::Refused);
-        let table = Arc::new(table);
+        let table = Arc::new(match brought {
+            Some(brought) => table.with_brought(Arc::clone(brought)),
+            None => table,
+        });
         // Listeners with the same policy share a configuration.
         let mut made: Vec<(&TlsPolicy, TlsConfig)> = Vec::new();
         let mut listeners = Vec::new();
@@ -229,7 +233,7 @@ mod tests {
                 std::slice::from_ref(&site),
                 UnknownHost::Refused,
                 &keys,
-                &[],
+                None,
                 None,
                 1_000_000_000,
             )

@@ -1,6 +1,10 @@
 //! Chooses the certificate of a connection by the name that the client asks for: RFC 6066, section 3.
 
-use super::certificate::TlsCertificate;
+use super::{
+    brought::{BroughtCertificates, CHALLENGE_PROTOCOL},
+    certificate::TlsCertificate,
+};
+use crate::data::acme_table::AcmeTable;
 use rustls::{
     server::{ClientHello, ResolvesServerCert},
     sign::CertifiedKey,
@@ -15,6 +19,8 @@ use std::{
 pub(crate) struct CertificateTable {
     /// Locked for a look-up once per full handshake.
     index: RwLock<CertificateIndex>,
+    /// Those that ACME brings.
+    brought: Option<BroughtCertificates<CertificateIndex>>,
     /// A client that asks for an unknown name gets no certificate, and an alert.
     refuses_unknown: bool,
 }
@@ -30,7 +36,18 @@ struct CertificateIndex {
 
 impl CertificateTable {
     pub(crate) fn new(certificates: &[TlsCertificate], refuses_unknown: bool) -> CertificateTable {
-        CertificateTable { index: RwLock::new(CertificateIndex::new(certificates)), refuses_unknown }
+        let index = RwLock::new(CertificateIndex::new(certificates));
+        CertificateTable { index, brought: None, refuses_unknown }
+    }
+
+    /// Adds the certificates that ACME brings. Those with the same names that were given to [`new`](CertificateTable::new) come first.
+    pub(crate) fn with_brought(self, table: Arc<AcmeTable>) -> CertificateTable {
+        CertificateTable { brought: Some(BroughtCertificates::new(table)), ..self }
+    }
+
+    /// Returns whether a handshake may be one that shows control over a name.
+    pub(super) fn has_challenges(&self) -> bool {
+        self.brought.is_some()
     }
 
     /// Replaces all certificates. Handshakes under way go on with the former ones.
@@ -41,13 +58,13 @@ impl CertificateTable {
 
     fn find(&self, name: Option<&str>) -> Option<Arc<CertifiedKey>> {
         let index = self.index.read().unwrap_or_else(PoisonError::into_inner);
-        let default = || index.default.clone();
+        let brought = self.brought.as_ref().map(|brought| brought.current(CertificateIndex::new));
+        let default = || index.default.clone().or_else(|| brought.as_ref()?.default.clone());
         let Some(name) = name else { return default() };
         // rustls passes names that are syntactically valid, in any case.
         let name = name.trim_end_matches('.').to_ascii_lowercase();
-        let parent = || name.split_once('.').and_then(|(_, parent)| index.wildcards.get(parent));
-        match index.exact.get(&name).or_else(parent) {
-            Some(found) => Some(Arc::clone(found)),
+        match index.find(&name).or_else(|| brought.as_ref()?.find(&name)) {
+            Some(found) => Some(found),
             None if self.refuses_unknown => None,
             None => default(),
         }
@@ -70,11 +87,24 @@ impl CertificateIndex {
         let default = certificates.first().map(|certificate| Arc::clone(&certificate.key));
         CertificateIndex { exact, wildcards, default }
     }
+
+    /// Finds the certificate for a name in lower case.
+    fn find(&self, name: &str) -> Option<Arc<CertifiedKey>> {
+        let parent = || name.split_once('.').and_then(|(_, parent)| self.wildcards.get(parent));
+        self.exact.get(name).or_else(parent).map(Arc::clone)
+    }
 }
 
 impl ResolvesServerCert for CertificateTable {
     /// `None`: the handshake ends, and the transport sends the alert unrecognized_name.
     fn resolve(&self, client_hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        // A client that checks a challenge offers this protocol alone: RFC 8737, section 3.
+        let mut protocols = client_hello.alpn().into_iter().flatten();
+        if let (Some(brought), Some(CHALLENGE_PROTOCOL), None) =
+            (&self.brought, protocols.next(), protocols.next())
+        {
+            return brought.challenge(client_hello.server_name()?);
+        }
         self.find(client_hello.server_name())
     }
 }

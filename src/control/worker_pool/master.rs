@@ -184,7 +184,7 @@ impl<'a> Master<'a> {
             redirect_hosts: &site.redirect_hosts,
             mount: site.mount.as_ref(),
             listen: site.listen.iter().flat_map(ListenAddress::addresses).collect(),
-            https_port: site.redirects_to_https.then_some(site.https_port),
+            https_port: site.redirects_to_https.unwrap_or(false).then_some(site.https_port),
         });
         let labels: Vec<_> = addresses.clone().map(|address| address.label()).collect();
         let routes = server_routes(addresses, unknown_host).map_err(|error| error.to_string())?;

@@ -55,7 +55,10 @@ fn service(config: Config) -> Service {
     // Only the first call has an effect: a reload does not change the format of events.
     events::init(config.log.events);
     let unknown_host = config.unknown_host();
-    let Config { mut sites, listeners, server, log } = config;
+    let Config { mut sites, mut listeners, server, log } = config;
+    if listeners.is_empty() && sites.iter().any(|site| !site.domains.is_empty()) {
+        listeners = DOMAIN_LISTENERS.iter().flat_map(|at| at.parse().map(ListenerConfig::at)).collect();
+    }
     let tls = tls(&sites, &listeners, &server);
     set_https_ports(&mut sites, &listeners);
     let ServerConfig { settings, grace_period, user, sandbox, admin, admin_access, acme, .. } = server;
@@ -66,16 +69,7 @@ fn service(config: Config) -> Service {
         _ => None,
     });
     let socket_access = socket_access.collect();
-    let has_domains = sites.iter().any(|site| !site.domains.is_empty());
-    let addresses = match listeners.is_empty() && has_domains {
-        // The forms that are none yet are left out.
-        true => DOMAIN_LISTENERS
-            .iter()
-            .flat_map(|text| text.parse())
-            .flat_map(|at| Listener::addresses(&at))
-            .collect(),
-        false => listeners.iter().flat_map(|listener| Listener::addresses(&listener.address)).collect(),
-    };
+    let addresses = listeners.iter().flat_map(|listener| Listener::addresses(&listener.address)).collect();
     let admin_is_default = admin == AdminAt::Default;
     let admin = match admin {
         AdminAt::Default => default_admin_address(),
@@ -124,6 +118,8 @@ fn set_https_ports(sites: &mut [SiteConfig], listeners: &[ListenerConfig]) {
     for site in sites {
         let own = site.tls_listen.iter().collect();
         let listeners = if site.listen.is_empty() { shared.clone() } else { own };
+        // A site with a certificate from ACME is for HTTPS, unless its configuration says otherwise.
+        site.redirects_to_https.get_or_insert(!site.domains.is_empty() && !listeners.is_empty());
         site.https_port = listeners.into_iter().find_map(ListenAddress::port).unwrap_or(HTTPS_PORT);
     }
 }

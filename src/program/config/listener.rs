@@ -20,6 +20,14 @@ pub struct ListenerConfig {
     pub tls: TlsPolicy,
 }
 
+impl ListenerConfig {
+    /// Returns a listener with the defaults of all other options.
+    pub(crate) fn at(ListenValue { address, has_tls }: ListenValue) -> ListenerConfig {
+        let (access, tls) = (SocketAccess::default(), TlsPolicy::default());
+        ListenerConfig { address, access, proxy_protocol: false, has_tls, tls }
+    }
+}
+
 pub(super) const SECTION: ConfigSection = ConfigSection {
     name: "listener",
     count: 0..=usize::MAX,
@@ -28,9 +36,8 @@ pub(super) const SECTION: ConfigSection = ConfigSection {
     options: OPTIONS,
     add: |config| {
         let [address, _] = default_addresses();
-        let (address, access) = (ListenAddress::One(address), SocketAccess::default());
-        let tls = TlsPolicy::default();
-        config.listeners.push(ListenerConfig { address, access, proxy_protocol: false, has_tls: false, tls });
+        let value = ListenValue { address: ListenAddress::One(address), has_tls: false };
+        config.listeners.push(ListenerConfig::at(value));
     },
 };
 

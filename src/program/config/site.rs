@@ -158,9 +158,9 @@ const OPTIONS: &[Opt] = &[
     },
     Opt {
         name: "redirect-to-https",
-        kind: ValueKind::Flag(|config, on| config.site().redirects_to_https = on),
+        kind: ValueKind::Flag(|config, on| config.site().redirects_to_https = Some(on)),
         help: "Redirect requests without TLS to the same address with https",
-        details: "To the port of the first listener with TLS that the site answers at; with a trusted proxy that ends TLS and no such listener, to the default port. Health checks are answered without TLS too.",
+        details: "To the port of the first listener with TLS that the site answers at; with a trusted proxy that ends TLS and no such listener, to the default port. Health checks are answered without TLS too. True by default for a site with domain and a listener with TLS.",
         ..OPT
     },
     Opt {

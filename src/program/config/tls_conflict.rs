@@ -23,16 +23,22 @@ pub(super) fn find(file: Option<&ConfigFile>, entries: &[OptionValue], errors: &
 /// Adds an error for each redirect that leads nowhere, and for each site that would tell browsers without TLS to use only HTTPS.
 fn find_unredirected(entries: &[OptionValue], errors: &mut Vec<ConfigError>) {
     let has_listener = listens(entries).any(|entry| entry.values.iter().any(|value| has_tls(value)));
+    let has_domain = |of: &OptionValue| {
+        entries_of(entries, "site", &["domain"])
+            .any(|entry| entry.number == of.number && !entry.values.is_empty())
+    };
     let has_proxy = entries_of(entries, "server", &["client-address-from"]).any(|entry| is_on(&entry));
     for redirect in entries_of(entries, "site", &["redirect-to-https"]).filter(is_on) {
-        if !has_listener && !has_proxy {
+        // A site with domains has listeners with TLS by default.
+        if !has_listener && !has_proxy && !has_domain(redirect) {
             let hint = "add --listen tls:443 with a certificate, or name the proxy that ends TLS: trusted-proxies and client-address-from";
             errors.push(redirect.error(0, "nothing answers with TLS", "expected a listener with TLS", hint));
         }
     }
     for hsts in entries_of(entries, "site", &["hsts"]).filter(is_on) {
-        let mut redirects = entries_of(entries, "site", &["redirect-to-https"]).filter(is_on);
-        if !redirects.any(|redirect| redirect.number == hsts.number) {
+        let mut redirects = entries_of(entries, "site", &["redirect-to-https"]);
+        let redirects = redirects.find(|redirect| redirect.number == hsts.number);
+        if !redirects.map_or_else(|| has_domain(hsts), |redirect| is_on(&redirect)) {
             let hint = "add redirect-to-https = true to the site";
             let found = "browsers must not get Strict-Transport-Security without TLS";
             errors.push(hsts.error(0, found, "expected `redirect-to-https` beside it", hint));
@@ -199,13 +205,13 @@ fn find_missing(entries: &[OptionValue], errors: &mut Vec<ConfigError>) {
     let listener = listens(entries)
         .find_map(|entry| Some((entry, entry.values.iter().position(|value| has_tls(value))?)));
     let server = entries_of(entries, "server", &["tls-cert", "tls"]);
+    let obtains = entries_of(entries, "site", &["domain"]).any(|entry| !entry.values.is_empty());
     let mut certificates = server.chain(entries_of(entries, "site", &["tls-cert"]));
     let certificate = certificates.find(|entry| !entry.values.is_empty());
     match (listener, certificate) {
-        (Some((listener, at)), None) => {
+        (Some((listener, at)), None) if !obtains => {
             let found = "there is no certificate for this listener";
-            let hint =
-                "name one with --tls-cert FILE --tls-key FILE, or add --tls self-signed for development";
+            let hint = "add --domain NAME to obtain one, name one with --tls-cert FILE --tls-key FILE, or add --tls self-signed for development";
             errors.push(listener.error(at, found, "expected `tls-cert` in [server] or in a [[site]]", hint));
         }
         (None, Some(certificate)) => {
@@ -232,7 +238,7 @@ mod tests {
             ("both",                      format!("{listener}{server}"),                               &[]),
             ("of a site",                 format!("{listener}{site}tls-cert = [\"a\"]\ntls-key = [\"b\"]"), &[]),
             ("self-signed",               format!("{listener}[server]\ntls = \"self-signed\""),        &[]),
-            ("no certificate",            listener.into(),                                             &["2:11: there is no certificate for this listener; expected `tls-cert` in [server] or in a [[site]]; name one with --tls-cert"]),
+            ("no certificate",            listener.into(),                                             &["2:11: there is no certificate for this listener; expected `tls-cert` in [server] or in a [[site]]; add --domain NAME to obtain one, name one with --tls-cert"]),
             ("no listener",               server.into(),                                               &["2:13: no listener uses `tls-cert`; expected a listener with TLS; add --listen tls:443"]),
             ("a redirect",                format!("{listener}{server}{site}redirect-to-https = true\nhsts = \"365d\""), &[]),
             ("a redirect to nowhere",     format!("{site}redirect-to-https = true"),                   &["3:21: nothing answers with TLS; expected a listener with TLS; add --listen tls:443"]),

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     base::{address::Address, engine::Engine, error::UserError, site_config::SiteSource},
     control::{
-        acme::driver::AcmeService,
+        acme::driver::{AcmeDriver, AcmeService},
         helpers::HelperKind,
         process::in_child::in_child,
         sandbox::Privileges,
@@ -52,7 +52,8 @@ impl Driver<'_> {
         // First of all, so that a port in use is reported at once, not after a long read.
         let added = self.listeners.add(&service)?;
         let opened = OpenLog::open_all(&service.log, &service.sites).and_then(|logs| {
-            Ok((logs, self.privileges(&service)?, self.tls(&service)?, self.prepare_acme(&service)?))
+            let acme = self.prepare_acme(&service)?;
+            Ok((logs, self.privileges(&service)?, self.tls(&service, acme.is_some())?, acme))
         });
         let (logs, privileges, tls, acme) = match opened {
             Ok(opened) => opened,
@@ -80,7 +81,7 @@ impl Driver<'_> {
     }
 
     /// Reads the certificates of a service. A certificate that this program has made stays, unless the hosts have changed.
-    fn tls(&self, service: &Service) -> Result<PreparedTls, UserError> {
+    fn tls(&self, service: &Service, obtains_certificates: bool) -> Result<PreparedTls, UserError> {
         let former = self.generations.values().rev().find_map(|known| known.tls.self_signed.as_ref());
         if service.tls.listeners.is_empty() {
             return Ok(PreparedTls::default());
@@ -88,7 +89,8 @@ impl Driver<'_> {
         let Service { tls, sites, unknown_host, .. } = service;
         let keys = self.ticket_keys.get_or_init(|| TicketKeys::new(TicketSecret::random()));
         let now = i64::try_from(unix_s()).unwrap_or(i64::MAX);
-        let prepared = PreparedTls::new(tls, sites, *unknown_host, keys, &[], former, now)?;
+        let brought = self.acme.as_ref().filter(|_| obtains_certificates).map(AcmeDriver::table);
+        let prepared = PreparedTls::new(tls, sites, *unknown_host, keys, brought, former, now)?;
         for TlsWarning { error, .. } in &prepared.warnings {
             tracing::warn!("{error}");
         }
