@@ -135,7 +135,11 @@ fn certificates_are_obtained_and_renewed_while_no_request_fails() {
 fn a_domain_is_all_that_https_needs() {
     let challenges = ["http-01", "tls-alpn-01"].into_iter().cycle();
     for (engine, challenge) in ENGINES.iter().map(|engine| engine.name()).zip(challenges) {
-        let dir = site(&[("www/index.html", "home")]);
+        let dir = site(&[
+            ("www/index.html", "home"),
+            ("www/_redirects", "/.well-known/* /elsewhere 301!"),
+            ("mounted/index.html", "mounted"),
+        ]);
         let (state, [plain, tls]) = (dir.path().join("state"), [(); 2].map(|()| ReservedPort::new()));
         let options = DirectoryOptions {
             http_port: plain.address.port(),
@@ -144,21 +148,20 @@ fn a_domain_is_all_that_https_needs() {
             needs_external_account: false,
         };
         let directory = AcmeDirectory::start(dir.path(), &options);
-        let _served = RunningProgram::start_ready(serve(
-            &dir.path().join("www"),
-            &[
-                ["--engine", engine],
-                ["--workers", "4"],
-                ["--listen", &plain.address.to_string()],
-                ["--listen", &format!("tls:{}", tls.address)],
-                ["--domain", "a.example"],
-                ["--acme-challenge", challenge],
-                ["--acme-directory", &directory.url()],
-                ["--acme-ca", &directory.root()],
-                ["--state-directory", state.to_str().expect("UTF-8")],
-            ]
-            .concat(),
-        ));
+        // The answers to the directory come before a mount, a forced rule and the redirect to HTTPS.
+        let config = format!(
+            "[[site]]\npath = \"www\"\ndomain = [\"a.example\"]\n\n\
+             [[site]]\npath = \"mounted\"\nhosts = [\"a.example\"]\nmount = \"/.well-known\"\n\n\
+             [[listener]]\naddress = \"{}\"\n\n[[listener]]\naddress = \"tls:{}\"\n\n\
+             [server]\nacme-directory = \"{}\"\nacme-ca = \"{}\"\nacme-challenge = \"{challenge}\"\n\
+             state-directory = \"state\"\n",
+            plain.address,
+            tls.address,
+            directory.url(),
+            directory.root(),
+        );
+        let options = ["--engine", engine, "--workers", "4"];
+        let _served = RunningProgram::start_ready(serve_config(&config, dir.path(), &options));
         let (serial, names) = wait_for_certificate(&state, "");
         assert_eq!(names, ["a.example"], "{engine}, {challenge}");
         let (host, port) = (tls.address.ip(), tls.address.port());
