@@ -283,10 +283,9 @@ impl Sites {
         }
     }
 
-    /// Returns the site that answers every request of a connection. `None`: what answers depends on the request, or is no site.
-    #[inline]
-    pub(crate) fn only_site(&self, has_tls: bool) -> Option<SiteId> {
-        (self.routes.is_none() && (has_tls || self.https_port.is_none())).then_some(SiteId::FIRST)
+    /// Returns whether the first site answers every request of a connection.
+    pub(crate) fn has_only_site(&self, has_tls: bool) -> bool {
+        self.routes.is_none() && (has_tls || self.https_port.is_none())
     }
 
     #[inline(never)]
@@ -408,7 +407,7 @@ impl Sites {
     }
 
     /// Returns an image that is served or named by a span.
-    #[inline]
+    #[inline(always)]
     pub fn image(&self, id: ImageId) -> &Image {
         self.slots[id.index()].image.as_ref().expect("an image outlives the spans that name it")
     }

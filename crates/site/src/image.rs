@@ -374,7 +374,7 @@ impl Image {
 
     /// Returns the slots of the index. Their number is a power of two. The caller must [check](Image::check_resident) that a slot
     /// is in memory before it reads it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn slots(&self) -> &[[u8; SLOT_LEN]] {
         self.bytes[self.index_at..].as_chunks().0
     }

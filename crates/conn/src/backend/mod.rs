@@ -185,6 +185,7 @@ impl BackendConnection {
     }
 
     /// Handles the event that bytes of the outbox have been sent.
+    #[inline(never)]
     pub(crate) fn sent(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) {
         self.deadline = cx.now.after(self.limits.response_ms);
         self.fill(cx, out);
@@ -216,6 +217,7 @@ impl BackendConnection {
     }
 
     /// Handles input. Returns how many bytes the connection consumed.
+    #[inline(never)]
     pub(crate) fn received(&mut self, cx: &mut ConnResources<'_>, input: BufRange) -> usize {
         let mut used = 0;
         while used < input.len as usize {

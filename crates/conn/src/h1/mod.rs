@@ -59,6 +59,8 @@ pub(crate) struct Http1 {
     tls: Option<TlsSession>,
     /// The field that names the client. `None`: the client is the peer.
     forwarded_field: Option<ForwardedField>,
+    /// Every request is for the first site, which answers it: no route, redirect or challenge depends on the request.
+    has_only_site: bool,
     phase: Http1Phase,
     /// The pipe of the exchange with a backend. The connection leaves it when the exchange ends or the connection closes.
     pipe: Option<OpenPipe>,
@@ -146,6 +148,7 @@ impl Http1 {
             accepted,
             tls: None,
             forwarded_field: client::forwarded_field(cx.sites.proxy_trust(), accepted.peer),
+            has_only_site: cx.sites.has_only_site(accepted.has_tls),
             phase: Http1Phase::Head,
             pipe: None,
             incomplete_len: 0,

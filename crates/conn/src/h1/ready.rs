@@ -11,6 +11,7 @@ use super::{Blocked, Ending, Http1, Http1Phase, emit};
 use crate::{
     BufRange, ConnResources, plan,
     response_prefix::Persistence,
+    sites::SiteId,
     span::{Outbox, Span},
 };
 use tarpon_http::{
@@ -32,13 +33,17 @@ impl Http1 {
         out: &mut Outbox,
         input: BufRange,
     ) -> Option<usize> {
-        let is_usual = matches!(self.phase, Http1Phase::Head)
+        let is_usual = self.has_only_site
+            && matches!(self.phase, Http1Phase::Head)
             && self.incomplete_len == 0
             && self.blocked == Blocked::No
             && self.ending == Ending::No
             && out.has_room(emit::USUAL_SPAN_COUNT)
             && !cx.records.is_on();
-        let site = cx.sites.only_site(self.accepted.has_tls).filter(|_| is_usual)?;
+        if !is_usual {
+            return None;
+        }
+        let site = SiteId::FIRST;
         let request_count = self.request_count + 1;
         if request_count >= cx.sites.limits(site).keepalive_requests.get() {
             return None;

@@ -43,6 +43,7 @@ impl RecordedResponses {
     }
 
     /// Ends the exchanges whose responses are among the first `sent_len` bytes of the connection.
+    #[inline(never)]
     pub(super) fn sent(&mut self, records: &mut Records, now: Tick, sent_len: u64) {
         while !self.is_empty() && records.open_exchange(self.oldest).response_end <= sent_len {
             self.end_oldest(records, now, sent_len);

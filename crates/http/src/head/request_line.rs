@@ -16,9 +16,12 @@ pub(super) struct RequestLine<'a> {
 /// Parses a request line of GET or HEAD and HTTP/1.1. Returns what [`request_line`] returns, or `None` for other lines.
 #[inline(always)]
 pub(super) fn usual_request_line(seen: &[u8]) -> Option<(RequestLine<'_>, &[u8])> {
-    let (method, rest) = match seen.strip_prefix(b"GET ") {
-        Some(rest) => (Method::Get, rest),
-        None => (Method::Head, seen.strip_prefix(b"HEAD ")?),
+    let (method, rest) = match seen.split_first_chunk() {
+        // Compared at once: a pattern compares byte by byte.
+        Some((start, rest)) if u32::from_ne_bytes(*start) == u32::from_ne_bytes(*b"GET ") => {
+            (Method::Get, rest)
+        }
+        _ => (Method::Head, seen.strip_prefix(b"HEAD ")?),
     };
     let (path, behind) = TargetPath::scan(rest)?;
     let target = &rest[..rest.len() - behind.len()];

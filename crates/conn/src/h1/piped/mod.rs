@@ -231,6 +231,7 @@ impl Http1 {
     }
 
     /// Handles the event that bytes of the outbox have been sent.
+    #[inline(never)]
     pub(super) fn piped_output_sent(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) {
         self.take_response(cx, out);
         self.update_piped_deadline(cx, out, false);
