@@ -108,7 +108,10 @@ impl Server {
         counters: ServerCounters,
         acme: Option<Arc<AcmeTable>>,
     ) -> io::Result<Server> {
-        let VirtualHosts { sites, routes, labels } = sites.into();
+        let hosts: VirtualHosts = sites.into();
+        let policies: Vec<_> = listeners.iter().map(Listener::policy).collect();
+        let routes = hosts.routes(&policies).map_err(io::Error::other)?;
+        let VirtualHosts { sites, labels, .. } = hosts;
         let engine = settings.engine;
         let worker_count = settings.workers().get();
         if !Engine::EMBEDDED.contains(&engine) {

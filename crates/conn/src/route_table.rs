@@ -149,7 +149,8 @@ impl RouteTable {
     }
 
     /// Finds the route of a request by its path. `None`: its host decides, as it does for a target that is invalid or not a path.
-    pub(crate) fn find<'a>(&self, request: &Request<'a>) -> Option<FoundRoute<'a>> {
+    /// `is_for_any_host`: whether the routes of all hosts apply, too.
+    pub(crate) fn find<'a>(&self, request: &Request<'a>, is_for_any_host: bool) -> Option<FoundRoute<'a>> {
         let Ok(Resource::Path { path: received, .. }) = request.resource else { return None };
         if self.by_prefix.is_empty() {
             return None;
@@ -158,7 +159,7 @@ impl RouteTable {
         let path = target::normalize(received, &mut scratch).ok()?;
         let (prefix, target) = self.prefixes(path).find_map(|(prefix, routes)| {
             let of_host = request.authority.and_then(|host| routes.by_host.find(host));
-            Some((prefix, of_host.copied().or(routes.any_host)?))
+            Some((prefix, of_host.copied().or(routes.any_host.filter(|_| is_for_any_host))?))
         })?;
         Some(match target {
             RouteTarget::Site(site) => FoundRoute::Site(site),
@@ -173,7 +174,7 @@ impl RouteTable {
     /// Returns whether the server has a host, although no site answers all its paths: a route by path names it, or no name is known at all.
     pub(crate) fn has_host(&self, host: Option<&[u8]>) -> bool {
         let is_named = |host| self.by_prefix.values().any(|routes| routes.by_host.find(host).is_some());
-        host.is_some_and(is_named) || !self.by_prefix.is_empty() && self.hosts.is_empty()
+        host.is_some_and(is_named) || !self.by_prefix.is_empty() && self.hosts.is_unnamed()
     }
 
     /// Returns each prefix of a normalized path that has routes, with them, the longest prefix first.
@@ -273,7 +274,7 @@ mod tests {
             let (head, _) = head::parse(wire.as_bytes()).unwrap().expect("a whole head");
             let request = h1::request(&head, wire.as_bytes(), head.host().expect("a host"));
             let want = (site < 9).then(|| FoundRoute::Mount(SiteId::new(site), rest.as_bytes()));
-            assert_eq!(table.find(&request), want, "{name}: {target}");
+            assert_eq!(table.find(&request, true), want, "{name}: {target}");
         }
     }
 
@@ -447,7 +448,7 @@ mod tests {
         let wire = format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
         let (head, _) = head::parse(wire.as_bytes()).expect(target).expect(target);
         let request = h1::request(&head, wire.as_bytes(), head.host().expect(host));
-        table.find(&request).map(|target| match target {
+        table.find(&request, true).map(|target| match target {
             FoundRoute::Site(site) => site.index(),
             other => panic!("{other:?} in a table of sites"),
         })

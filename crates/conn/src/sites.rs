@@ -133,7 +133,7 @@ pub(crate) enum Route<'a> {
 /// The reason why no site answers a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoSite {
-    /// The server has nothing at the host.
+    /// The server has nothing at the host, or only at other listeners.
     Host,
     /// The server has sites at the host, but none at the path.
     Path,
@@ -298,11 +298,13 @@ impl Sites {
         }
         let routes = self.table(of).expect("several routes");
         let host_match = request.authority.and_then(|host| routes.hosts().find(host));
-        let route = match (host_match, routes.find(request)) {
+        let is_other_listeners = matches!(host_match, Some(HostMatch::OtherListener(_)));
+        let route = match (host_match, routes.find(request, !is_other_listeners)) {
             // A redirect host has nothing of its own.
             (Some(HostMatch::RedirectHost(site)), _) => Route::RedirectHost(site),
+            (Some(HostMatch::OtherListener(_)), None) => Route::NoSite(fallback, NoSite::Host),
             (Some(HostMatch::Site(site)), Some(FoundRoute::Backend(to))) => Route::Backend(site, to),
-            (None, Some(FoundRoute::Backend(to))) => Route::Backend(fallback, to),
+            (_, Some(FoundRoute::Backend(to))) => Route::Backend(fallback, to),
             (_, Some(FoundRoute::Mount(site, rest))) => Route::Mount(site, rest),
             (_, Some(FoundRoute::Site(site))) | (Some(HostMatch::Site(site)), None) => Route::Site(site),
             (None, None) => match routes.hosts().default() {

@@ -187,7 +187,8 @@ impl<'a> Master<'a> {
             https_port: site.redirects_to_https.unwrap_or(false).then_some(site.https_port),
         });
         let labels: Vec<_> = addresses.clone().map(|address| address.label()).collect();
-        let routes = server_routes(addresses, unknown_host).map_err(|error| error.to_string())?;
+        let policies: Vec<_> = listeners.iter().map(Listener::policy).collect();
+        let routes = server_routes(addresses, unknown_host, &policies).map_err(|error| error.to_string())?;
         let slot_count = settings.workers().get();
         let site_logs = sites.iter().map(|site| site.log.resolve(log.logging)).zip(labels.clone());
         let logs = LogPlan::new(settings.logging, site_logs, settings.debug);
