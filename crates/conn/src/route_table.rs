@@ -15,6 +15,7 @@ use crate::{
     hosts::{HostName, Hosts},
     mount,
     request::{Request, Resource},
+    site_backends::{SiteBackends, SiteBackendsTable},
     sites::SiteId,
 };
 use std::{collections::HashMap, fmt, iter, str::FromStr, sync::Arc};
@@ -67,6 +68,8 @@ pub struct RouteTable {
     prefix_len_max: usize,
     /// By the number of a site that answers no request without TLS: the port to redirect to. 0: the site is no such one.
     https_ports: Vec<u16>,
+    /// The backends within sites.
+    site_backends: SiteBackendsTable,
 }
 
 /// What the path of a request leads to.
@@ -96,7 +99,14 @@ impl RouteTable {
 
     /// Returns a table without routes by path. `fallback` responds to requests that are for no site, and to invalid ones.
     pub fn with_fallback(hosts: Arc<Hosts>, fallback: SiteId) -> RouteTable {
-        RouteTable { hosts, fallback, by_prefix: HashMap::new(), prefix_len_max: 0, https_ports: Vec::new() }
+        RouteTable {
+            hosts,
+            fallback,
+            by_prefix: HashMap::new(),
+            prefix_len_max: 0,
+            https_ports: Vec::new(),
+            site_backends: SiteBackendsTable::default(),
+        }
     }
 
     /// Adds the route of all paths with this prefix at the hosts that `host` matches; `None`: at all hosts, also at unknown ones.
@@ -127,6 +137,16 @@ impl RouteTable {
         self.https_ports[site.index()] = port;
     }
 
+    /// Sets the backends within a site, wherever it answers.
+    pub fn set_site_backends(&mut self, site: SiteId, backends: SiteBackends) {
+        self.site_backends.set(site, backends);
+    }
+
+    /// Returns the backends within sites.
+    pub(crate) fn site_backends(&self) -> &SiteBackendsTable {
+        &self.site_backends
+    }
+
     /// Returns the port that requests for a site without TLS are redirected to.
     #[inline]
     pub(crate) fn https_port(&self, site: SiteId) -> Option<u16> {
@@ -145,7 +165,7 @@ impl RouteTable {
 
     /// Returns whether every request is for the first site, so that no lookup is needed. It may still be redirected to TLS.
     pub(crate) fn always_leads_to_first_site(&self) -> bool {
-        self.by_prefix.is_empty() && self.hosts.always_match_first_site()
+        self.by_prefix.is_empty() && self.site_backends.is_empty() && self.hosts.always_match_first_site()
     }
 
     /// Finds the route of a request by its path. `None`: its host decides, as it does for a target that is invalid or not a path.

@@ -313,6 +313,12 @@ impl Sites {
                 None => Route::NoSite(fallback, NoSite::Host),
             },
         };
+        let route = match route {
+            Route::Site(site) => routes.site_backends().find(site, request.path()).map(|to| (site, to)),
+            Route::Mount(site, rest) => routes.site_backends().find(site, Some(rest)).map(|to| (site, to)),
+            _ => None,
+        }
+        .map_or(route, |(site, to)| Route::Backend(site, to));
         let route = match (route, routes.https_port(route.site())) {
             (Route::Site(site) | Route::Mount(site, _) | Route::Backend(site, _), Some(port))
                 if request.client.scheme != Some(Scheme::Https) =>
