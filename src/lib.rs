@@ -58,6 +58,7 @@ pub use base::{
     acme_config::{AcmeChallenge, AcmeConfig, ExternalAccount, LETS_ENCRYPT, LETS_ENCRYPT_STAGING},
     address::{Address, ListenAddress, ListenValue, default_addresses},
     admin_access::AdminAccess,
+    cgi_config::{CgiConfig, SiteCgi},
     engine::{ChosenEngine, Engine},
     error::UserError,
     log_config::{LogClientIp, LogFormat, LogTarget, Logging, Rotation, SiteLog},

@@ -113,6 +113,137 @@ fn session_resumes_across_workers_reloads_and_upgrades() {
     }
 }
 
+/// A client that was never asked for a certificate cannot resume its session where one is required.
+#[test]
+fn session_of_one_listener_does_not_resume_at_another_with_client_certificates() {
+    let files = TlsFiles::new();
+    let (open, intern, closed) =
+        (site(&[("index.html", "open")]), site(&[("index.html", "intern")]), ReservedPort::new());
+    files.issue("a", &["a.test"]);
+    files.issue_for_client("client");
+    let config = format!(
+        "[[site]]\npath = {:?}\n[[site]]\npath = {:?}\nlisten = [\"tls:{closed}\"]\n\
+         [[listener]]\naddress = \"tls:127.0.0.2:0\"\n[[listener]]\naddress = \"tls:{closed}\"\ntls-client-ca = \"ca.pem\"\n\
+         [server]\ntls-cert = [\"a.pem\"]\ntls-key = [\"a.key\"]\n",
+        open.path(),
+        intern.path(),
+        closed = closed.address,
+    );
+    let identity = ["-cert", "client.pem", "-key", "client.key"];
+    #[rustfmt::skip]
+    let cases: &[(&str, usize, &[&str], &str, &str)] = &[
+        // case          at  options    session    content
+        ("the same",     0,  &[],       "Reused",  "open"),
+        ("required",     1,  &[],       "",        ""),
+        ("given",        1,  &identity, "New",     "intern"),
+    ];
+    for &engine in ENGINES {
+        let program =
+            RunningProgram::start_ready(serve_config(&config, files.path(), &["--engine", engine.name()]));
+        let addresses = program.addresses();
+        for version in ["-tls1_3", "-tls1_2"] {
+            let first = files.openssl(addresses[0], &[version, "-sess_out", "session"]);
+            assert!(first.contains("\nNew, TLSv1."), "{engine}, {version}: {first}");
+            for (name, at, options, session, content) in cases {
+                let options = [&[version, "-sess_in", "session"], *options].concat();
+                let text = files.openssl(addresses[*at], &options);
+                let has_session = |kind: &str| text.contains(&format!("\n{kind}, TLSv1."));
+                assert_eq!(
+                    has_session("Reused"),
+                    *session == "Reused",
+                    "{engine}, {name}, {version}: {text}"
+                );
+                assert!(*session != "New" || has_session("New"), "{engine}, {name}, {version}: {text}");
+                let answered =
+                    ["open", "intern"].into_iter().find(|site| text.contains(&format!("\r\n\r\n{site}")));
+                assert_eq!(answered.unwrap_or_default(), *content, "{engine}, {name}, {version}: {text}");
+            }
+        }
+    }
+}
+
+/// A listener with TLS answers 421 for a host whose site answers only under another policy, also on a connection that it has answered others on.
+#[test]
+fn hosts_of_listeners_with_another_policy_are_misdirected() {
+    let files = TlsFiles::new();
+    files.issue("a", &["a.test"]);
+    files.issue_for_client("client");
+    let [main, intern, modern, plain, second] =
+        ["main", "intern", "modern", "plain", "second"].map(|name| site(&[("index.html", name)]));
+    let reserved = [(); 4].map(|()| ReservedPort::new());
+    let [closed, new_only, without, same] = reserved.each_ref().map(|port| port.address);
+    let of = |dir: &TempDir, hosts: &str, listen: &str| {
+        format!("[[site]]\npath = {:?}\nhosts = [{hosts}]\n{listen}\n", dir.path())
+    };
+    let at = |address: String| format!("listen = [\"{address}\"]");
+    let config = [
+        of(&main, "\"a.test\", \"*.wild.test\"", "redirect-hosts = [\"www.a.test\"]"),
+        of(&intern, "\"intern.test\", \"x.wild.test\"", &at(format!("tls:{closed}"))),
+        of(&modern, "\"modern.test\", \"*.modern.test\"", &at(format!("tls:{new_only}"))),
+        of(&plain, "\"plain.test\"", &at(without.to_string())),
+        of(&second, "\"second.test\"", &at(format!("tls:{same}"))),
+        format!(
+            "[[listener]]\naddress = \"tls:127.0.0.2:0\"\n[[listener]]\naddress = \"127.0.0.3:0\"\n\
+             [[listener]]\naddress = \"tls:{closed}\"\ntls-client-ca = \"ca.pem\"\n\
+             [[listener]]\naddress = \"tls:{new_only}\"\ntls-min-version = \"1.3\"\n\
+             [server]\ntls-cert = [\"a.pem\"]\ntls-key = [\"a.key\"]\n"
+        ),
+    ]
+    .concat();
+    #[rustfmt::skip]
+    let hosts =
+        ["a.test", "www.a.test", "y.wild.test", "intern.test", "x.wild.test", "Modern.Test.", "b.modern.test", "plain.test", "second.test", "c.test"];
+    #[rustfmt::skip]
+    let cases: &[(&str, [&str; 10])] = &[
+        // at                    each host
+        ("TLS of all others",    ["main", "301", "main", "421", "421", "421", "421", "421", "main", "main"]),
+        ("no TLS of all others", ["main", "301", "main", "main", "main", "main", "main", "main", "main", "main"]),
+        ("client certificates",  ["421", "421", "421", "intern", "intern", "421", "421", "421", "421", "intern"]),
+        ("version 1.3",          ["421", "421", "421", "421", "421", "modern", "modern", "421", "421", "modern"]),
+        ("no TLS of a site",     ["plain"; 10]),
+        ("the same policy",      ["second", "second", "second", "421", "421", "421", "421", "421", "second", "second"]),
+    ];
+    for &engine in ENGINES {
+        let program =
+            RunningProgram::start_ready(serve_config(&config, files.path(), &["--engine", engine.name()]));
+        let of_main = |ip: &str| {
+            *program.addresses().iter().find(|address| address.ip().to_string() == ip).expect("a listener")
+        };
+        let addresses = [of_main("127.0.0.2"), of_main("127.0.0.3"), closed, new_only, without, same];
+        for ((name, want), address) in cases.iter().zip(addresses) {
+            let scheme = if name.starts_with("no TLS") { "http" } else { "https" };
+            let url = format!("{scheme}://a.test:{}/", address.port());
+            let resolve = format!("a.test:{}:{}", address.port(), address.ip());
+            let mut curl = Command::new("curl");
+            for (number, host) in hosts.iter().enumerate() {
+                let usual = ["-sS", "--cacert", "ca.pem", "--cert", "client.pem", "--key", "client.key"];
+                curl.args((number > 0).then_some("--next")).args(usual).args(["--resolve", &resolve]);
+                curl.args(["-H", &format!("Host: {host}"), "-o", &number.to_string()]);
+                curl.args(["-w", "%{http_code} %{num_connects}\n", &url]);
+            }
+            let output = curl.current_dir(files.path()).output().expect("curl");
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert_eq!(text.lines().count(), hosts.len(), "{engine}, {name}: {output:?}");
+            for (number, (line, want)) in text.lines().zip(want).enumerate() {
+                let host = hosts[number];
+                let (status, connections) = line.split_once(' ').expect("two numbers");
+                assert_eq!(
+                    connections,
+                    if number == 0 { "1" } else { "0" },
+                    "{engine}, {name}, {host}: one connection"
+                );
+                let content = fs::read_to_string(files.path().join(number.to_string())).expect("a response");
+                let got = if status == "200" { &*content } else { status };
+                assert_eq!(got, *want, "{engine}, {name}, {host}: {line} {content}");
+                assert!(
+                    status != "421" || content.contains("Misdirected Request"),
+                    "{engine}, {name}: {content}"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn renewed_certificate_is_served_after_a_reload_and_half_a_renewal_changes_nothing() {
     let files = TlsFiles::new();

@@ -10,7 +10,7 @@ use std::{
 use tarpon_site::Printable;
 
 /// The address of one listening socket, such as `127.0.0.1:8080`, `[::1]:8080` or `unix:PATH`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Address {
     /// An IP address of this host and a TCP port.
     Tcp(SocketAddr),

@@ -11,6 +11,7 @@
 //! | `settings` | how a server runs: engine, workers, timeouts, limits |
 //! | `site_config` | the configuration of a site: source, hosts, user directories |
 //! | `acme_config` | how certificates are obtained by ACME |
+//! | `cgi_config` | how CGI programs run, and those of a site |
 //! | `log_config` | the access log and the event log: format, content, targets, rotation |
 //! | `engine` | the engines by name |
 //! | `address` | the address of a listening socket |
@@ -22,6 +23,7 @@
 pub(crate) mod acme_config;
 pub(crate) mod address;
 pub(crate) mod admin_access;
+pub(crate) mod cgi_config;
 pub(crate) mod engine;
 pub(crate) mod error;
 pub(crate) mod log_config;

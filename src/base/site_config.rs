@@ -1,11 +1,12 @@
 //! The configuration of a site: its source, hosts, limits and user directories.
 
 use super::{
-    address::ListenAddress, log_config::SiteLogConfig, settings::SiteLimits, tls_config::CertificateFiles,
+    address::ListenAddress, cgi_config::SiteCgi, log_config::SiteLogConfig, settings::SiteLimits,
+    tls_config::CertificateFiles,
 };
 use std::path::PathBuf;
 use tarpon_conn::{HostName, PathPrefix};
-use tarpon_pack::{Dialect, Policy, UserDirectory};
+use tarpon_pack::{Dialect, Policy, ProgramFiles, UserDirectory};
 
 /// The configuration of one site.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +39,8 @@ pub struct SiteConfig {
     pub keep_releases: usize,
     /// Which users have directories below the site.
     pub users: UserConfig,
+    /// Its CGI programs.
+    pub cgi: SiteCgi,
     /// Log settings that override those of the server.
     pub log: SiteLogConfig,
 }
@@ -69,6 +72,8 @@ pub struct SiteSource {
     /// The directories that symbolic links in the site may lead into, besides the site. Only a site that is a directory can have them.
     /// Each of them and its path must belong to root or to the user that started the program, and no other user may change them.
     pub follow_links: Vec<PathBuf>,
+    /// Files that are programs, which the site does not have.
+    pub programs: ProgramFiles,
     /// Directories of users to serve below `/~name/`. Only a site that is a directory can have them.
     pub users: UserDirectories,
 }
@@ -84,6 +89,7 @@ impl Default for SiteSource {
             dialect: Dialect::default(),
             policy: Policy::default(),
             follow_links: Vec::new(),
+            programs: ProgramFiles::default(),
             users: UserDirectories::default(),
         }
     }

@@ -52,6 +52,10 @@ pub struct TlsPolicy {
     pub requires_tls13: bool,
 }
 
+/// Identifies a policy by what it demands: two listeners with the same one ask the same of their clients. A digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct TlsPolicyId(pub(crate) [u8; 32]);
+
 /// The TLS of a service.
 #[derive(Clone, Debug, Default)]
 pub struct ServiceTls {

@@ -15,7 +15,7 @@ use crate::{
         tls::{policy::TlsConfig, tickets::TicketKeys},
     },
     data::worker::SocketSettings,
-    site::server_routes::ServerRoutes,
+    site::server_routes::{ListenerPolicy, ServerRoutes},
     sys::BACKLOG,
     sys::{
         name::Named,
@@ -161,6 +161,11 @@ impl Listener {
     #[must_use]
     pub fn with_tls(self, tls: &TlsConfig) -> Listener {
         Listener { tls: Some(tls.clone()), ..self }
+    }
+
+    /// Returns its address, and what it asks of its clients.
+    pub(crate) fn policy(&self) -> ListenerPolicy<'_> {
+        (&self.address, self.tls.as_ref().map(|tls| tls.policy))
     }
 
     /// Returns the keys of its session tickets. All listeners of a service share them.

@@ -7,7 +7,7 @@
 //!
 //! The numbers are not a snapshot: each is exact at some moment during the read.
 
-use super::counters::ServerCounters;
+use super::{cgi::stats::CgiMetrics, counters::ServerCounters};
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Write};
 use tarpon_conn::{Counters, LATENCY_MS, VERSIONS};
@@ -56,6 +56,8 @@ pub struct Metrics {
     pub completed: u64,
     /// The sum of the durations of these responses, in milliseconds.
     pub latency_ms: u64,
+    /// The CGI programs, if any configuration since the start had some.
+    pub cgi: Option<CgiMetrics>,
     /// The sites, by number.
     pub sites: Vec<SiteMetrics>,
     /// The certificates that are obtained by ACME.
@@ -246,6 +248,22 @@ impl Metrics {
         each_site("site_loads_total", "counter", help, |site| site.loads);
         if !self.certificates.is_empty() {
             self.certificates(&mut page);
+        }
+        if let Some(cgi) = &self.cgi {
+            page.number("cgi_programs_running", "gauge", "CGI programs that run", cgi.running);
+            page.number("cgi_requests_queued", "gauge", "Requests that wait for a CGI program", cgi.queued);
+            page.number(
+                "cgi_programs_started_total",
+                "counter",
+                "CGI programs that were started",
+                cgi.started,
+            );
+            let help = "CGI programs that could not start, or gave no valid or whole response";
+            page.number("cgi_programs_failed_total", "counter", help, cgi.failed);
+            let help = "CGI programs that were killed because they took too long";
+            page.number("cgi_programs_timed_out_total", "counter", help, cgi.timed_out);
+            let help = "Requests refused with 503 because too many waited for CGI programs";
+            page.number("cgi_requests_refused_total", "counter", help, cgi.refused);
         }
         page.0
     }

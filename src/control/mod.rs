@@ -24,12 +24,14 @@
 //! | `counters` | the counters of all servers of a service, which outlive each of them |
 //! | `stats`, `metrics` | the statistics of a service, for Prometheus and `tarpon status` |
 //! | `acme` | obtains and renews certificates |
+//! | `cgi` | CGI programs, and the helper that runs them |
 //! | `access_log` | joins, formats and writes the records of the workers |
 
 pub(crate) mod access_log;
 pub(crate) mod acme;
 pub(crate) mod admin;
 mod builder_process;
+pub(crate) mod cgi;
 pub(crate) mod counters;
 mod handover;
 mod helpers;

@@ -11,6 +11,7 @@ use crate::{
     base::{address::Address, engine::Engine, error::UserError, log_config::LogOwner},
     control::{
         access_log::{AccessLog, LogPlan, LogSink},
+        cgi::{service::CgiBackends, stats::CgiStats},
         counters::ServerCounters,
         listeners::{Listener, SocketFile},
         metrics::Metrics,
@@ -49,6 +50,15 @@ pub struct Server {
     addresses: Vec<Address>,
     /// The files of Unix sockets, removed at the end.
     files: Vec<SocketFile>,
+}
+
+/// What a server of a service shares with helpers.
+#[derive(Debug, Default)]
+pub(crate) struct ServerHelpers {
+    /// Certificates and the answers to directories.
+    pub(crate) acme: Option<Arc<AcmeTable>>,
+    pub(crate) cgi: Option<CgiBackends>,
+    pub(crate) cgi_stats: Option<Arc<CgiStats>>,
 }
 
 /// Controls a running server, from any thread.
@@ -95,7 +105,14 @@ impl Server {
         let engine = settings.engine.choose().map_err(io::Error::other)?.engine;
         let settings = Settings { engine, ..settings.clone() };
         let counters = ServerCounters::alone(settings.workers().get())?;
-        Server::start_with(&settings, listeners, sites, loader::dev_null()?, counters, None)
+        Server::start_with(
+            &settings,
+            listeners,
+            sites,
+            loader::dev_null()?,
+            counters,
+            ServerHelpers::default(),
+        )
     }
 
     /// Starts a server with a [chosen](Engine::choose) engine, in a sandboxed process: it opens no file, so the caller has opened
@@ -106,9 +123,12 @@ impl Server {
         sites: impl Into<VirtualHosts>,
         dev_null: File,
         counters: ServerCounters,
-        acme: Option<Arc<AcmeTable>>,
+        ServerHelpers { acme, cgi, cgi_stats }: ServerHelpers,
     ) -> io::Result<Server> {
-        let VirtualHosts { sites, routes, labels } = sites.into();
+        let hosts: VirtualHosts = sites.into();
+        let policies: Vec<_> = listeners.iter().map(Listener::policy).collect();
+        let routes = hosts.routes(&policies).map_err(io::Error::other)?;
+        let VirtualHosts { sites, labels, .. } = hosts;
         let engine = settings.engine;
         let worker_count = settings.workers().get();
         if !Engine::EMBEDDED.contains(&engine) {
@@ -133,7 +153,8 @@ impl Server {
         let sites = site_set.sites();
         let mailboxes: Arc<[_]> =
             (0..worker_count).map(|_| Mailbox::new().map(Arc::new)).collect::<io::Result<_>>()?;
-        let stats = ServerStats::new(engine, worker_count, counters.clone(), &labels, acme.clone());
+        let stats = ServerStats::new(engine, worker_count, counters.clone(), &labels, acme.clone())
+            .with_cgi(cgi_stats);
         for (number, (versions, _)) in sites.iter().enumerate() {
             stats.site_loaded(number, versions.current.file_count(), versions.current.content_len());
         }
@@ -155,6 +176,8 @@ impl Server {
         let idle_workers = Arc::new(SharedArray::<IdleWorkers>::new(1)?).row(0);
         idle_workers.set_all_idle(worker_count);
         let proxy_trust = Arc::new(settings.proxy_trust.clone());
+        let mut backends = Backends::default();
+        cgi.iter().for_each(|cgi| cgi.add_to(&mut backends));
         let config = |number| {
             let (mut sockets, mut socket_settings) = (Vec::new(), Vec::new());
             for listener in &listeners {
@@ -162,7 +185,7 @@ impl Server {
                 socket_settings.resize(sockets.len(), listener.settings(&routes));
             }
             io::Result::Ok(WorkerConfig {
-                backends: Backends::default(),
+                backends: backends.clone(),
                 number,
                 worker_count,
                 idle_workers: idle_workers.clone(),

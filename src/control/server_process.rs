@@ -16,6 +16,7 @@ use crate::{
     control::{
         access_log::LogSink,
         admin::{Admin, Order},
+        cgi::{service::CgiBackends, stats::CgiStats},
         counters::ServerCounters,
         listeners::Listener,
         process::{
@@ -23,7 +24,7 @@ use crate::{
             message::{FromServer, SiteRejection, ToServer},
         },
         sandbox::{self, Confinement, Privileges},
-        server::{Handle, Server},
+        server::{Handle, Server, ServerHelpers},
         stats::ServerStats,
         supervisor::Notice,
         worker_pool,
@@ -62,6 +63,9 @@ pub(crate) struct ServerStart<'a> {
     pub(crate) counters: ServerCounters,
     /// Certificates and the answers to directories, if any site has names for them.
     pub(crate) acme: Option<Arc<AcmeTable>>,
+    /// The CGI programs of the sites, and the numbers of all.
+    pub(crate) cgi: Option<CgiBackends>,
+    pub(crate) cgi_stats: Option<Arc<CgiStats>>,
     pub(crate) emit: fn(Notice<'_>),
 }
 
@@ -132,6 +136,8 @@ fn start_server(
         privileges,
         counters,
         acme,
+        cgi,
+        cgi_stats,
         ..
     } = start;
     // Opened before the sandbox forbids it.
@@ -173,8 +179,15 @@ fn start_server(
     let loads: Vec<_> = pending.iter().map(|pending| pending.loads).collect();
     let hosts = sites.iter().zip(pending).map(|(config, pending)| pending.host(config, log.logging));
     let hosts = VirtualHosts::new(hosts.collect(), unknown_host).map_err(|error| error.to_string())?;
-    let server = Server::start_with(&settings, listeners, hosts, dev_null, rows, acme)
-        .map_err(|error| error.to_string())?;
+    let server = Server::start_with(
+        &settings,
+        listeners,
+        hosts,
+        dev_null,
+        rows,
+        ServerHelpers { acme, cgi, cgi_stats },
+    )
+    .map_err(|error| error.to_string())?;
     let handle = server.handle();
     loads.into_iter().enumerate().for_each(|(site, loads)| handle.stats().set_loads(site, loads));
     sinks.into_iter().for_each(|(of, sink)| handle.set_log(of, sink));

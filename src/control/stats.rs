@@ -2,6 +2,7 @@
 //!
 //! The counters are in memory that outlives the server; the rest is in the process that answers the admin listener.
 
+use super::cgi::stats::CgiStats;
 use crate::{
     base::engine::Engine,
     control::{
@@ -26,6 +27,7 @@ pub(crate) struct ServerStats {
     worker_count: usize,
     sites: Vec<SiteStats>,
     acme: Option<Arc<AcmeTable>>,
+    cgi: Option<Arc<CgiStats>>,
     is_draining: AtomicBool,
 }
 
@@ -62,8 +64,14 @@ impl ServerStats {
             worker_count,
             sites: labels.iter().map(entry).collect(),
             acme,
+            cgi: None,
             is_draining: AtomicBool::new(false),
         }
+    }
+
+    /// Adds the numbers of CGI programs.
+    pub(crate) fn with_cgi(self, cgi: Option<Arc<CgiStats>>) -> ServerStats {
+        ServerStats { cgi, ..self }
     }
 
     /// Records that the site of this number was loaded, with its number of files and bytes.
@@ -103,6 +111,7 @@ impl ServerStats {
             state: if is_draining { ServerState::Draining } else { ServerState::Serving },
             sites: self.sites.iter().map(site).collect(),
             certificates: self.acme.iter().flat_map(|acme| acme.states()).filter_map(certificate).collect(),
+            cgi: self.cgi.as_ref().map(|cgi| cgi.metrics()),
             ..Metrics::of(&self.counters)
         }
     }

@@ -9,7 +9,7 @@
 //! Nothing blocks: a request that does not fit fails at once. Each worker may have [`PENDING_COUNT_MAX`] requests without a reply. If the
 //! helper exits, its requests fail, and the next request opens a session with its replacement: the endpoint outlives both.
 
-#![cfg_attr(not(test), expect(dead_code, reason = "the first users are upstream servers and CGI programs"))]
+#![cfg_attr(not(test), expect(dead_code, reason = "the first users are upstream servers"))]
 
 use crate::sys::{
     io,
@@ -44,7 +44,27 @@ pub(crate) fn endpoints() -> Result<(ServiceEndpoint, HelperEndpoint), Errno> {
     Ok((ServiceEndpoint(Arc::new(workers)), HelperEndpoint(Arc::new(helper))))
 }
 
+impl ServiceEndpoint {
+    /// Passes the helper a descriptor with some bytes, without blocking. No reply follows.
+    ///
+    /// # Errors
+    /// The helper has not received what was sent before (`AGAIN`), or this process is out of memory.
+    pub(crate) fn pass(&self, bytes: &[u8], descriptor: &OwnedFd) -> Result<(), Errno> {
+        packet::send(&*self.0, bytes, Some(descriptor.as_fd()))
+    }
+}
+
 impl HelperEndpoint {
+    /// Returns the next descriptor that a worker has [passed](ServiceEndpoint::pass), with its bytes, without blocking. `None`: there is none
+    /// now, or what was passed is lost or malformed.
+    pub(crate) fn receive_passed<const LEN: usize>(&self) -> Option<([u8; LEN], OwnedFd)> {
+        let mut bytes = [0; LEN];
+        match packet::receive(&*self.0, &mut bytes) {
+            Ok(Packet { len, descriptor: Some(descriptor), .. }) if len == LEN => Some((bytes, descriptor)),
+            _ => None,
+        }
+    }
+
     /// Returns what a worker has sent, without blocking.
     ///
     /// # Errors

@@ -128,7 +128,8 @@ impl SiteBuilder {
 
 fn options(source: &SiteSource) -> PackOptions {
     let (dialect, policy, users) = (source.dialect, source.policy.clone(), source.users.directories.clone());
-    PackOptions { dialect, policy, users, ..PackOptions::new(unix_s()) }
+    let programs = source.programs.clone();
+    PackOptions { dialect, policy, users, programs, ..PackOptions::new(unix_s()) }
 }
 
 /// Builds the site of an open archive, with the settings of `source`.

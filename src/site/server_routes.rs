@@ -1,7 +1,7 @@
 //! The routes of a server: which sites answer at which listeners, hosts and paths.
 
-use crate::base::{address::Address, error::UserError, settings::UnknownHost};
-use std::sync::Arc;
+use crate::base::{address::Address, error::UserError, settings::UnknownHost, tls_config::TlsPolicyId};
+use std::{collections::BTreeSet, sync::Arc};
 use tarpon_conn::{
     HostName, Hosts, HostsError, PathPrefix, RouteTable, RouteTableId, RouteTaken, RouteTarget, SiteId,
 };
@@ -17,6 +17,9 @@ pub(crate) struct SiteAddress<'n> {
     /// The port that requests without TLS are redirected to.
     pub(crate) https_port: Option<u16>,
 }
+
+/// A listener, and what it asks of its clients. `None`: it has no TLS.
+pub(crate) type ListenerPolicy<'a> = (&'a Address, Option<TlsPolicyId>);
 
 impl SiteAddress<'_> {
     /// Returns a name of the site: its canonical host and its mount.
@@ -46,10 +49,23 @@ impl ServerRoutes {
     }
 }
 
+/// The sites that the routes of a listener depend on, by their numbers.
+#[derive(PartialEq, Eq)]
+struct ListenerSites {
+    /// Those that answer there.
+    own: Vec<usize>,
+    /// Those that answer only under another policy: a request for their hosts is misdirected.
+    others: Vec<usize>,
+}
+
 /// Returns the routes to sites that answer at these addresses. A site's number is its place.
+///
+/// A request that arrives over TLS for a host whose sites answer only at listeners with another policy, or without TLS, gets 421: RFC 9110,
+/// section 15.5.20.
 pub(crate) fn server_routes<'n>(
     sites: impl IntoIterator<Item = SiteAddress<'n>>,
     unknown: UnknownHost,
+    listeners: &[ListenerPolicy<'_>],
 ) -> Result<ServerRoutes, UserError> {
     let sites: Vec<_> = sites.into_iter().collect();
     let count = sites.len();
@@ -64,36 +80,55 @@ pub(crate) fn server_routes<'n>(
             "name at least one site, and one of them as the default",
         ));
     }
-    let group_of = |is_in_group: &dyn Fn(&SiteAddress<'_>) -> bool| -> Vec<usize> {
-        (0..count).filter(|&number| is_in_group(&sites[number])).collect()
+    let named: BTreeSet<&Address> = sites.iter().flat_map(|site| &site.listen).collect();
+    let answers = |site: &SiteAddress<'_>, listener: &Address| match site.listen.is_empty() {
+        true => !named.contains(listener),
+        false => site.listen.contains(listener),
     };
+    // Under which policies each site answers.
+    let policies: Vec<BTreeSet<_>> = (sites.iter())
+        .map(|site| {
+            let of_site = listeners.iter().filter(|(address, _)| answers(site, address));
+            of_site.map(|(_, policy)| *policy).collect()
+        })
+        .collect();
+    let sites_of = |listener: &Address| {
+        let known = listeners.iter().find(|(address, _)| *address == listener);
+        let policy = known.and_then(|(_, policy)| *policy);
+        let is_other = |number: &usize| policy.is_some() && !policies[*number].contains(&policy);
+        ListenerSites {
+            own: (0..count).filter(|&number| answers(&sites[number], listener)).collect(),
+            others: (0..count).filter(is_other).collect(),
+        }
+    };
+    let unnamed = (0..count).filter(|&number| sites[number].listen.is_empty()).collect();
     // If every site names its listeners, there are no others.
-    let mut groups = vec![group_of(&|site| site.listen.is_empty())];
-    groups.retain(|group| !group.is_empty());
+    let mut groups = vec![ListenerSites { own: unnamed, others: Vec::new() }];
+    groups.retain(|group| !group.own.is_empty());
     let mut by_listener: Vec<(Address, RouteTableId)> = Vec::new();
-    for listener in sites.iter().flat_map(|site| &site.listen) {
-        if by_listener.iter().any(|(known, _)| known == listener) {
+    for listener in named.iter().copied().chain(listeners.iter().map(|(address, _)| *address)) {
+        let group = sites_of(listener);
+        if group.own.is_empty() || by_listener.iter().any(|(known, _)| known == listener) {
             continue;
         }
-        let group = group_of(&|site| site.listen.contains(listener));
         let place = groups.iter().position(|known| *known == group).unwrap_or_else(|| {
             groups.push(group);
             groups.len() - 1
         });
-        // There are fewer groups than sites, twice: far fewer than 2^16.
+        // At most one more than listeners, each of which has a descriptor: fewer than 2^16.
         by_listener.push((listener.clone(), RouteTableId(place as u16)));
     }
     let tables = groups.iter().map(|group| route_table(&sites, group, unknown));
     Ok(ServerRoutes { tables: tables.collect::<Result<_, _>>()?, by_listener })
 }
 
-/// Returns the routes to some of the sites, given by their numbers.
+/// Returns the routes to some of the sites.
 fn route_table(
     sites: &[SiteAddress<'_>],
-    group: &[usize],
+    group: &ListenerSites,
     unknown: UnknownHost,
 ) -> Result<RouteTable, UserError> {
-    let numbered = || group.iter().map(|&number| (SiteId::new(number), &sites[number]));
+    let numbered = || group.own.iter().map(|&number| (SiteId::new(number), &sites[number]));
     // A mounted site answers below its mount only.
     let unmounted = || numbered().filter(|(_, site)| site.mount.is_none());
     let default = match unknown {
@@ -120,6 +155,11 @@ fn route_table(
             hosts.add_redirect_host(name.clone(), id).map_err(|error| host_error(name, error))
         };
         site.redirect_hosts.iter().try_for_each(add)?;
+    }
+    for &number in &group.others {
+        let site = &sites[number];
+        let names = site.names.iter().chain(site.redirect_hosts);
+        names.for_each(|name| hosts.add_of_other_listener(name, SiteId::new(number)));
     }
     let first = numbered().next().map_or(SiteId::FIRST, |(id, _)| id);
     let mut routes = RouteTable::with_fallback(Arc::new(hosts), default.unwrap_or(first));

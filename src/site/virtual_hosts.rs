@@ -18,10 +18,9 @@ use crate::{
     },
     site::{
         Site,
-        server_routes::{ServerRoutes, SiteAddress, server_routes},
+        server_routes::{ListenerPolicy, ServerRoutes, SiteAddress, server_routes},
     },
 };
-use std::sync::Arc;
 use tarpon_conn::{HostName, PathPrefix};
 use tarpon_site::Printable;
 
@@ -55,7 +54,7 @@ pub struct VirtualHost {
 #[derive(Debug)]
 pub struct VirtualHosts {
     pub(crate) sites: Vec<VirtualHost>,
-    pub(crate) routes: Arc<ServerRoutes>,
+    unknown: UnknownHost,
     /// A name for each site, for logs and metrics. `None`: it has no host and no mount.
     pub(crate) labels: Vec<Option<String>>,
 }
@@ -72,10 +71,16 @@ impl VirtualHosts {
                 check_base(site, mount)?;
             }
         }
-        let addresses = || sites.iter().map(VirtualHost::address);
-        let (routes, labels) =
-            (server_routes(addresses(), unknown)?, addresses().map(|address| address.label()));
-        Ok(VirtualHosts { routes: Arc::new(routes), labels: labels.collect(), sites })
+        let labels = sites.iter().map(|site| site.address().label()).collect();
+        let hosts = VirtualHosts { sites, unknown, labels };
+        // Whatever its listeners will be.
+        hosts.routes(&[])?;
+        Ok(hosts)
+    }
+
+    /// Returns the routes of a server with these listeners.
+    pub(crate) fn routes(&self, listeners: &[ListenerPolicy<'_>]) -> Result<ServerRoutes, UserError> {
+        server_routes(self.sites.iter().map(VirtualHost::address), self.unknown, listeners)
     }
 }
 

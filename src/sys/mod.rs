@@ -15,6 +15,7 @@
 //! | `io` | the calls that move bytes over sockets, as thin functions | the same |
 //! | `inject` | faults by seed, in debug builds | nothing |
 //! | `forbidden` | reports a system call that seccomp refuses | – |
+//! | `spawn` | clone, as posix_spawn does, with limits and Landlock | refused |
 //! | `seccomp` | adds a filter to this process | – |
 
 #[cfg(not(any(target_os = "linux", target_os = "freebsd", target_os = "macos")))]
@@ -37,7 +38,7 @@ pub(crate) mod shared;
 mod system;
 pub(crate) mod user;
 
-pub(crate) use system::{cached, clock, cores, name, priority, program, signals, socket, wake};
+pub(crate) use system::{cached, clock, cores, name, priority, program, signals, socket, spawn, wake};
 
 #[cfg(all(test, target_os = "linux"))]
 pub(crate) use system::attempts;

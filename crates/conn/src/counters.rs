@@ -44,7 +44,19 @@ pub struct Counters {
     /// The sum of these durations, in milliseconds.
     pub latency_ms: Counter,
     /// Responses by status and version.
-    responses: [[Counter; VERSIONS.len()]; Status::ALL.len()],
+    responses: ResponseCounters,
+}
+
+/// Responses by status and version.
+#[derive(Debug)]
+#[repr(transparent)]
+struct ResponseCounters([[Counter; VERSIONS.len()]; Status::ALL.len()]);
+
+impl Default for ResponseCounters {
+    // The standard library has it for arrays up to 32 items.
+    fn default() -> ResponseCounters {
+        ResponseCounters(std::array::from_fn(|_| Default::default()))
+    }
 }
 
 /// A counter with one writer.
@@ -104,7 +116,7 @@ impl Counters {
         let plain = plain.into_iter().map(|(name, counter)| (CounterName::Plain(name), counter));
         let ends = LATENCY_MS.into_iter().map(Some).chain([None]);
         let latencies = ends.zip(&self.latencies).map(|(end, counter)| (CounterName::Latency(end), counter));
-        let responses = Status::ALL.into_iter().zip(&self.responses).flat_map(|(status, row)| {
+        let responses = Status::ALL.into_iter().zip(&self.responses.0).flat_map(|(status, row)| {
             let name = move |version| CounterName::Responses(status, version);
             iter::zip(VERSIONS, row).map(move |(version, counter)| (name(version), counter))
         });
@@ -119,7 +131,7 @@ impl Counters {
 
     /// Returns the number of responses with this status to requests of this version.
     pub fn responses(&self, status: Status, version: Option<Version>) -> u64 {
-        self.responses[status.index()][index(version)].get()
+        self.responses.0[status.index()][index(version)].get()
     }
 
     /// Counts a client that was refused before it sent anything: it got one response, with this status and length.
@@ -138,7 +150,7 @@ impl Counters {
     /// Counts a queued response.
     #[inline]
     pub(crate) fn responded(&self, status: Status, version: Option<Version>) {
-        self.responses[status.index()][index(version)].add(1);
+        self.responses.0[status.index()][index(version)].add(1);
     }
 
     /// Counts responses that were sent completely, each after `ms` milliseconds.

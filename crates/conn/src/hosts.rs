@@ -1,7 +1,7 @@
 //! Finds the site of a host.
 //!
 //! ```text
-//! WWW.Example.org:8080 ─ HostMap ─┬─ a name or wildcard ─▶ its site, or a redirect to its site
+//! WWW.Example.org:8080 ─ HostMap ─┬─ a name or wildcard ─▶ its site, a redirect to its site, or no site: it is one of another listener
 //!                                  └─ no match ───────────▶ the default site, if there is one
 //! ```
 //!
@@ -41,6 +41,8 @@ pub struct Hosts {
     /// The first name of each site that is not a wildcard, if it has one. Its redirect hosts redirect there.
     canonical: HashMap<SiteId, HostName>,
     default: Option<SiteId>,
+    /// Whether a site of this table has a name.
+    is_named: bool,
 }
 
 /// The reason why a name cannot be added.
@@ -59,12 +61,14 @@ pub(crate) enum HostMatch {
     Site(SiteId),
     /// A redirect host of this site.
     RedirectHost(SiteId),
+    /// A host of this site, which answers at other listeners only.
+    OtherListener(SiteId),
 }
 
 impl Hosts {
     /// Returns a table without names. A request whose host matches no name, or that has no host, is for the site `default`.
     pub fn new(default: Option<SiteId>) -> Hosts {
-        Hosts { matches: HostMap::default(), canonical: HashMap::new(), default }
+        Hosts { matches: HostMap::default(), canonical: HashMap::new(), default, is_named: false }
     }
 
     /// Adds a name of a site. The first one that is not a wildcard is the canonical host of the site.
@@ -90,7 +94,14 @@ impl Hosts {
         self.insert(&name, HostMatch::RedirectHost(site))
     }
 
+    /// Adds a name of a site that answers at other listeners only: here no site answers it, not even the default site. If the name was added
+    /// before, that stays, so call this after the names of this table were added.
+    pub fn add_of_other_listener(&mut self, name: &HostName, site: SiteId) {
+        let _ = self.matches.insert(name, HostMatch::OtherListener(site));
+    }
+
     fn insert(&mut self, name: &HostName, host_match: HostMatch) -> Result<(), HostsError> {
+        self.is_named = true;
         self.matches.insert(name, host_match).map_err(|taken| HostsError::Taken(taken.site()))
     }
 
@@ -100,9 +111,9 @@ impl Hosts {
         self.default == Some(SiteId::FIRST) && self.matches.values().all(is_first)
     }
 
-    /// Returns whether no site has a name.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.matches.values().next().is_none()
+    /// Returns whether no site of this table has a name.
+    pub(crate) fn is_unnamed(&self) -> bool {
+        !self.is_named
     }
 
     /// Returns the site of a host that matches no name.
@@ -123,7 +134,7 @@ impl Hosts {
 
 impl HostMatch {
     fn site(self) -> SiteId {
-        let (HostMatch::Site(site) | HostMatch::RedirectHost(site)) = self;
+        let (HostMatch::Site(site) | HostMatch::RedirectHost(site) | HostMatch::OtherListener(site)) = self;
         site
     }
 }
@@ -335,5 +346,10 @@ mod tests {
         let mut with_redirect = named(Some(first), &[("a", first)]);
         with_redirect.add_redirect_host(name("b"), first).unwrap();
         assert!(!with_redirect.always_match_first_site());
+        let mut with_other = named(Some(first), &[("a", first)]);
+        with_other.add_of_other_listener(&name("a"), first);
+        assert!(with_other.always_match_first_site(), "the name of this table stays");
+        with_other.add_of_other_listener(&name("b"), first);
+        assert!(!with_other.always_match_first_site());
     }
 }

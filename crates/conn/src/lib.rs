@@ -82,6 +82,7 @@ mod route_table;
 mod rules;
 #[cfg(feature = "sim")]
 pub mod sim;
+mod site_backends;
 mod sites;
 mod span;
 mod step;
@@ -98,7 +99,10 @@ pub use counters::{Counter, CounterName, Counters, LATENCY_MS, VERSIONS};
 pub use h1::CONTENT_LEN_MAX;
 pub use hosts::{HostName, HostNameError, Hosts, HostsError};
 pub use open_exchanges::OPEN_COUNT_MAX;
-pub use pipe::{BackendRefusal, PipeId, Pipes};
+pub use pipe::{
+    BackendRefusal, PipeId, Pipes,
+    fields::{MessageFields, MessageFieldsWriter},
+};
 pub use pool::{BUF_LEN, BufId, BufRange, Pool};
 pub use proxy_trust::{IpNetwork, PeerAddress, ProxyTrust, TrustedProxy};
 pub use record::{
@@ -107,6 +111,7 @@ pub use record::{
 };
 pub use response_prefix::{Persistence, ResponsePrefix, ResponsePrefixes};
 pub use route_table::{PathPrefix, PathPrefixError, RouteTable, RouteTableId, RouteTaken, RouteTarget};
+pub use site_backends::SiteBackends;
 pub use sites::{ImageId, MissingPage, SiteId, Sites};
 pub use span::{SPAN_COUNT_MAX, Span};
 pub use step::{DriveState, DriveStep};

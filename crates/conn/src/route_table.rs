@@ -15,6 +15,7 @@ use crate::{
     hosts::{HostName, Hosts},
     mount,
     request::{Request, Resource},
+    site_backends::{SiteBackends, SiteBackendsTable},
     sites::SiteId,
 };
 use std::{collections::HashMap, fmt, iter, str::FromStr, sync::Arc};
@@ -67,6 +68,8 @@ pub struct RouteTable {
     prefix_len_max: usize,
     /// By the number of a site that answers no request without TLS: the port to redirect to. 0: the site is no such one.
     https_ports: Vec<u16>,
+    /// The backends within sites.
+    site_backends: SiteBackendsTable,
 }
 
 /// What the path of a request leads to.
@@ -96,7 +99,14 @@ impl RouteTable {
 
     /// Returns a table without routes by path. `fallback` responds to requests that are for no site, and to invalid ones.
     pub fn with_fallback(hosts: Arc<Hosts>, fallback: SiteId) -> RouteTable {
-        RouteTable { hosts, fallback, by_prefix: HashMap::new(), prefix_len_max: 0, https_ports: Vec::new() }
+        RouteTable {
+            hosts,
+            fallback,
+            by_prefix: HashMap::new(),
+            prefix_len_max: 0,
+            https_ports: Vec::new(),
+            site_backends: SiteBackendsTable::default(),
+        }
     }
 
     /// Adds the route of all paths with this prefix at the hosts that `host` matches; `None`: at all hosts, also at unknown ones.
@@ -127,6 +137,16 @@ impl RouteTable {
         self.https_ports[site.index()] = port;
     }
 
+    /// Sets the backends within a site, wherever it answers.
+    pub fn set_site_backends(&mut self, site: SiteId, backends: SiteBackends) {
+        self.site_backends.set(site, backends);
+    }
+
+    /// Returns the backends within sites.
+    pub(crate) fn site_backends(&self) -> &SiteBackendsTable {
+        &self.site_backends
+    }
+
     /// Returns the port that requests for a site without TLS are redirected to.
     #[inline]
     pub(crate) fn https_port(&self, site: SiteId) -> Option<u16> {
@@ -145,11 +165,12 @@ impl RouteTable {
 
     /// Returns whether every request is for the first site, so that no lookup is needed. It may still be redirected to TLS.
     pub(crate) fn always_leads_to_first_site(&self) -> bool {
-        self.by_prefix.is_empty() && self.hosts.always_match_first_site()
+        self.by_prefix.is_empty() && self.site_backends.is_empty() && self.hosts.always_match_first_site()
     }
 
     /// Finds the route of a request by its path. `None`: its host decides, as it does for a target that is invalid or not a path.
-    pub(crate) fn find<'a>(&self, request: &Request<'a>) -> Option<FoundRoute<'a>> {
+    /// `is_for_any_host`: whether the routes of all hosts apply, too.
+    pub(crate) fn find<'a>(&self, request: &Request<'a>, is_for_any_host: bool) -> Option<FoundRoute<'a>> {
         let Ok(Resource::Path { path: received, .. }) = request.resource else { return None };
         if self.by_prefix.is_empty() {
             return None;
@@ -158,7 +179,7 @@ impl RouteTable {
         let path = target::normalize(received, &mut scratch).ok()?;
         let (prefix, target) = self.prefixes(path).find_map(|(prefix, routes)| {
             let of_host = request.authority.and_then(|host| routes.by_host.find(host));
-            Some((prefix, of_host.copied().or(routes.any_host)?))
+            Some((prefix, of_host.copied().or(routes.any_host.filter(|_| is_for_any_host))?))
         })?;
         Some(match target {
             RouteTarget::Site(site) => FoundRoute::Site(site),
@@ -173,7 +194,7 @@ impl RouteTable {
     /// Returns whether the server has a host, although no site answers all its paths: a route by path names it, or no name is known at all.
     pub(crate) fn has_host(&self, host: Option<&[u8]>) -> bool {
         let is_named = |host| self.by_prefix.values().any(|routes| routes.by_host.find(host).is_some());
-        host.is_some_and(is_named) || !self.by_prefix.is_empty() && self.hosts.is_empty()
+        host.is_some_and(is_named) || !self.by_prefix.is_empty() && self.hosts.is_unnamed()
     }
 
     /// Returns each prefix of a normalized path that has routes, with them, the longest prefix first.
@@ -273,7 +294,7 @@ mod tests {
             let (head, _) = head::parse(wire.as_bytes()).unwrap().expect("a whole head");
             let request = h1::request(&head, wire.as_bytes(), head.host().expect("a host"));
             let want = (site < 9).then(|| FoundRoute::Mount(SiteId::new(site), rest.as_bytes()));
-            assert_eq!(table.find(&request), want, "{name}: {target}");
+            assert_eq!(table.find(&request, true), want, "{name}: {target}");
         }
     }
 
@@ -447,7 +468,7 @@ mod tests {
         let wire = format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
         let (head, _) = head::parse(wire.as_bytes()).expect(target).expect(target);
         let request = h1::request(&head, wire.as_bytes(), head.host().expect(host));
-        table.find(&request).map(|target| match target {
+        table.find(&request, true).map(|target| match target {
             FoundRoute::Site(site) => site.index(),
             other => panic!("{other:?} in a table of sites"),
         })

@@ -133,7 +133,7 @@ pub(crate) enum Route<'a> {
 /// The reason why no site answers a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoSite {
-    /// The server has nothing at the host.
+    /// The server has nothing at the host, or only at other listeners.
     Host,
     /// The server has sites at the host, but none at the path.
     Path,
@@ -298,11 +298,13 @@ impl Sites {
         }
         let routes = self.table(of).expect("several routes");
         let host_match = request.authority.and_then(|host| routes.hosts().find(host));
-        let route = match (host_match, routes.find(request)) {
+        let is_other_listeners = matches!(host_match, Some(HostMatch::OtherListener(_)));
+        let route = match (host_match, routes.find(request, !is_other_listeners)) {
             // A redirect host has nothing of its own.
             (Some(HostMatch::RedirectHost(site)), _) => Route::RedirectHost(site),
+            (Some(HostMatch::OtherListener(_)), None) => Route::NoSite(fallback, NoSite::Host),
             (Some(HostMatch::Site(site)), Some(FoundRoute::Backend(to))) => Route::Backend(site, to),
-            (None, Some(FoundRoute::Backend(to))) => Route::Backend(fallback, to),
+            (_, Some(FoundRoute::Backend(to))) => Route::Backend(fallback, to),
             (_, Some(FoundRoute::Mount(site, rest))) => Route::Mount(site, rest),
             (_, Some(FoundRoute::Site(site))) | (Some(HostMatch::Site(site)), None) => Route::Site(site),
             (None, None) => match routes.hosts().default() {
@@ -311,6 +313,12 @@ impl Sites {
                 None => Route::NoSite(fallback, NoSite::Host),
             },
         };
+        let route = match route {
+            Route::Site(site) => routes.site_backends().find(site, request.path()).map(|to| (site, to)),
+            Route::Mount(site, rest) => routes.site_backends().find(site, Some(rest)).map(|to| (site, to)),
+            _ => None,
+        }
+        .map_or(route, |(site, to)| Route::Backend(site, to));
         let route = match (route, routes.https_port(route.site())) {
             (Route::Site(site) | Route::Mount(site, _) | Route::Backend(site, _), Some(port))
                 if request.client.scheme != Some(Scheme::Https) =>

@@ -191,6 +191,71 @@ fn a_mount_strips_its_path_and_redirects_below_it() {
     }
 }
 
+/// A host of a site that answers at other listeners only gets no content of the sites of this one, unless a mount names the host.
+#[test]
+#[rustfmt::skip]
+fn hosts_of_other_listeners_are_misdirected() {
+    const PAGE: &str = "<!doctype html>";
+    let cases: &[(&str, &str, &str)] = &[
+        // case                       request                                                   response
+        ("its own host",              "GET / HTTP/1.1\r\nHost: one.org",                        "200 one"),
+        ("unknown host",              "GET / HTTP/1.1\r\nHost: three.org",                      "200 one"),
+        ("no host",                   "GET / HTTP/1.0\r\nConnection: keep-alive",               "200 one"),
+        ("host of the other",         "GET / HTTP/1.1\r\nHost: intern.org",                     &format!("421 {PAGE}")),
+        ("case, port and dot",        "GET / HTTP/1.1\r\nHost: Intern.ORG.:8443",               &format!("421 {PAGE}")),
+        ("a path that is not there",  "GET /x HTTP/1.1\r\nHost: intern.org",                    &format!("421 {PAGE}")),
+        ("a rule",                    "GET /where/x HTTP/1.1\r\nHost: intern.org",              &format!("421 {PAGE}")),
+        ("HEAD",                      "HEAD / HTTP/1.1\r\nHost: intern.org",                    "421 "),
+        ("another method",            "POST / HTTP/1.1\r\nHost: intern.org\r\nContent-Length: 0", &format!("421 {PAGE}")),
+        ("by the target",             "GET http://intern.org/ HTTP/1.1\r\nHost: one.org",       &format!("421 {PAGE}")),
+        ("by the field alone",        "GET http://one.org/ HTTP/1.1\r\nHost: intern.org",       "200 one"),
+        ("its wildcard",              "GET / HTTP/1.1\r\nHost: a.intern.org",                   &format!("421 {PAGE}")),
+        ("a name here before it",     "GET / HTTP/1.1\r\nHost: both.intern.org",                "200 two"),
+        ("a name there first",        "GET / HTTP/1.1\r\nHost: intern.two.org",                 &format!("421 {PAGE}")),
+        ("the wildcard here",         "GET / HTTP/1.1\r\nHost: a.two.org",                      "200 wild"),
+        ("the same name",             "GET / HTTP/1.1\r\nHost: two.org",                        "200 two"),
+        ("mount of every host",       "GET /docs/ HTTP/1.1\r\nHost: intern.org",                &format!("421 {PAGE}")),
+        ("the same, unknown host",    "GET /docs/ HTTP/1.1\r\nHost: three.org",                 "200 two"),
+        ("mount of the host",         "GET /docs/a/ HTTP/1.1\r\nHost: intern.org",              "200 one"),
+        ("health check",              "GET /health HTTP/1.1\r\nHost: intern.org",               "200 ok"),
+    ];
+    let name = |text: &str| text.parse().unwrap();
+    let mut hosts = hosts(Some(id(0)));
+    hosts.add(name("both.intern.org"), id(1)).unwrap();
+    for other in ["intern.org", "*.intern.org", "intern.two.org", "two.org"] {
+        hosts.add_of_other_listener(&name(other), id(2));
+    }
+    let mut routes = RouteTable::new(hosts.into());
+    let mount = |prefix: &str| prefix.parse().unwrap();
+    routes.add(None, mount("/docs"), RouteTarget::Mount(id(1))).unwrap();
+    routes.add(Some(&name("intern.org")), mount("/docs/a"), RouteTarget::Mount(id(0))).unwrap();
+    let mut sites = Sites::by_route(images(), [routes].into());
+    sites.set_health_path((*b"/health").into());
+    let mut sim = Sim::with_sites(sites);
+    for &(name, request, want) in cases {
+        assert_eq!(send(&mut sim, &format!("{request}\r\n\r\n")), [want], "{name}: {request}");
+    }
+}
+
+/// Names of other listeners are none of this one: where no site is named, a path without a mount is not found.
+#[test]
+fn hosts_of_other_listeners_do_not_name_the_sites_of_this_one() {
+    let mut hosts = Hosts::new(None);
+    hosts.add_of_other_listener(&"intern.org".parse().unwrap(), id(2));
+    let mut routes = RouteTable::new(hosts.into());
+    routes.add(None, "/docs".parse().unwrap(), RouteTarget::Mount(id(1))).unwrap();
+    let mut sim = Sim::with_sites(Sites::by_route(images(), [routes].into()));
+    for (host, target, want) in [
+        ("a", "/docs/", "200 two"),
+        ("a", "/", "404 <!doctype html>"),
+        ("intern.org", "/docs/", "421 <!doctype html>"),
+        ("intern.org", "/", "421 <!doctype html>"),
+    ] {
+        let request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        assert_eq!(send(&mut sim, &request), [want], "{target} at {host}");
+    }
+}
+
 #[test]
 fn a_single_site_with_a_route_by_path_keeps_its_table() {
     let mut routes = RouteTable::new(Hosts::new(Some(id(0))).into());

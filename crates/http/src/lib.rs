@@ -18,6 +18,7 @@
 //! | [`range`] | Range | RFC 9110, section 14 |
 //! | [`forwarded`] | Forwarded, X-Forwarded-For, X-Forwarded-Proto | RFC 7239 |
 //! | [`proxy_header`] | the header of the PROXY protocol, before the first request | the specification of HAProxy |
+//! | [`cgi`] | the head of a response of a CGI program | RFC 3875, section 6 |
 //! | [`date`] | HTTP-date | RFC 9110, section 5.6.7 |
 //! | [`status`] | status codes | RFC 9110, section 15 |
 //!
@@ -55,6 +56,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::type_complexity))] // the type of a test table documents its columns
 
+pub mod cgi;
 pub mod chunked;
 pub mod date;
 pub mod dictionary;

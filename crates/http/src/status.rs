@@ -36,6 +36,7 @@ statuses! {
     MethodNotAllowed 405 "Method Not Allowed",
     RequestTimeout 408 "Request Timeout",
     Gone 410 "Gone",
+    LengthRequired 411 "Length Required",
     PreconditionFailed 412 "Precondition Failed",
     ContentTooLarge 413 "Content Too Large",
     UriTooLong 414 "URI Too Long",

@@ -204,23 +204,24 @@ pub(crate) fn redirect_anywhere(extra: &HeaderFields) -> (Vec<u8>, &'static [u8]
 }
 
 /// Returns the fields of a page of the server. 405 has Allow; so has 204, which answers OPTIONS and has no content (RFC 9110,
-/// sections 8.6, 9.3.7 and 15.5.6).
+/// sections 8.6, 9.3.7 and 15.5.6). 503 tells when to try again: what is full for a moment often has room after some seconds.
 pub(crate) fn page(code: u16, len: usize, extra: &HeaderFields) -> Vec<u8> {
     const ALLOW: &str = "Allow: GET, HEAD, OPTIONS\r\n";
     match code {
         204 => format!("{ALLOW}\r\n").into(),
         405 => html(len, cache_control::NEVER, ALLOW, extra).into(),
+        503 => html(len, cache_control::NEVER, "Retry-After: 5\r\n", extra).into(),
         _ => html(len, cache_control::NEVER, "", extra).into(),
     }
 }
 
-/// `allow`: a whole line, or empty.
-fn html(len: usize, cache: &str, allow: &str, extra: &HeaderFields) -> String {
+/// `line`: a whole line, or empty.
+fn html(len: usize, cache: &str, line: &str, extra: &HeaderFields) -> String {
     let media = "text/html; charset=utf-8";
     let (sniffing, extra) = split_sniffing(extra.for_generated());
     let extra = extra.text();
     format!(
-        "Content-Type: {media}\r\n{sniffing}Content-Length: {len}\r\nCache-Control: {cache}\r\n{allow}{extra}\r\n"
+        "Content-Type: {media}\r\n{sniffing}Content-Length: {len}\r\nCache-Control: {cache}\r\n{line}{extra}\r\n"
     )
 }
 

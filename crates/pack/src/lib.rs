@@ -53,6 +53,7 @@ mod packed;
 mod page;
 mod policy;
 mod precompressed;
+mod programs;
 mod repeats;
 mod rule_records;
 mod rules;
@@ -77,6 +78,7 @@ pub use packed::{
 #[doc(hidden)]
 pub use packed::{Encoder, compress};
 pub use policy::{Policy, TrailingSlash};
+pub use programs::ProgramFiles;
 pub use rules::{
     ConfiguredRules, Dialect, ErrorPage, HeaderEntry, PathEntry, RedirectEntry, RuleError, RuleFile,
     RuleFileError, RulePosition, RuleText, check as check_rules,
@@ -150,6 +152,7 @@ pub fn pack_tree<W: Write + Seek>(
     cache: &mut BuildCache,
 ) -> Result<PackedImage, PackError> {
     let mut site = walk::list(&Arc::new(tree))?;
+    options.programs.remove_from(&mut site.files);
     let rules = RuleSet::read(
         site.files.iter().map(|file| (&file.path[..], &file.location)),
         &options.policy.rules,
@@ -161,6 +164,7 @@ pub fn pack_tree<W: Write + Seek>(
     let limits =
         user::UserLimits { file_len_min: options.file_len_min, file_count_max: options.file_count_max };
     let mut users = user::list(&options.users, &site.files, limits, &mut site.skipped);
+    options.programs.remove_from(&mut users.files);
     site.files.append(&mut users.files);
     let contents = SiteContents { files: site.files, site_count, skipped: site.skipped, archive_len: 0 };
     let packed =

@@ -1,6 +1,7 @@
 //! The options of packing a directory or an archive into an image.
 
 use crate::policy::Policy;
+use crate::programs::ProgramFiles;
 use crate::rules::Dialect;
 use crate::user::UserDirectory;
 
@@ -20,6 +21,8 @@ pub struct PackOptions {
     /// User directories that are served below `/~name/`, beside a directory and not beside an archive. An error in one of them
     /// omits that directory, and packing goes on.
     pub users: Vec<UserDirectory>,
+    /// Files that are programs: they are left out. Only a directory has them.
+    pub programs: ProgramFiles,
 }
 
 impl PackOptions {
@@ -28,7 +31,8 @@ impl PackOptions {
     pub fn new(now: u64) -> PackOptions {
         let (file_len_min, file_count_max) = (FILE_LEN_MIN, FILE_COUNT_MAX);
         let (dialect, policy, users) = (Dialect::Netlify, Policy::default(), Vec::new());
-        PackOptions { file_len_min, file_count_max, now, dialect, policy, users }
+        let programs = ProgramFiles::default();
+        PackOptions { file_len_min, file_count_max, now, dialect, policy, users, programs }
     }
 }
 

@@ -23,11 +23,13 @@ h1{{line-height:1.2;text-wrap:balance}}</style>
 
 /// Status, reason (RFC 9110, section 15), and an explanation for visitors.
 #[rustfmt::skip]
-const TEXTS: [(u16, &str, &str); 17] = [
+const TEXTS: [(u16, &str, &str); 19] = [
     (400, "Bad Request",                     "The server could not understand this request."),
+    (403, "Forbidden",                       "This server does not allow access to this address."),
     (404, "Not Found",                       "There is no page at this address. It may have moved, or the address may be mistyped."),
     (405, "Method Not Allowed",              "This address supports GET, HEAD and OPTIONS requests only."),
     (408, "Request Timeout",                 "The request did not arrive in time. Please try again."),
+    (411, "Length Required",                 "The request must say how long its content is."),
     (412, "Precondition Failed",             "A condition of the request does not hold. The content at this address may have changed."),
     (413, "Content Too Large",               "The content of the request is larger than this server accepts."),
     (414, "URI Too Long",                    "The address is longer than this server accepts."),

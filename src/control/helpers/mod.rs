@@ -8,7 +8,7 @@
 //! A handler may keep a [`ReplySender`] and answer later, also from another thread. A worker that an attacker controls reaches only what the
 //! handler allows.
 
-#![cfg_attr(not(test), expect(dead_code, reason = "the first users are upstream servers and CGI programs"))]
+#![cfg_attr(not(test), expect(dead_code, reason = "the first users are upstream servers"))]
 
 use crate::{
     data::services::{HelperEndpoint, PACKET_LEN_MAX, ReplyPacket, RequestId, RequestPacket, SessionArrival},
@@ -36,6 +36,8 @@ use std::{
 pub(crate) enum HelperKind {
     /// `tarpon-net`: obtains certificates. It answers the supervisor, not the workers.
     Net,
+    /// `tarpon-cgi`: runs CGI programs for the workers.
+    Cgi,
     /// The stand-in of the tests.
     #[cfg(test)]
     StandIn,

@@ -68,7 +68,9 @@ impl WorkerFilter {
     pub(super) fn new() -> io::Result<WorkerFilter> {
         // `common` allows `tgkill` with the process ID of the master, which would let the worker signal its parent.
         let making = [libc::SYS_clone, libc::SYS_clone3, libc::SYS_tgkill];
-        let calls: Vec<_> = [STARTING, FORKING, &making].into_iter().flatten().copied().collect();
+        // A worker connects to a helper by a socket pair, as `serving` allows.
+        let calls = [STARTING, FORKING, &making].into_iter().flatten().copied();
+        let calls: Vec<_> = calls.filter(|call| *call != libc::SYS_socketpair).collect();
         Ok(WorkerFilter(trap(&calls, libc::PR_SET_PDEATHSIG)?))
     }
 
@@ -289,6 +291,12 @@ fn serving() -> Vec<Conditional> {
     // The timeout of a listener, by its new and old name; and SO_LINGER, to reset a connection.
     let set = [libc::SO_LINGER as u64, SO_RCVTIMEO_OLD, SO_RCVTIMEO_NEW];
     calls.extend(set.map(|name| option(libc::SYS_setsockopt, name)));
+    // A connection to a helper: the server passes one end to the helper.
+    let stream = (libc::SOCK_STREAM | libc::SOCK_CLOEXEC) as u64;
+    calls.push((
+        libc::SYS_socketpair,
+        vec![equal(0, libc::AF_UNIX as u64), masked(1, u32::MAX.into(), stream)],
+    ));
     calls
 }
 

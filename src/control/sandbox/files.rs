@@ -5,7 +5,10 @@ use landlock::{
     RulesetError, RulesetStatus, Scope,
 };
 use rustix::fs::{FileType, fstat};
-use std::{io, os::fd::BorrowedFd};
+use std::{
+    io,
+    os::fd::{BorrowedFd, OwnedFd},
+};
 
 /// Restricts this process to reading these files and everything below these directories. The process can bind and connect no TCP port, and
 /// can reach no abstract Unix socket and no process outside. Open descriptors stay usable.
@@ -47,6 +50,16 @@ fn confine(opened: &[BorrowedFd<'_>], ports: &[u16]) -> Result<RulesetStatus, Ru
         .add_rules(ports)?
         .restrict_self()?;
     Ok(status.ruleset)
+}
+
+/// Returns rules that keep a process from signalling processes outside, and from connecting to abstract Unix sockets. `None`: the kernel has
+/// no such rules.
+///
+/// # Errors
+/// The process is out of descriptors or memory.
+pub(super) fn scopes() -> io::Result<Option<OwnedFd>> {
+    let rules = Ruleset::default().scope(Scope::from_all(ABI_MAX)).and_then(Ruleset::create);
+    rules.map(Option::from).map_err(io::Error::other)
 }
 
 /// The latest version that the crate knows. On an older kernel the crate asks for what that kernel supports.

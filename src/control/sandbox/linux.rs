@@ -11,7 +11,7 @@ use rustix::{
 };
 use std::{
     io,
-    os::fd::{AsFd, BorrowedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 use tarpon_site::Printable;
 
@@ -68,6 +68,19 @@ pub(crate) fn confine_net(privileges: &Privileges, ports: &[u16]) -> io::Result<
         confined.has_seccomp = confined.add("seccomp", calls::allow_connecting())?;
     }
     Ok(confined)
+}
+
+/// Confines a helper that runs programs: it has no capabilities. Returns Landlock rules for each program, if the kernel has them and the
+/// configuration wants them: it reaches no process and no abstract Unix socket outside of the program.
+///
+/// # Errors
+/// As above.
+pub(crate) fn confine_cgi(privileges: &Privileges) -> io::Result<Option<OwnedFd>> {
+    take_capabilities(privileges, CapabilitySet::empty())?;
+    match privileges.is_sandboxed {
+        true => files::scopes(),
+        false => Ok(None),
+    }
 }
 
 /// Where the C library reads how to look names up: resolv.conf(5), hosts(5), nsswitch.conf(5), and what these link to.

@@ -8,6 +8,7 @@
 //! master     not root    none           set          no files, no TCP         serving, forking
 //! aux, workers of the master                                                  serving
 //! net        not root    none           set          name lookup, few ports   connecting
+//! cgi        its own     none           set          for programs: scopes     –
 //! ```
 //!
 //! seccomp does not see the operations of an io_uring; the engine restricts the ring itself. Except for the user, all of this is Linux
@@ -28,7 +29,8 @@ mod system;
 
 pub(crate) use privileges::Privileges;
 pub(crate) use system::{
-    WorkerSeccomp, confine_builder, confine_master, confine_net, confine_running_server, confine_server,
+    WorkerSeccomp, confine_builder, confine_cgi, confine_master, confine_net, confine_running_server,
+    confine_server,
 };
 
 use crate::base::engine::Engine;

@@ -1,7 +1,10 @@
 //! The sandbox on systems other than Linux: there is none, and the summary says so.
 
 use super::{Confinement, Privileges};
-use std::{io, os::fd::BorrowedFd};
+use std::{
+    io,
+    os::fd::{BorrowedFd, OwnedFd},
+};
 use tarpon_site::Printable;
 
 pub(crate) fn confine_builder(privileges: &Privileges, _roots: &[BorrowedFd<'_>]) -> io::Result<Confinement> {
@@ -18,6 +21,10 @@ pub(crate) fn confine_master(privileges: &Privileges) -> io::Result<Confinement>
 
 pub(crate) fn confine_net(privileges: &Privileges, _ports: &[u16]) -> io::Result<Confinement> {
     Ok(unconfined(privileges))
+}
+
+pub(crate) fn confine_cgi(_privileges: &Privileges) -> io::Result<Option<OwnedFd>> {
+    Ok(None)
 }
 
 #[derive(Debug)]

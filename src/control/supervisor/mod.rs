@@ -50,6 +50,7 @@ use crate::{
         acme_config::AcmeConfig,
         address::Address,
         admin_access::AdminAccess,
+        cgi_config::CgiConfig,
         log_config::LogConfig,
         settings::{Settings, UnknownHost},
         site_config::SiteConfig,
@@ -76,6 +77,8 @@ pub struct Service {
     pub tls: ServiceTls,
     /// The directory that issues certificates for the [domains](crate::config::SiteConfig::domains), and how to prove names to it.
     pub acme: AcmeConfig,
+    /// How the CGI programs of the sites run.
+    pub cgi: CgiConfig,
     /// The sites, at least one.
     pub sites: Vec<SiteConfig>,
     /// How to answer a request for an unknown host.

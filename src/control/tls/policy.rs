@@ -11,7 +11,10 @@ use super::{
     table::CertificateTable,
     tickets::{TicketKeys, TicketSecret, Ticketer},
 };
-use crate::base::{error::UserError, tls_config::TlsPolicy};
+use crate::base::{
+    error::UserError,
+    tls_config::{TlsPolicy, TlsPolicyId},
+};
 use rustls::{
     RootCertStore, ServerConfig, SupportedProtocolVersion,
     pki_types::CertificateDer,
@@ -41,6 +44,7 @@ pub struct TlsConfig {
     pub(crate) server: Arc<ServerConfig>,
     certificates: Arc<CertificateTable>,
     pub(crate) ticket_keys: Arc<TicketKeys>,
+    pub(crate) policy: TlsPolicyId,
 }
 
 /// The only protocol above TLS so far: RFC 7301, section 6.
@@ -85,7 +89,7 @@ impl TlsConfig {
             ServerConfig::builder_with_provider(Arc::clone(provider())).with_protocol_versions(versions);
         let builder = builder.expect("the provider has suites of both versions");
         let authorities = policy.client_ca.as_deref().map(pem::read_certificates).transpose()?;
-        let digest = digest(policy, authorities.as_deref());
+        let id = identity(policy, authorities.as_deref());
         let builder = match authorities {
             None => builder.with_no_client_auth(),
             Some(authorities) => {
@@ -117,12 +121,12 @@ impl TlsConfig {
         server.alpn_protocols = [ALPN].into_iter().chain(challenges).map(Vec::from).collect();
         server.max_fragment_size = Some(FRAGMENT_LEN_MAX);
         server.session_storage = Arc::new(NoServerSessionStorage {});
-        server.ticketer = Arc::new(Ticketer { keys: Arc::clone(keys), policy: digest });
+        server.ticketer = Arc::new(Ticketer { keys: Arc::clone(keys), policy: id });
         server.send_tls13_tickets = TICKET_COUNT;
         // Data before the end of the handshake can be replayed: RFC 8446, section 8.
         server.max_early_data_size = 0;
         server.enable_secret_extraction = false;
-        Ok(TlsConfig { server: server.into(), certificates, ticket_keys: Arc::clone(keys) })
+        Ok(TlsConfig { server: server.into(), certificates, ticket_keys: Arc::clone(keys), policy: id })
     }
 }
 
@@ -131,7 +135,7 @@ const FRAGMENT_LEN_MAX: usize = tarpon_conn::RECORD_PLAIN_LEN_MAX + 5;
 
 /// Returns what a session is bound to: the authorities, whether a certificate is required, and the versions. The suites are the same for all
 /// listeners; a change of them changes [`LABEL`].
-fn digest(policy: &TlsPolicy, authorities: Option<&[CertificateDer<'_>]>) -> [u8; 32] {
+fn identity(policy: &TlsPolicy, authorities: Option<&[CertificateDer<'_>]>) -> TlsPolicyId {
     let mut hash = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
     hash.update(LABEL);
     hash.update(&[
@@ -143,7 +147,7 @@ fn digest(policy: &TlsPolicy, authorities: Option<&[CertificateDer<'_>]>) -> [u8
         hash.update(&(authority.len() as u64).to_be_bytes());
         hash.update(authority);
     }
-    hash.finish().as_ref().try_into().expect("SHA-256 has 32 bytes")
+    TlsPolicyId(hash.finish().as_ref().try_into().expect("SHA-256 has 32 bytes"))
 }
 
 const LABEL: &[u8] = b"tarpon TLS policy 1\0";

@@ -12,6 +12,7 @@
 //!
 //! A ticket is bound to the policy under which it was made: a client that was never asked for a certificate cannot resume where one is required.
 
+use crate::base::tls_config::TlsPolicyId;
 use aws_lc_rs::{
     aead::{AES_256_GCM, Aad, Nonce, RandomizedNonceKey},
     hkdf::{HKDF_SHA256, KeyType, Prk},
@@ -60,8 +61,8 @@ struct KeyState {
 #[derive(Debug)]
 pub(crate) struct Ticketer {
     pub(crate) keys: Arc<TicketKeys>,
-    /// The digest of the [`policy`](super::policy) that a session is bound to.
-    pub(crate) policy: [u8; 32],
+    /// The policy that a session is bound to.
+    pub(crate) policy: TlsPolicyId,
 }
 
 impl TicketSecret {
@@ -179,7 +180,7 @@ impl Ticketer {
     fn associated_data(&self, epoch: u32) -> Aad<[u8; 36]> {
         let mut data = [0; 36];
         data[..4].copy_from_slice(&epoch.to_be_bytes());
-        data[4..].copy_from_slice(&self.policy);
+        data[4..].copy_from_slice(&self.policy.0);
         Aad::from(data)
     }
 }
@@ -260,7 +261,7 @@ mod tests {
     fn process(secret: &TicketSecret, at: u64, policy: u8) -> (Ticketer, Arc<TestClock>) {
         let clock = Arc::new(TestClock(at.into()));
         let keys = TicketKeys::with_clock(secret.clone(), Arc::clone(&clock) as Arc<dyn TimeProvider>);
-        (Ticketer { keys, policy: [policy; 32] }, clock)
+        (Ticketer { keys, policy: TlsPolicyId([policy; 32]) }, clock)
     }
 
     const START: u64 = 1_800_000_000 / EPOCH_S * EPOCH_S;

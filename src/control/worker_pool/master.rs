@@ -16,6 +16,7 @@ use crate::{
     },
     control::{
         access_log::LogPlan,
+        cgi::stats::CgiStats,
         counters::ServerCounters,
         listeners::Listener,
         process::{
@@ -26,6 +27,7 @@ use crate::{
             notice_limit::NoticeLimit,
         },
         sandbox::{self, Confinement, WorkerSeccomp},
+        server::ServerHelpers,
         server_process::ServerStart,
         supervisor::Notice,
         tls::tickets::TicketKeys,
@@ -34,7 +36,8 @@ use crate::{
         acme_table::AcmeTable,
         engine::{AcceptedSocket, blocking::PreparedWorker},
         log_ring::LogRings,
-        worker::{SocketSettings, idle_workers::IdleWorkers},
+        services::ServiceEndpoint,
+        worker::{Backends, SocketSettings, idle_workers::IdleWorkers},
     },
     site::{
         server_routes::{SiteAddress, server_routes},
@@ -135,6 +138,10 @@ pub(super) struct SharedMemory {
     pub(super) rings: Option<(Recording, LogRings)>,
     /// Also shared with all other processes of the service.
     pub(super) acme: Option<Arc<AcmeTable>>,
+    pub(super) cgi_stats: Option<Arc<CgiStats>>,
+    /// The backends of the workers, and the descriptor that reaches their helper.
+    pub(super) backends: Backends,
+    pub(super) helper: Option<ServiceEndpoint>,
 }
 
 /// What a wait has found.
@@ -166,6 +173,8 @@ impl<'a> Master<'a> {
             privileges,
             counters,
             acme,
+            cgi,
+            cgi_stats,
             emit,
         } = start;
         let unconfined = |error| sandbox::unconfined(&error);
@@ -187,13 +196,15 @@ impl<'a> Master<'a> {
             https_port: site.redirects_to_https.unwrap_or(false).then_some(site.https_port),
         });
         let labels: Vec<_> = addresses.clone().map(|address| address.label()).collect();
-        let routes = server_routes(addresses, unknown_host).map_err(|error| error.to_string())?;
+        let policies: Vec<_> = listeners.iter().map(Listener::policy).collect();
+        let routes = server_routes(addresses, unknown_host, &policies).map_err(|error| error.to_string())?;
         let slot_count = settings.workers().get();
         let site_logs = sites.iter().map(|site| site.log.resolve(log.logging)).zip(labels.clone());
         let logs = LogPlan::new(settings.logging, site_logs, settings.debug);
         // A row for each worker, and one for this process.
         let counters = counters.with_rows(slot_count + 1).map_err(in_words)?;
-        let shared = SharedMemory::new(counters, slot_count, &logs, acme).map_err(in_words)?;
+        let shared = SharedMemory::new(counters, slot_count, &logs, ServerHelpers { acme, cgi, cgi_stats })
+            .map_err(in_words)?;
         let settings_of =
             |listener: &Listener| repeat_n(listener.settings(&routes), listener.sockets().len());
         let socket_settings = listeners.iter().flat_map(settings_of).collect();
@@ -388,13 +399,16 @@ impl SharedMemory {
         counters: ServerCounters,
         slot_count: usize,
         logs: &LogPlan,
-        acme: Option<Arc<AcmeTable>>,
+        ServerHelpers { acme, cgi, cgi_stats }: ServerHelpers,
     ) -> io::Result<SharedMemory> {
         let rings = match logs.recording() {
             Some(recording) => Some((recording, LogRings::new(slot_count)?)),
             None => None,
         };
         let idle_workers = Arc::new(SharedArray::new(1)?).row(0);
-        Ok(SharedMemory { counters, idle_workers, rings, acme })
+        let mut backends = Backends::default();
+        cgi.iter().for_each(|cgi| cgi.add_to(&mut backends));
+        let helper = cgi.map(|cgi| cgi.workers);
+        Ok(SharedMemory { counters, idle_workers, rings, acme, cgi_stats, backends, helper })
     }
 }

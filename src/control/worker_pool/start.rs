@@ -19,7 +19,7 @@ use crate::{
             WorkerReady,
             blocking::{self, IdleWait, PreparedWorker},
         },
-        worker::{Backends, SocketSettings, StartTime, WorkerConfig, WorkerRows, mailbox::Mailbox},
+        worker::{SocketSettings, StartTime, WorkerConfig, WorkerRows, mailbox::Mailbox},
     },
     site::set::SiteSet,
     sys::process::{SingleThreaded, set_name},
@@ -48,7 +48,8 @@ impl Master<'_> {
         let keep: Vec<RawFd> = wakeup.chain(admin_sockets).collect();
         let (engine, worker_count) = (settings.engine, settings.workers().get());
         let main = |channel: Channel| {
-            let stats = ServerStats::new(engine, worker_count, counters.clone(), labels, acme.clone());
+            let stats = ServerStats::new(engine, worker_count, counters.clone(), labels, acme.clone())
+                .with_cgi(shared.cgi_stats.clone());
             let (admin, counters) = (admin.take(), counters.clone());
             let rings = rings.as_ref().map(|(_, rings)| rings);
             let start =
@@ -101,7 +102,8 @@ impl Master<'_> {
         let mailbox = Arc::new(Mailbox::new()?);
         let replaced = mailbox.as_fd().as_raw_fd();
         let wakeup = self.shared.rings.iter().map(|(_, rings)| rings.as_fd().as_raw_fd());
-        let mut keep: Vec<_> = sites.descriptors().chain(wakeup).chain([replaced]).collect();
+        let helper = self.shared.helper_descriptor();
+        let mut keep: Vec<_> = sites.descriptors().chain(wakeup).chain(helper).chain([replaced]).collect();
         let config = worker_config(
             &self.settings,
             &self.socket_settings,
@@ -180,7 +182,8 @@ impl Master<'_> {
         let sites = all.as_ref().ok_or_else(no_sites)?;
         let wakeup = shared.rings.iter().map(|(_, rings)| rings.as_fd().as_raw_fd());
         let sockets = listeners.sockets().iter().map(AsRawFd::as_raw_fd);
-        let keep: Vec<RawFd> = sites.descriptors().chain(wakeup).chain(sockets).collect();
+        let helper = shared.helper_descriptor();
+        let keep: Vec<RawFd> = sites.descriptors().chain(wakeup).chain(helper).chain(sockets).collect();
         let channel = Channel::nonblocking_pair()?;
         let (pid, channel) = fork(single_threaded, c"tarpon-worker", channel, keep, |channel| {
             let work = || {
@@ -202,6 +205,13 @@ impl Master<'_> {
     }
 }
 
+impl SharedMemory {
+    /// Returns the descriptor that reaches the helper.
+    fn helper_descriptor(&self) -> Option<RawFd> {
+        self.helper.as_ref().map(|helper| helper.as_fd().as_raw_fd())
+    }
+}
+
 /// The descriptors that each worker for a client has for itself: its mailbox and its connection.
 const OWN_DESCRIPTOR_COUNT: usize = 2;
 
@@ -216,7 +226,7 @@ fn worker_config(
     mailbox: Arc<Mailbox>,
 ) -> WorkerConfig {
     WorkerConfig {
-        backends: Backends::default(),
+        backends: shared.backends.clone(),
         number: slot,
         worker_count: settings.workers().get(),
         idle_workers: shared.idle_workers.clone(),

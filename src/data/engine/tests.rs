@@ -80,6 +80,7 @@ impl RunningWorker {
         let backends = Backends {
             connectors: vec![Arc::clone(&connector) as Arc<dyn BackendConnector>],
             routes: vec![("/app".parse().unwrap(), route)],
+            ..Backends::default()
         };
         let listeners = match engine {
             TestedEngine::Engine(_) => vec![listener.try_clone().unwrap().into()],

@@ -3,7 +3,8 @@
 use super::{Slot, Worker};
 use std::{io, os::fd::OwnedFd, sync::Arc};
 use tarpon_conn::{
-    BackendId, BackendRefusal, BackendRoute, Connection, PathPrefix, RouteTable, RouteTarget, Transport,
+    BackendId, BackendRefusal, BackendRoute, Connection, PathPrefix, RouteTable, RouteTarget, SiteBackends,
+    SiteId, Transport,
 };
 
 /// The backends of a server, and the routes to them.
@@ -13,12 +14,19 @@ pub(crate) struct Backends {
     pub(crate) connectors: Vec<Arc<dyn BackendConnector>>,
     /// Each for the paths with this prefix, at all hosts.
     pub(crate) routes: Vec<(PathPrefix, BackendRoute)>,
+    /// Those within sites.
+    pub(crate) by_site: Vec<(SiteId, SiteBackends)>,
 }
 
 impl Backends {
+    /// Returns whether a backend gets the addresses of clients.
+    pub(super) fn need_peers(&self) -> bool {
+        !self.connectors.is_empty()
+    }
+
     /// Returns these routes to sites, and those to backends.
     pub(super) fn add_routes(&self, sites: &Arc<[RouteTable]>) -> Arc<[RouteTable]> {
-        if self.routes.is_empty() {
+        if self.routes.is_empty() && self.by_site.is_empty() {
             return Arc::clone(sites);
         }
         let mut tables: Vec<_> = sites.to_vec();
@@ -28,6 +36,9 @@ impl Backends {
                 let _ = table.add(None, prefix.clone(), RouteTarget::Backend(*route));
             }
         }
+        for (site, backends) in &self.by_site {
+            tables.iter_mut().for_each(|table| table.set_site_backends(*site, backends.clone()));
+        }
         tables.into()
     }
 }
@@ -36,6 +47,15 @@ impl Backends {
 pub(crate) trait BackendConnector: Send + Sync {
     /// Returns a connected stream socket, without waiting.
     fn connect(&self, is_nonblocking: bool) -> io::Result<OwnedFd>;
+}
+
+/// Returns why a pipe gets no connection.
+fn refusal(error: &io::Error) -> BackendRefusal {
+    match error.kind() {
+        // The backend exists, and has not come to what was sent before.
+        io::ErrorKind::WouldBlock => BackendRefusal::Full,
+        _ => BackendRefusal::Unreachable,
+    }
 }
 
 impl<S: Default> Worker<S> {
@@ -54,7 +74,7 @@ impl<S: Default> Worker<S> {
         while let Some((pipe, route)) = self.context.pipes.next_unconnected() {
             let connected = match self.slots.is_full() {
                 true => Err(BackendRefusal::Full),
-                false => self.connect(route.backend, is_nonblocking).map_err(|_| BackendRefusal::Unreachable),
+                false => self.connect(route.backend, is_nonblocking).map_err(|error| refusal(&error)),
             };
             match connected {
                 Ok(fd) => {

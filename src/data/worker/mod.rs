@@ -47,9 +47,7 @@ mod site_versions;
 mod slots;
 mod timer_wheel;
 
-#[cfg(test)]
-pub(crate) use backends::BackendConnector;
-pub(crate) use backends::Backends;
+pub(crate) use backends::{BackendConnector, Backends};
 #[cfg(target_os = "linux")]
 pub(crate) use clock::WAIT_MS_MAX;
 pub(crate) use clock::{StartTime, timespec};
@@ -174,7 +172,7 @@ impl<S: Default> Worker<S> {
             let find = move |host: &[u8], token: &[u8], to: &mut [u8]| acme.answer(host, token, to);
             context.sites.set_challenges(Arc::new(find), routes);
         }
-        let needs_peers = context.records.is_on() || !proxy_trust.proxies.is_empty();
+        let needs_peers = context.records.is_on() || !proxy_trust.proxies.is_empty() || backends.need_peers();
         context.sites.set_proxy_trust(proxy_trust);
         for (number, (versions, _)) in sites.iter().enumerate() {
             context.update_site(SiteId::new(number), versions.clone());

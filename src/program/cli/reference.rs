@@ -72,6 +72,7 @@ fn allowed(option: &Opt) -> String {
     let one = match option.kind {
         ValueKind::Path(_)
         | ValueKind::ArchivePath(_)
+        | ValueKind::MountedDirectory(_)
         | ValueKind::Listen(_)
         | ValueKind::AddressOrOff(_)
         | ValueKind::Target(_)

@@ -61,7 +61,7 @@ fn service(config: Config) -> Service {
     }
     let tls = tls(&sites, &listeners, &server);
     set_https_ports(&mut sites, &listeners);
-    let ServerConfig { settings, grace_period, user, sandbox, admin, admin_access, acme, .. } = server;
+    let ServerConfig { settings, grace_period, user, sandbox, admin, admin_access, cgi, acme, .. } = server;
     let proxied = listeners.iter().filter(|listener| listener.proxy_protocol);
     let proxy_protocol = proxied.flat_map(|listener| Listener::addresses(&listener.address)).collect();
     let socket_access = listeners.iter().filter_map(|listener| match &listener.address {
@@ -83,6 +83,7 @@ fn service(config: Config) -> Service {
         proxy_protocol,
         tls,
         acme,
+        cgi,
         sites,
         unknown_host,
         grace_period,

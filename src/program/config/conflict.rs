@@ -1,6 +1,6 @@
 //! Conflicts between options whose values are valid by themselves: duplicates, contradictions and missing counterparts.
 
-use super::{Config, ConfigError, ConfigFile, OptionValue, Origin, acme, tls_conflict};
+use super::{Config, ConfigError, ConfigFile, OptionValue, Origin, acme, cgi, tls_conflict};
 use crate::{ListenAddress, ListenValue};
 use std::collections::{BTreeMap, BTreeSet};
 use tarpon_site::Printable;
@@ -22,6 +22,7 @@ pub(super) fn find(
     if errors.is_empty() {
         proxy_conflicts(entries, errors);
         tls_conflict::find(file, entries, errors);
+        cgi::conflicts(entries, errors);
         acme::conflicts(entries, &config.server.acme, errors);
     }
     for listen in entries_of(entries, "site", &["listen"]) {

@@ -33,6 +33,7 @@
 
 mod acme;
 mod certificates;
+mod cgi;
 mod conflict;
 mod environment;
 mod errors;

@@ -2,7 +2,7 @@
 
 use super::{Config, time};
 use crate::base::size;
-use crate::{Address, ListenAddress, ListenValue, LogTarget};
+use crate::{Address, ListenAddress, ListenValue, LogTarget, PathPrefix, PathPrefixError};
 use std::{
     ffi::OsStr,
     ops::RangeInclusive,
@@ -138,6 +138,8 @@ pub enum ValueKind {
     Path(fn(&mut Config, PathBuf)),
     /// A path within an archive.
     ArchivePath(fn(&mut Config, PathBuf)),
+    /// A path of URIs and a directory, as in `/cgi-bin/=DIR`. A relative directory in a file starts at the directory of the file.
+    MountedDirectory(fn(&mut Config, PathPrefix, PathBuf)),
     /// One or two addresses to listen on, with or without TLS.
     Listen(fn(&mut Config, ListenValue)),
     /// An address to listen on, or `off`.
@@ -282,6 +284,18 @@ impl ValueKind {
                 set(config, len);
                 return Ok(size::format(len));
             }
+            ValueKind::MountedDirectory(set) => {
+                let (prefix, directory) = value.split_once('=').ok_or_else(expected)?;
+                let prefix: PathPrefix =
+                    prefix.parse().map_err(|error: PathPrefixError| error.to_string())?;
+                if directory.is_empty() {
+                    return Err(expected());
+                }
+                let directory = base.join(directory);
+                let text = format!("{prefix}={}", directory.to_string_lossy());
+                set(config, prefix, directory);
+                return Ok(text);
+            }
             ValueKind::Choice(choices) => {
                 let (_, set) = choices.iter().find(|(name, _)| *name == value).ok_or_else(expected)?;
                 set(config);
@@ -350,6 +364,7 @@ impl ValueKind {
                 choices.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
             }
             ValueKind::Path(_) | ValueKind::ArchivePath(_) => "a path".to_owned(),
+            ValueKind::MountedDirectory(_) => "a path and a directory with = between them".to_owned(),
             ValueKind::Listen(_) => {
                 "a port, an address and a port, localhost:PORT, or unix:PATH; tls: in front means HTTPS"
                     .to_owned()
@@ -439,6 +454,7 @@ mod tests {
                 }
                 ValueKind::Path(_) | ValueKind::ArchivePath(_) => (vec!["a b/ü".into()], vec![]),
                 ValueKind::Listen(_)
+                | ValueKind::MountedDirectory(_)
                 | ValueKind::AddressOrOff(_)
                 | ValueKind::Target(_)
                 | ValueKind::Text(..) => {

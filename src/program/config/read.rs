@@ -427,7 +427,7 @@ mod tests {
             ("patterns of parts",      "[[site]]\npath = \"a\"\n[[site.location]]\npath = \"/*/*\"\n[[site.location]]\npath = \"/\"\ncache = \"a\\nb\"\n[[site.error-page]]\nstatus = 410\npath = \"/a\"",
                 &["4:8: the path has more than one *; expected a rule as in _headers; use placeholders before the last *, as in /:a/*",
                   "7:9: the text has a control character or is not UTF-8; expected a rule as in _headers; write the file as UTF-8",
-                  "10:8: the server has no page of its own for this status; expected an error page; use 400, 404, 405, 408, 412 to 414, 416, 417, 421, 431 or 500 to 505; for another status write a redirect with it"]),
+                  "10:8: the server has no page of its own for this status; expected an error page; use 400, 403 to 405, 408, 411 to 414, 416, 417, 421, 431 or 500 to 505; for another status write a redirect with it"]),
             ("proxies for nothing",    "[server]\ntrusted-proxies = [\"10.0.0.0/8\"]",
                 &["2:20: nothing reads what the trusted proxies send; expected `client-address-from` beside it; add client-address-from = \"x-forwarded-for\" or \"forwarded\", whichever header your proxies set"]),
             ("a header of no proxy",   "[server]\ntrusted-proxies = []\nclient-address-from = \"forwarded\"",

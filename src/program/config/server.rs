@@ -1,9 +1,11 @@
 //! `[server]`: the options that apply to all sites and listeners.
 
-use super::{CommandKind, Config, ConfigSection, FlagForm, Opt, OptionDefault, ValueKind, acme, option::OPT};
+use super::{
+    CommandKind, Config, ConfigSection, FlagForm, Opt, OptionDefault, ValueKind, acme, cgi, option::OPT,
+};
 use crate::{
-    AcmeChallenge, AcmeConfig, Address, AdminAccess, CertificateFiles, Engine, ForwardedField, HostName,
-    Settings, TrustedProxy,
+    AcmeChallenge, AcmeConfig, Address, AdminAccess, CertificateFiles, CgiConfig, Engine, ForwardedField,
+    HostName, Settings, TrustedProxy,
 };
 use CommandKind::{Embedded, Serve};
 use std::{
@@ -34,6 +36,8 @@ pub struct ServerConfig {
     pub admin: AdminAt,
     /// Which clients may use the admin listener.
     pub admin_access: AdminAccess,
+    /// How CGI programs run.
+    pub cgi: CgiConfig,
     /// The directory of certificates, and how to prove names to it.
     pub acme: AcmeConfig,
 }
@@ -437,6 +441,19 @@ const OPTIONS: &[Opt] = &[
         details: "Made if it is missing. Only the user that starts tarpon can read the files.",
         ..ACME
     },
+    cgi::USER,
+    cgi::TIMEOUT,
+    cgi::MAX_PROGRAMS,
+    cgi::MAX_QUEUE,
+    cgi::MAX_BODY,
+    cgi::MAX_OUTPUT,
+    cgi::MAX_CPU_TIME,
+    cgi::MAX_MEMORY,
+    cgi::MAX_FILE_SIZE,
+    cgi::MAX_OPEN_FILES,
+    cgi::MAX_PROCESSES,
+    cgi::ENVIRONMENT,
+    cgi::AUTHORIZATION,
     Opt {
         name: "admin",
         value_name: "ADDR:PORT",

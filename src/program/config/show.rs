@@ -96,6 +96,10 @@ fn absolute_value(entry: &OptionValue, value: &str) -> String {
         |path: &str| absolute(path).map_or(path.to_owned(), |path| path.to_string_lossy().into_owned());
     match entry.option.kind {
         ValueKind::Path(_) => whole(value),
+        ValueKind::MountedDirectory(_) => match value.split_once('=') {
+            Some((prefix, directory)) => format!("{prefix}={}", whole(directory)),
+            None => value.to_owned(),
+        },
         ValueKind::Listen(_) | ValueKind::AddressOrOff(_) => {
             let address = ListenValue::address_text(value);
             match address.parse() {

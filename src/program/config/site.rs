@@ -1,10 +1,10 @@
 //! `[[site]]`: the files of a site, its hosts, and how it answers.
 
-use super::acme;
 use super::server::{SEND_RATES, TIMES};
 use super::{
     CommandKind, Config, ConfigSection, FlagForm, Opt, OptionDefault, SiteConfig, ValueKind, option::OPT,
 };
+use super::{acme, cgi};
 use crate::{
     CertificateFiles, Dialect, HostName, ListenValue, LogClientIp, LogFormat, PathPrefix, TrailingSlash,
     UnknownHost,
@@ -24,6 +24,7 @@ pub(super) const SECTION: ConfigSection = ConfigSection {
     add: |config| config.sites.push(SiteConfig::default()),
 };
 
+const CGI: &str = "CGI programs";
 const USERS: &str = "Directories of users";
 const PAGES: &str = "Pages (a packed site keeps the values that it was packed with)";
 
@@ -330,6 +331,39 @@ const OPTIONS: &[Opt] = &[
         help: "Allow symbolic links of the site to lead into this directory",
         details: "Other links that leave the site are skipped. The directory and its path belong to root or to the user that starts \
                   tarpon, and no other user may change them.",
+        ..OPT
+    },
+    Opt {
+        name: "cgi",
+        commands: &[Serve],
+        heading: CGI,
+        value_name: "PATH=DIR",
+        kind: ValueKind::MountedDirectory(|config, prefix, dir| {
+            let site = config.site();
+            site.source.programs.directories.push(dir.clone());
+            site.cgi.directories.push((prefix, dir));
+        }),
+        is_list: true,
+        example: "/cgi-bin/=/usr/lib/cgi-bin",
+        invalid: &["", "/cgi-bin/", "/cgi-bin/=", "cgi-bin=/a", "=/a", "/a/../b=/c"],
+        help: "Run the files of this directory as CGI programs, below this path of the site",
+        details: "The server serves none of them as a file, also if the directory lies within the site.",
+        ..OPT
+    },
+    Opt {
+        name: "cgi-suffix",
+        commands: &[Serve],
+        heading: CGI,
+        value_name: "SUFFIX",
+        kind: ValueKind::Text(cgi::suffix, |config, suffix| {
+            let site = config.site();
+            site.source.programs.suffix = Some(suffix.clone());
+            site.cgi.suffix = Some(suffix);
+        }),
+        example: ".cgi",
+        invalid: &["", "cgi", ".", "*.cgi", ".a/b"],
+        help: "Run the files of the site whose names end in this as CGI programs",
+        details: "The server serves none of them as a file. The site must be a directory.",
         ..OPT
     },
     Opt {

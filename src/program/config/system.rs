@@ -2,8 +2,12 @@
 //!
 //! Starts nothing and reads no site: the server itself reports what it finds when it starts.
 
-use super::{ConfigErrors, OptionValue, ResolvedConfig, ValueKind};
-use crate::{Address, ListenValue, LogTarget};
+use super::{ConfigErrors, OptionValue, ResolvedConfig, ServerConfig, ValueKind};
+use crate::{
+    Address, ListenValue, LogTarget,
+    base::error::UserError,
+    control::{cgi::service::program_user, sandbox::Privileges},
+};
 use std::path::Path;
 use tarpon_site::Printable;
 
@@ -26,6 +30,12 @@ pub fn check_system(resolved: &ResolvedConfig) -> Result<(), ConfigErrors> {
                     let hint =
                         "create it, or name another; relative paths start at the directory of the file";
                     report(entry, at, found, "expected an existing path", hint);
+                }
+                ValueKind::MountedDirectory(_) => {
+                    let (_, directory) = value.split_once('=').unwrap_or_default();
+                    if let Some((found, hint)) = cgi_error(Path::new(directory)) {
+                        report(entry, at, found, "expected a directory of programs", hint);
+                    }
                 }
                 ValueKind::Listen(_) | ValueKind::AddressOrOff(_) => match ListenValue::address_text(value)
                     .parse()
@@ -52,6 +62,14 @@ pub fn check_system(resolved: &ResolvedConfig) -> Result<(), ConfigErrors> {
             }
         }
     }
+    let is_cgi =
+        |entry: &&OptionValue| ["cgi", "cgi-suffix"].contains(&entry.option.name) && !entry.values.is_empty();
+    if let Some(entry) = resolved.entries.iter().filter(|entry| entry.number.is_some()).find(is_cgi)
+        && let Err(error) = check_program_user(&resolved.config.server)
+    {
+        let (found, hint) = error.found_and_hint();
+        report(entry, 0, found, "expected a user for the programs", hint);
+    }
     if let Err(error) = resolved.config.server.settings.engine.choose()
         && let Some(entry) = resolved.entries.iter().find(|entry| entry.option.name == "engine")
     {
@@ -65,6 +83,46 @@ fn missing_dir(entry: &OptionValue, at: usize, path: &Path) -> String {
         None => format!("directory {} does not exist", dir(path).printable()),
         Some(_) => format!("the directory of {} does not exist", entry.shown(at)),
     }
+}
+
+/// Checks the user that CGI programs run as. Errors of the server's own user come at the start.
+fn check_program_user(server: &ServerConfig) -> Result<(), UserError> {
+    match Privileges::new(server.user.as_deref(), server.sandbox) {
+        Ok(of_server) => program_user(&server.cgi, &of_server).map(drop),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Returns what is wrong with a directory of CGI programs, and a hint.
+fn cgi_error(directory: &Path) -> Option<(String, &'static str)> {
+    use std::os::unix::fs::PermissionsExt;
+    let shown = directory.printable();
+    let entries = match std::fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(_) if !directory.exists() => {
+            let hint = "create it, or name another; relative paths start at the directory of the file";
+            return Some((format!("{shown} does not exist"), hint));
+        }
+        Err(_) if !directory.is_dir() => {
+            return Some((format!("{shown} is no directory"), "name a directory"));
+        }
+        // This user need not read it.
+        Err(_) => return None,
+    };
+    let file = |entry: std::fs::DirEntry| {
+        entry.metadata().ok().filter(std::fs::Metadata::is_file).map(|meta| (entry.path(), meta))
+    };
+    let mut files = entries.flatten().filter_map(file).filter(|(path, _)| !is_hidden(path));
+    let stuck = files.find(|(_, meta)| meta.permissions().mode() & 0o111 == 0);
+    stuck.map(|(path, _)| {
+        let hint =
+            "allow it, as with chmod +x, or move the file elsewhere: below this path every file is a program";
+        (format!("{} is not executable", path.printable()), hint)
+    })
+}
+
+fn is_hidden(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
 }
 
 /// Returns the directory of a path.

@@ -47,6 +47,17 @@ pub(crate) fn write(metrics: &Metrics, unix_s: u64, to: &mut impl Write) -> io::
         let [half, most] = [0.5, 0.99].map(|share| within(metrics, share));
         writeln!(to, "  {:<12} {half:>14}  {DIM}half of the responses; 99% {most}{DIM:#}", "duration")?;
     }
+    if let Some(cgi) = &metrics.cgi {
+        let more = format!(
+            "running, {} queued; {} started, {} failed, {} timed out, {} requests refused",
+            grouped(cgi.queued),
+            grouped(cgi.started),
+            grouped(cgi.failed),
+            grouped(cgi.timed_out),
+            grouped(cgi.refused)
+        );
+        writeln!(to, "  {:<12} {:>14}  {DIM}{more}{DIM:#}", "CGI programs", grouped(cgi.running))?;
+    }
     for (number, site) in metrics.sites.iter().enumerate() {
         let name = site.host.clone().unwrap_or_else(|| format!("site {}", number + 1));
         let name = name.printable();

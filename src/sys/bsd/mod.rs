@@ -16,4 +16,5 @@ pub(crate) mod queue;
 pub(crate) mod sealed;
 pub(crate) mod signals;
 pub(crate) mod socket;
+pub(crate) mod spawn;
 pub(crate) mod wake;

@@ -1,11 +1,16 @@
 //! Processes on Linux: prctl(2), close_range(2), /proc.
 
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::process::{DumpableBehavior, Signal, set_dumpable_behavior, set_parent_process_death_signal};
 use std::{ffi::CStr, fs, io};
 
 /// Has the kernel kill this process when its parent ends; a change of user resets it. `PR_SET_PDEATHSIG`.
 pub(crate) fn die_with_parent() -> io::Result<()> {
     Ok(set_parent_process_death_signal(Some(Signal::KILL))?)
+}
+
+/// Keeps processes of the same user from tracing this one, and from opening its descriptors: `PR_SET_DUMPABLE`, proc(5).
+pub(crate) fn refuse_tracing() -> io::Result<()> {
+    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 
 /// Sets the name that `ps` and `top` show.

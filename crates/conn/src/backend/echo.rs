@@ -12,6 +12,8 @@
 //! | `x-abort` | the connection closes after that many bytes of content |
 //! | `x-early` | the whole response comes before the content of the request is read |
 //! | `x-silent` | no response |
+//! | `x-refuse` | the exchange is aborted with this status after the request |
+//! | `x-redirect` | the server is to answer a GET request for this path; with `x-loop`, one with the same fields |
 //! | `x-close` | the connection closes after the response |
 
 use super::frames::{FRAME_PREFIX_LEN, FrameKind, FramePrefix};
@@ -82,14 +84,16 @@ impl EchoBackend {
             }
             FrameKind::Data => self.echo(content, output),
             FrameKind::End => self.end(output),
-            FrameKind::Interim | FrameKind::Trailers => panic!("{kind:?} in a request"),
+            FrameKind::Interim | FrameKind::Trailers | FrameKind::Abort | FrameKind::Redirect => {
+                panic!("{kind:?} in a request")
+            }
         }
     }
 
     /// Sends the head, and what comes before it.
     fn respond(&mut self, output: &mut Vec<u8>) {
         let request = self.request.as_ref().expect("a request");
-        if request.get("x-silent").is_some() {
+        if ["x-silent", "x-refuse", "x-redirect"].iter().any(|name| request.get(name).is_some()) {
             return;
         }
         if let Some(status) = request.get("x-interim") {
@@ -122,7 +126,9 @@ impl EchoBackend {
 
     fn echo(&mut self, content: &[u8], output: &mut Vec<u8>) {
         let request = self.request.as_ref().expect("content belongs to a request");
-        let is_dropped = ["x-size", "x-early", "x-silent"].iter().any(|name| request.get(name).is_some());
+        let is_dropped = ["x-size", "x-early", "x-silent", "x-refuse", "x-redirect"]
+            .iter()
+            .any(|name| request.get(name).is_some());
         if !is_dropped {
             self.send(content, output);
         }
@@ -140,7 +146,18 @@ impl EchoBackend {
     fn end(&mut self, output: &mut Vec<u8>) {
         self.request_count += 1;
         let request = self.request.as_ref().expect("a request");
-        if request.has_ended {
+        if let Some(status) = request.number("x-refuse") {
+            put_frame(output, FrameKind::Abort, &(status as u16).to_le_bytes());
+            self.is_closed = true;
+        } else if let Some(path) = request.get("x-redirect") {
+            let mut fields: Vec<(&[u8], &[u8])> =
+                vec![(b":method", b"GET"), (b":path", path), (b":authority", b"a")];
+            if request.get("x-loop").is_some() {
+                fields.extend([(&b"x-redirect"[..], path), (b"x-loop", b"1")]);
+            }
+            put_list(output, FrameKind::Redirect, &fields);
+            self.request = None;
+        } else if request.has_ended {
             self.request = None;
         } else if request.get("x-silent").is_none() {
             self.finish(output);

@@ -23,7 +23,14 @@ pub enum FrameKind {
     Trailers = 4,
     /// The end of the message, without bytes.
     End = 5,
+    /// The backend cannot answer: instead of its head, the status of the response in two bytes. The pages of the site respond.
+    Abort = 6,
+    /// The server is to answer this request instead: the head of a request. Nothing follows.
+    Redirect = 7,
 }
+
+/// The length of the bytes of [`FrameKind::Abort`].
+const ABORT_LEN: u32 = 2;
 
 /// What precedes the bytes of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +65,8 @@ impl FramePrefix {
             3 => (FrameKind::Data, u32::MAX),
             4 => (FrameKind::Trailers, MESSAGE_LEN_MAX as u32),
             5 => (FrameKind::End, 0),
+            6 => (FrameKind::Abort, ABORT_LEN),
+            7 => (FrameKind::Redirect, MESSAGE_LEN_MAX as u32),
             _ => return Err(InvalidFrame),
         };
         if len > len_max { Err(InvalidFrame) } else { Ok(Some(FramePrefix { kind, len })) }
@@ -76,6 +85,8 @@ mod tests {
             (FrameKind::Data, u32::MAX),
             (FrameKind::Trailers, MESSAGE_LEN_MAX as u32),
             (FrameKind::End, 0),
+            (FrameKind::Abort, 2),
+            (FrameKind::Redirect, 7),
         ] {
             let prefix = FramePrefix { kind, len };
             assert_eq!(FramePrefix::decode(&prefix.encode()), Ok(Some(prefix)));
@@ -86,7 +97,7 @@ mod tests {
     #[test]
     fn invalid_prefixes_are_refused() {
         let too_long = FramePrefix { kind: FrameKind::Head, len: MESSAGE_LEN_MAX as u32 + 1 }.encode();
-        for bytes in [[0; 5], [6, 0, 0, 0, 0], [5, 1, 0, 0, 0], too_long] {
+        for bytes in [[0; 5], [9, 0, 0, 0, 0], [5, 1, 0, 0, 0], [6, 3, 0, 0, 0], too_long] {
             assert_eq!(FramePrefix::decode(&bytes), Err(InvalidFrame), "{bytes:?}");
         }
     }

@@ -199,7 +199,10 @@ impl BackendConnection {
         {
             match message {
                 Message::Head(bytes) => queue_frame(cx, out, FrameKind::Head, bytes),
-                Message::Interim(bytes) => queue_frame(cx, out, FrameKind::Interim, bytes),
+                Message::Interim(bytes) | Message::Redirect(bytes) => {
+                    // No client sends one.
+                    cx.pool.release(bytes.buf);
+                }
                 Message::Data(bytes) => queue_frame(cx, out, FrameKind::Data, bytes),
                 Message::Trailers(bytes) => queue_frame(cx, out, FrameKind::Trailers, bytes),
                 Message::End(PipeEnd::Complete) => {
@@ -356,9 +359,13 @@ impl BackendExchange {
         }
         let bytes = cx.pool.bytes(input);
         let Some(FramePrefix { kind, len }) = FramePrefix::decode(bytes)? else { return Ok(0) };
+        if kind == FrameKind::Abort {
+            return receive_abort(&bytes[FRAME_PREFIX_LEN..], len);
+        }
         let next = match (kind, self.response) {
             (FrameKind::Interim, ResponsePart::Head) => ResponsePart::Head,
             (FrameKind::Head, ResponsePart::Head) => ResponsePart::Content,
+            (FrameKind::Redirect, ResponsePart::Head) => ResponsePart::Nothing,
             (FrameKind::Data, ResponsePart::Content) => ResponsePart::Content,
             (FrameKind::Trailers, ResponsePart::Content) => ResponsePart::End,
             (FrameKind::End, ResponsePart::Content | ResponsePart::End) => ResponsePart::Nothing,
@@ -385,13 +392,24 @@ impl BackendExchange {
             let message = match kind {
                 FrameKind::Interim => Message::Interim(list),
                 FrameKind::Trailers => Message::Trailers(list),
+                FrameKind::Redirect => Message::Redirect(list),
                 _ => Message::Head(list),
             };
             cx.pipes.push(self.pipe, Side::Backend, message);
+            if kind == FrameKind::Redirect {
+                cx.pipes.push(self.pipe, Side::Backend, Message::End(PipeEnd::Complete));
+            }
         }
         self.response = next;
         Ok(frame_len)
     }
+}
+
+/// Reads the status of an aborted exchange, which ends by it.
+fn receive_abort(bytes: &[u8], len: u32) -> Result<usize, ExchangeError> {
+    let Some(code) = bytes.get(..len as usize) else { return Ok(0) };
+    let code = code.try_into().map(u16::from_le_bytes).ok();
+    Err(ExchangeError(code.and_then(Status::from_code).unwrap_or(Status::BadGateway)))
 }
 
 /// Copies bytes into a buffer for a message.

@@ -5,7 +5,9 @@
 //! ```
 //!
 //! As in HTTP/2, pseudo-fields come first: `:method`, `:scheme`, `:authority` and `:path` in a request, `:status` in a response
-//! (RFC 9113, section 8.3). Fields that belong to one connection are not in the list (RFC 9110, section 7.6.1).
+//! (RFC 9113, section 8.3). A request also has `:version`, that of HTTP which its
+//! client speaks, and `:client`, the address of the client, if it is known. Fields that belong to one connection
+//! are not in the list (RFC 9110, section 7.6.1).
 
 use crate::bounded_writer::BoundedWriter;
 
@@ -14,12 +16,12 @@ const PREFIX_LEN: usize = 4;
 
 /// A valid list of fields.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct MessageFields<'a>(&'a [u8]);
+pub struct MessageFields<'a>(&'a [u8]);
 
 impl<'a> MessageFields<'a> {
     /// Checks a list: its lengths, that names are tokens in lower case, and that values contain no line break and no NUL (RFC 9110,
     /// section 5.5). Pseudo-fields come first.
-    pub(crate) fn parse(bytes: &'a [u8]) -> Option<MessageFields<'a>> {
+    pub fn parse(bytes: &'a [u8]) -> Option<MessageFields<'a>> {
         let list = MessageFields(bytes);
         let (mut len, mut are_pseudo) = (0, true);
         for (name, value) in list.iter() {
@@ -38,7 +40,7 @@ impl<'a> MessageFields<'a> {
     }
 
     /// Returns names and values, in order. Ends early if a length is wrong.
-    pub(crate) fn iter(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+    pub fn iter(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
         let mut rest = self.0;
         std::iter::from_fn(move || {
             let (prefix, behind) = rest.split_first_chunk::<PREFIX_LEN>()?;
@@ -52,7 +54,7 @@ impl<'a> MessageFields<'a> {
     }
 
     /// Returns the value of the first field with a name.
-    pub(crate) fn get(self, name: &[u8]) -> Option<&'a [u8]> {
+    pub fn get(self, name: &[u8]) -> Option<&'a [u8]> {
         self.iter().find(|(found, _)| *found == name).map(|(_, value)| value)
     }
 }
@@ -63,15 +65,16 @@ fn is_name_byte(byte: u8) -> bool {
 }
 
 /// Writes a list of fields.
-pub(crate) struct MessageFieldsWriter<'t>(BoundedWriter<'t>);
+pub struct MessageFieldsWriter<'t>(BoundedWriter<'t>);
 
 impl<'t> MessageFieldsWriter<'t> {
-    pub(crate) fn new(to: &'t mut [u8]) -> MessageFieldsWriter<'t> {
+    /// Writes to the front of `to`.
+    pub fn new(to: &'t mut [u8]) -> MessageFieldsWriter<'t> {
         MessageFieldsWriter(BoundedWriter::new(to))
     }
 
     /// Adds a field, with its name in lower case. Returns `None` if it does not fit.
-    pub(crate) fn put(&mut self, name: &[u8], value: &[u8]) -> Option<()> {
+    pub fn put(&mut self, name: &[u8], value: &[u8]) -> Option<()> {
         self.put_joined(name, [value, b""])
     }
 
@@ -89,7 +92,8 @@ impl<'t> MessageFieldsWriter<'t> {
     }
 
     /// Returns the number of bytes written.
-    pub(crate) fn len(&self) -> usize {
+    #[expect(clippy::len_without_is_empty, reason = "nothing asks")]
+    pub fn len(&self) -> usize {
         self.0.len()
     }
 }

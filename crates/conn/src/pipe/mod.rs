@@ -47,6 +47,8 @@ pub(crate) enum Message {
     Head(BufRange),
     /// The head of an interim response: RFC 9110, section 15.2.
     Interim(BufRange),
+    /// The head of a request to answer instead, from a backend. The end follows.
+    Redirect(BufRange),
     /// A part of the content.
     Data(BufRange),
     /// The trailers.
@@ -121,6 +123,7 @@ impl Message {
     pub(crate) fn release(self, pool: &mut Pool) {
         if let Message::Head(range)
         | Message::Interim(range)
+        | Message::Redirect(range)
         | Message::Data(range)
         | Message::Trailers(range) = self
         {

@@ -118,7 +118,15 @@ impl Tls {
                 let len = data.encode(room).map_err(|_| RecordError::Invalid);
                 is_own = len.is_ok();
                 len.map(|len| {
-                    own.push_back(BufRange { buf, at: 0, len: len as u32 });
+                    let record = BufRange { buf, at: 0, len: len as u32 };
+                    // The records of a flight leave in one send, and in as few segments as they fit in.
+                    match own.back_mut() {
+                        Some(last) if (last.at + last.len) as usize + len <= BUF_LEN => {
+                            *last = pool.join(*last, record);
+                            pool.release(buf);
+                        }
+                        _ => own.push_back(record),
+                    }
                     Opened::Own { len: discard }
                 })
             }

@@ -121,6 +121,8 @@ fn aborted_response_never_looks_complete() {
         // case                            fields of the request                        received
         ("before the head",                "X-Status: 99\r\n",                          "HTTP/1.1 502 Bad Gateway\r\n"),
         ("status without digits",          "X-Status: abc\r\n",                         "HTTP/1.1 502 Bad Gateway\r\n"),
+        ("refused with a status",          "X-Refuse: 404\r\n",                         "HTTP/1.1 404 Not Found\r\n"),
+        ("refused with an unknown one",    "X-Refuse: 299\r\n",                         "HTTP/1.1 502 Bad Gateway\r\n"),
         ("101 as an interim response",     "X-Interim: 101\r\n",                        "HTTP/1.1 502 Bad Gateway\r\n"),
         ("invalid length",                 "X-Length: 1x\r\n",                          "HTTP/1.1 502 Bad Gateway\r\n"),
         ("in a chunked content",           "X-Size: 100000\r\nX-Abort: 50000\r\n",      "HTTP/1.1 200 OK\r\n"),
@@ -140,6 +142,44 @@ fn aborted_response_never_looks_complete() {
         }
         sim.pass(100_000, Cuts::NONE);
         assert_eq!((sim.bufs_held(), sim.pipe_count(), sim.backend_count()), (0, 0, 0), "{what}");
+    }
+}
+
+#[test]
+fn local_redirect_is_answered_as_another_request() {
+    #[rustfmt::skip]
+    let cases = [
+        // case                    fields of the request                          status  in the response
+        ("a file",                 "X-Redirect: /\r\n",                           "200",  "\r\n\r\nhello"),
+        ("nothing",                "X-Redirect: /none\r\n",                       "404",  "Not Found"),
+        ("the backend",            "X-Redirect: /app/x?y\r\n",                    "200",  "x-path: /app/x?y\r\n"),
+        ("a loop",                 "X-Redirect: /app/x\r\nX-Loop: 1\r\n",         "502",  "Bad Gateway"),
+        ("no path",                "X-Redirect: x y\r\n",                         "502",  "Bad Gateway"),
+        ("with content",           "Content-Length: 5\r\nX-Redirect: /\r\n",      "200",  "\r\n\r\nhello"),
+    ];
+    for (what, fields, status, part) in cases {
+        for cut in [1, 7, usize::MAX] {
+            let mut sim = worker();
+            let client = sim.connect();
+            let content = if fields.contains("Length") { "12345" } else { "" };
+            let request = format!("POST /app/ HTTP/1.1\r\nHost: a\r\n{fields}\r\n{content}");
+            for part in request.as_bytes().chunks(cut) {
+                sim.client_sends(client, part);
+                sim.run(Cuts::NONE);
+            }
+            let received = String::from_utf8(sim.take_received(client)).unwrap();
+            assert!(received.starts_with(&format!("HTTP/1.1 {status} ")), "{what}: {received}");
+            assert!(received.contains(part), "{what}: {received}");
+            // The connection goes on, unless the response is an error of the server.
+            if status == "200" {
+                sim.client_sends(client, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+                sim.run(Cuts::NONE);
+                let next = String::from_utf8(sim.take_received(client)).unwrap();
+                assert!(next.ends_with("\r\n\r\nhello"), "{what}: {next}");
+            }
+            sim.pass(100_000, Cuts::NONE);
+            assert_eq!((sim.bufs_held(), sim.pipe_count(), sim.backend_count()), (0, 0, 0), "{what}");
+        }
     }
 }
 

@@ -19,9 +19,11 @@
 //! | `listeners` | the listening sockets of all generations |
 //! | `logs` | the descriptors of the logs |
 //! | `acme` | certificates, and the helper that obtains them |
+//! | `cgi` | ends the helpers that run CGI programs |
 
 mod acme;
 mod announce;
+mod cgi;
 mod listeners;
 mod logs;
 mod perform;
@@ -39,6 +41,7 @@ use super::{
 use crate::{
     control::{
         acme::driver::AcmeDriver,
+        cgi::stats::CgiStats,
         counters::ServiceCounters,
         handover::{
             predecessor::{Inheritance, PredecessorChannel, PredecessorEvent},
@@ -78,6 +81,7 @@ use std::{
     thread,
     time::Duration,
 };
+use tarpon_conn::Tick;
 
 /// Reads the configuration: at the start, and for each reload.
 pub(super) type ReadConfig<'a> = &'a dyn Fn() -> Result<Service, Box<dyn Error>>;
@@ -113,6 +117,10 @@ pub(super) struct Driver<'a> {
     acme: Option<AcmeDriver>,
     /// The helper that obtains certificates for the generation that serves.
     net: Option<ProcessId>,
+    /// The numbers of CGI programs, once a configuration has had some.
+    cgi_stats: Option<Arc<CgiStats>>,
+    /// CGI helpers that are to end, and when they are killed.
+    ending_helpers: Vec<(ProcessId, Tick)>,
     /// The generation that serves.
     adopted: Option<GenerationId>,
     /// Descriptors that one message of a child may bring.
@@ -217,6 +225,8 @@ impl<'a> Driver<'a> {
             ticket_keys: tickets.map(TicketKeys::new).map(OnceCell::from).unwrap_or_default(),
             acme: None,
             net: None,
+            cgi_stats: None,
+            ending_helpers: Vec::new(),
             adopted: None,
             descriptor_count_max: kept_descriptors_max(),
             read,
@@ -253,6 +263,7 @@ impl<'a> Driver<'a> {
             self.flush_handover();
             self.emit_suppressed();
             self.update_acme();
+            self.kill_overdue_helpers();
             self.events.push_back(SupervisorEvent::Timer);
         }
     }
@@ -292,7 +303,8 @@ impl<'a> Driver<'a> {
         let successor = self.successor.iter().filter(|successor| successor.sender.waits_for_room());
         polled.extend(successor.map(|successor| PollEntry::new(successor.as_fd(), POLLOUT)));
         let acme = self.acme.as_ref().and_then(AcmeDriver::deadline);
-        let deadlines = [self.machine.deadline(), self.notice_limit.deadline(), acme];
+        let helpers = self.ending_helpers.iter().map(|(_, deadline)| *deadline).min();
+        let deadlines = [self.machine.deadline(), self.notice_limit.deadline(), acme, helpers];
         let deadline = deadlines.into_iter().flatten().min().map(|deadline| self.clock.until(deadline));
         let predecessors = [self.predecessor.as_ref(), self.former.as_ref()].into_iter().flatten();
         let mut handovers = predecessors.map(|predecessor| &predecessor.channel).chain(&self.successor);
@@ -330,6 +342,7 @@ impl<'a> Driver<'a> {
             self.children.remove(process);
             self.starts.remove(&process);
             self.helper_exited(process);
+            self.cgi_helper_exited(process);
             self.counters.free(process);
             self.events.push_back(SupervisorEvent::Exited(process, exit));
         }

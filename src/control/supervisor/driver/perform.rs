@@ -34,7 +34,7 @@ impl Driver<'_> {
                 self.events.push_back(event);
             }
             Action::Send(process, message) => self.send(process, message),
-            Action::Kill(process) => self.children.kill(process),
+            Action::Kill(process) => self.end_process(process),
             Action::Release(process) => {
                 self.successor = self.children.remove(process).map(|channel| *channel);
                 self.starts.remove(&process);

@@ -11,9 +11,18 @@ use super::{
     unix_s,
 };
 use crate::{
-    base::{address::Address, engine::Engine, error::UserError, site_config::SiteSource},
+    base::{
+        address::Address,
+        engine::Engine,
+        error::{UserError, reason},
+        site_config::SiteSource,
+    },
     control::{
         acme::driver::{AcmeDriver, AcmeService},
+        cgi::{
+            service::{CgiService, program_user},
+            stats::CgiStats,
+        },
         helpers::HelperKind,
         process::in_child::in_child,
         sandbox::Privileges,
@@ -24,7 +33,7 @@ use crate::{
     },
     sys::process::SingleThreaded,
 };
-use std::error::Error;
+use std::{error::Error, sync::Arc};
 use tarpon_site::Printable;
 
 /// A configuration, and what was opened for it.
@@ -35,6 +44,8 @@ pub(super) struct PreparedGeneration {
     pub(super) tls: PreparedTls,
     /// The certificates that it obtains.
     pub(super) acme: Option<AcmeService>,
+    /// Its CGI programs.
+    pub(super) cgi: Option<CgiService>,
     /// The addresses that only this generation uses, until it serves.
     pub(super) added: Vec<Address>,
 }
@@ -53,9 +64,11 @@ impl Driver<'_> {
         let added = self.listeners.add(&service)?;
         let opened = OpenLog::open_all(&service.log, &service.sites).and_then(|logs| {
             let acme = self.prepare_acme(&service)?;
-            Ok((logs, self.privileges(&service)?, self.tls(&service, acme.is_some())?, acme))
+            let privileges = self.privileges(&service)?;
+            let cgi = self.prepare_cgi(&service, &privileges)?;
+            Ok((logs, privileges, self.tls(&service, acme.is_some())?, acme, cgi))
         });
-        let (logs, privileges, tls, acme) = match opened {
+        let (logs, privileges, tls, acme, cgi) = match opened {
             Ok(opened) => opened,
             Err(error) => {
                 self.listeners.remove(&added);
@@ -73,10 +86,12 @@ impl Driver<'_> {
             engine: service.settings.engine,
             sites: service.sites.iter().map(site).collect(),
             logs: logs.iter().map(OpenLog::plan).collect(),
-            helpers: acme.iter().map(|_| HelperKind::Net).collect(),
+            helpers: (acme.iter().map(|_| HelperKind::Net))
+                .chain(cgi.iter().map(|_| HelperKind::Cgi))
+                .collect(),
             has_certificates: tls.has_files(),
         };
-        self.generations.insert(id, PreparedGeneration { service, privileges, logs, tls, acme, added });
+        self.generations.insert(id, PreparedGeneration { service, privileges, logs, tls, acme, cgi, added });
         Ok(plan)
     }
 
@@ -112,6 +127,29 @@ impl Driver<'_> {
         }
     }
 
+    /// Prepares the CGI programs of a service.
+    fn prepare_cgi(
+        &mut self,
+        service: &Service,
+        privileges: &Privileges,
+    ) -> Result<Option<CgiService>, UserError> {
+        // As for the privileges of the server.
+        let look_up = || program_user(&service.cgi, privileges);
+        let user = || {
+            SingleThreaded::new().and_then(|single| in_child(&single, look_up)).unwrap_or_else(|_| look_up())
+        };
+        let Some(cgi) = CgiService::new(&service.cgi, &service.sites, privileges, user)? else {
+            return Ok(None);
+        };
+        if self.cgi_stats.is_none() {
+            let stats = CgiStats::new().map_err(|error| {
+                UserError::new("cannot run CGI programs", reason(&error), "the system is out of memory")
+            })?;
+            self.cgi_stats = Some(Arc::new(stats));
+        }
+        Ok(Some(cgi))
+    }
+
     /// Checks that the configured engine can use the sockets of the server that serves: one engine would block on them where another must
     /// not.
     fn check_engine(&self, service: &Service) -> Result<(), &'static str> {
@@ -133,5 +171,7 @@ impl Driver<'_> {
 /// Returns what tells the source of a site from others: its path and its prefix, without loss.
 fn source_key(source: &SiteSource) -> String {
     let escaped = |path: &std::path::Path| path.as_os_str().as_encoded_bytes().escape_ascii().to_string();
-    format!("{}\n{}\n{}", escaped(&source.path), escaped(&source.prefix), source.policy.base)
+    // A version that has the source of a program must not serve a configuration with the program.
+    let programs = &source.programs;
+    format!("{}\n{}\n{}\n{programs:?}", escaped(&source.path), escaped(&source.prefix), source.policy.base)
 }

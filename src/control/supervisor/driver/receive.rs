@@ -36,6 +36,7 @@ impl Driver<'_> {
                 ProcessStart::Server { .. } => self.receive_from_server(process),
                 ProcessStart::Helper(_, HelperKind::Net) => self.receive_from_net(process),
                 // The others speak to workers only.
+                ProcessStart::Helper(_, HelperKind::Cgi) => return,
                 #[cfg(test)]
                 ProcessStart::Helper(_, HelperKind::StandIn) => return,
                 ProcessStart::Successor(..) => self.receive_from_successor(process),

@@ -9,6 +9,7 @@ use crate::{
     control::{
         acme::net::{self, NetStart},
         builder_process,
+        cgi::{self, CgiStart, service::CgiService},
         handover::successor,
         helpers::HelperKind,
         process::{
@@ -22,7 +23,11 @@ use crate::{
     sys::process::SingleThreaded,
 };
 use rustix::process::Pid;
-use std::{io, sync::Arc};
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd},
+    sync::Arc,
+};
 use tarpon_site::Printable;
 
 impl Driver<'_> {
@@ -35,6 +40,7 @@ impl Driver<'_> {
             }
             ProcessStart::Helper(generation, kind) => match kind {
                 HelperKind::Net => self.start_net(generation),
+                HelperKind::Cgi => self.start_cgi(generation),
                 #[cfg(test)]
                 HelperKind::StandIn => unreachable!("only simulators start it"),
             },
@@ -54,6 +60,16 @@ impl Driver<'_> {
         let start = NetStart { config: &acme.config, roots, names: &acme.sets, privileges };
         let (single_threaded, channel) = (SingleThreaded::new()?, Channel::pair()?);
         fork(&single_threaded, c"tarpon-net", channel, Vec::new(), |channel| net::run(start, channel))
+    }
+
+    fn start_cgi(&mut self, id: GenerationId) -> io::Result<(Pid, Channel)> {
+        let generation = self.generations.get(&id).ok_or_else(forgotten)?;
+        let service = generation.cgi.as_ref().ok_or_else(forgotten)?;
+        let stats = self.cgi_stats.as_ref().ok_or_else(forgotten)?;
+        let (single_threaded, channel) = (SingleThreaded::new()?, Channel::pair()?);
+        let keep = vec![service.helper.as_fd().as_raw_fd()];
+        let start = CgiStart { service, stats };
+        fork(&single_threaded, c"tarpon-cgi", channel, keep, |channel| cgi::run(start, channel))
     }
 
     fn add_child(&mut self, id: ProcessId, pid: Pid, channel: Channel, start: ProcessStart) {
@@ -83,7 +99,10 @@ impl Driver<'_> {
         let acme = generation.acme.as_ref().and(self.acme.as_ref()).map(|acme| Arc::clone(acme.table()));
         let settings = &Settings { engine, ..service.settings.clone() };
         let (single_threaded, channel) = (SingleThreaded::new()?, Channel::pair()?);
-        let numbers = self.listeners.numbers();
+        let mut numbers = self.listeners.numbers();
+        let cgi = generation.cgi.as_ref().map(CgiService::backends);
+        numbers.extend(cgi.iter().map(|cgi| cgi.workers.as_fd().as_raw_fd()));
+        let cgi_stats = self.cgi_stats.clone();
         let (all, counters) = (&mut self.listeners, self.counters.assign(process)?);
         let started = fork(&single_threaded, c"tarpon-server", channel, numbers, |channel| {
             let (listeners, admin) = all.take(service, tls);
@@ -98,6 +117,8 @@ impl Driver<'_> {
                 privileges,
                 counters,
                 acme,
+                cgi,
+                cgi_stats,
                 emit,
             };
             server_process::run(start, channel)

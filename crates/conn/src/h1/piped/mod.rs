@@ -11,9 +11,11 @@
 //! |---|---|
 //! | `request` | writes the head of a request for the pipe |
 //! | `response` | queues the messages of a response |
+//! | `redirect` | answers another request, as the backend asks for |
 //! | `head` | the status line, the fields and the framing of a response |
 
 mod head;
+mod redirect;
 mod request;
 mod response;
 
@@ -50,8 +52,11 @@ pub(super) struct PipedExchange {
     limits: BackendLimits,
     /// The site whose pages respond if the backend does not.
     site: SiteId,
+    client: Client,
     version: Version,
     client_persists: bool,
+    /// Local redirects so far.
+    redirect_count: u8,
     /// The response has content, as the method is not HEAD.
     with_content: bool,
     /// The client waits for 100 (Continue) before it sends the content.
@@ -130,8 +135,10 @@ impl Http1 {
             pipe,
             limits: route.limits,
             site,
+            client,
             version,
             client_persists,
+            redirect_count: 0,
             with_content,
             awaits_continue,
             content,

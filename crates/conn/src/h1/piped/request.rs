@@ -6,6 +6,7 @@ use crate::{
     plan,
     request::{Client, Request, Resource},
 };
+use std::{io::Write, net::IpAddr};
 use tarpon_http::{
     FieldName, field,
     head::{self, Head, Version},
@@ -58,6 +59,18 @@ impl PipedRequest {
     }
 }
 
+/// The length of the longest text of an address.
+const ADDRESS_LEN_MAX: usize = "ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255".len();
+
+/// Writes an address as text, and returns its length.
+fn write_address(address: IpAddr, to: &mut [u8; ADDRESS_LEN_MAX]) -> usize {
+    let mut rest = &mut to[..];
+    // The text of every address fits.
+    let _ = write!(rest, "{address}");
+    let left = rest.len();
+    ADDRESS_LEN_MAX - left
+}
+
 /// Writes a request as a list of fields. Returns the length of the list.
 fn write_request(
     request: &Request<'_>,
@@ -86,6 +99,12 @@ fn write_request(
         writer.put(b":scheme", scheme)?;
         writer.put(b":authority", request.authority.unwrap_or_default())?;
         writer.put_joined(b":path", path)?;
+        writer.put(b":version", if head.version == Version::Http10 { b"1.0" } else { b"1.1" })?;
+        if let Some(address) = request.client.address {
+            let mut text = [0; ADDRESS_LEN_MAX];
+            let len = write_address(address, &mut text);
+            writer.put(b":client", &text[..len])?;
+        }
         let nominated = |name: &[u8]| field::has_token(head.fields.all(FieldName::Connection), name);
         for (name, value) in head.fields.iter() {
             let is_replaced = name.eq_ignore_ascii_case(b"host") || name.eq_ignore_ascii_case(b"expect");

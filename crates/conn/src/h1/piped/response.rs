@@ -3,6 +3,7 @@
 //! ```text
 //! Interim   a head                       not for clients of HTTP/1.0
 //! Head      status line, fields          Content-Length of the backend, or chunks, or the end of the connection
+//! Redirect  the response to another request, or another pipe
 //! Data      the bytes, or a chunk        in the buffer of the message
 //! Trailers  the last chunk with fields   only after chunks
 //! End       the last chunk
@@ -16,7 +17,7 @@ use super::{
 };
 use crate::{
     BufRange, ConnResources,
-    h1::{Ending, Http1, Http1Phase},
+    h1::{Ending, Http1, Http1Phase, emit},
     pipe::{Message, PipeEnd, Side, fields::MessageFields},
     response_prefix::Persistence,
     span::{Outbox, Span},
@@ -26,13 +27,14 @@ use tarpon_http::{head::Version, status::Status};
 impl Http1 {
     /// Queues what the pipe has of the response.
     pub(super) fn take_response(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) {
-        while out.has_room(1)
+        while out.has_room(self.piped_span_count())
             && let Http1Phase::Piped(piped) = &mut self.phase
             && let Some(message) = cx.pipes.pop(piped.pipe, Side::Client)
         {
             let taken = match message {
                 Message::Interim(list) => self.queue_interim(cx, out, list),
                 Message::Head(list) => self.queue_head(cx, out, list),
+                Message::Redirect(list) => self.follow_redirect(cx, out, list),
                 Message::Data(data) => self.queue_data(cx, out, data),
                 Message::Trailers(list) => self.queue_trailers(cx, out, list),
                 Message::End(PipeEnd::Complete) => self.queue_end(cx, out),
@@ -41,6 +43,14 @@ impl Http1 {
             if let Err(status) = taken {
                 self.end_piped_with(cx, out, status);
             }
+        }
+    }
+
+    /// Returns how many spans the next message needs: a redirect may bring a whole response.
+    fn piped_span_count(&self) -> usize {
+        match &self.phase {
+            Http1Phase::Piped(piped) if piped.response == PipedResponse::Head => emit::SPAN_COUNT,
+            _ => 1,
         }
     }
 

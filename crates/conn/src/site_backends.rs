@@ -1,0 +1,103 @@
+//! Backends within sites: paths that a program answers instead of a file.
+//!
+//! ```text
+//! site ─ path ─ normalize ─┬─ longest prefix ─────────────────▶ BackendRoute
+//!                          ├─ a segment ends with the suffix ─▶ BackendRoute
+//!                          └─ neither: the image of the site
+//! ```
+//!
+//! The path is that which the site looks up: below its mount, if it has one.
+
+use crate::{backend::BackendRoute, route_table::PathPrefix, sites::SiteId};
+use tarpon_http::target;
+
+/// The backends of one site.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SiteBackends {
+    /// For the paths below each prefix.
+    pub prefixes: Vec<(PathPrefix, BackendRoute)>,
+    /// For the paths with a segment that ends with this text, which is not empty, such as `.cgi`.
+    pub suffix: Option<(Box<str>, BackendRoute)>,
+}
+
+/// The backends of all sites, by the number of the site.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SiteBackendsTable(Vec<SiteBackends>);
+
+impl SiteBackendsTable {
+    /// Sets the backends of a site.
+    pub(crate) fn set(&mut self, site: SiteId, backends: SiteBackends) {
+        let len = self.0.len().max(site.index() + 1);
+        self.0.resize(len, SiteBackends::default());
+        self.0[site.index()] = backends;
+    }
+
+    /// Returns whether no site has backends.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Finds the backend of a path as received. `None`: the site answers, also for an invalid path or none.
+    pub(crate) fn find(&self, site: SiteId, received: Option<&[u8]>) -> Option<BackendRoute> {
+        let SiteBackends { prefixes, suffix } = self.0.get(site.index())?;
+        let mut scratch = [0; target::PATH_LEN_MAX];
+        // Empty: the mount without a slash.
+        let path = target::normalize(received.filter(|path| !path.is_empty())?, &mut scratch).ok()?;
+        let matching = prefixes.iter().filter(|(prefix, _)| is_below(path, prefix.as_str().as_bytes()));
+        let longest = matching.max_by_key(|(prefix, _)| prefix.as_str().len()).map(|(_, route)| *route);
+        longest.or_else(|| {
+            let (suffix, route) = suffix.as_ref()?;
+            let mut segments = path.split(|&byte| byte == b'/');
+            segments.any(|segment| segment.ends_with(suffix.as_bytes())).then_some(*route)
+        })
+    }
+}
+
+/// Returns whether a path is a prefix or lies below it.
+fn is_below(path: &[u8], prefix: &[u8]) -> bool {
+    path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::{BackendId, BackendLimits};
+
+    #[test]
+    #[rustfmt::skip]
+    fn longest_prefix_wins_then_the_suffix() {
+        let route = |number| BackendRoute { backend: BackendId(number), limits: BackendLimits::default() };
+        let backends = SiteBackends {
+            prefixes: vec![("/cgi-bin".parse().unwrap(), route(1)), ("/cgi-bin/x".parse().unwrap(), route(2))],
+            suffix: Some((".cgi".into(), route(3))),
+        };
+        let mut table = SiteBackendsTable::default();
+        assert!(table.is_empty());
+        table.set(SiteId::new(1), backends);
+        let cases: &[(&str, usize, &str, Option<u16>)] = &[
+            // case                site  path                  backend
+            ("the prefix",         1,    "/cgi-bin",           Some(1)),
+            ("below",              1,    "/cgi-bin/a/b",       Some(1)),
+            ("the longest",        1,    "/cgi-bin/x/y",       Some(2)),
+            ("another segment",    1,    "/cgi-bins/a",        None),
+            ("escaped",            1,    "/%63gi-bin/a",       Some(1)),
+            ("dot segments",       1,    "/a/../cgi-bin/a",    Some(1)),
+            ("out of it",          1,    "/cgi-bin/../a",      None),
+            ("an escaped slash",   1,    "/cgi-bin%2fa",       None),
+            ("NUL",                1,    "/cgi-bin/a%00",      None),
+            ("the suffix",         1,    "/a/b.cgi",           Some(3)),
+            ("a path behind it",   1,    "/a/b.cgi/c/d",       Some(3)),
+            ("escaped suffix",     1,    "/a/b%2ecgi",         Some(3)),
+            ("another suffix",     1,    "/a/b.cgi~",          None),
+            ("a prefix before it", 1,    "/cgi-bin/b.cgi",     Some(1)),
+            ("another site",       0,    "/cgi-bin/a",         None),
+            ("a site behind",      2,    "/cgi-bin/a",         None),
+            ("the mount alone",    1,    "",                   None),
+        ];
+        for &(name, site, path, want) in cases {
+            let found = table.find(SiteId::new(site), Some(path.as_bytes()));
+            assert_eq!(found.map(|route| route.backend.0), want, "{name}: {path}");
+        }
+        assert_eq!(table.find(SiteId::new(1), None), None);
+    }
+}
