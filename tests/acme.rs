@@ -10,15 +10,20 @@ use common::{
     directory::{AcmeDirectory, DirectoryOptions, EXTERNAL_ACCOUNT},
     load::LoadGenerator,
     port::ReservedPort,
-    program::{RunningProgram, UpgradedProgram, serve, serve_config},
-    site, wait_for,
+    program::{RunningProgram, UpgradedProgram, serve, serve_config, tarpon},
+    site,
+    tls::TlsConnector,
+    wait_for,
 };
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use std::{
+    cell::Cell,
     fs,
+    net::SocketAddr,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::Command,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 use x509_parser::{pem::Pem, prelude::GeneralName};
 
@@ -60,73 +65,188 @@ fn wait_for_warning(served: &RunningProgram, text: &str) -> String {
     wait_for(text, || Some(served.err()).filter(|err| err.contains(text)))
 }
 
+/// Waits until clients without a session get the certificate with this serial number.
+fn wait_until_served(address: SocketAddr, name: &str, serial: &str) {
+    wait_for("handshakes with the certificate", || {
+        TlsConnector::serial(address, name).is_ok_and(|served| served == serial).then_some(())
+    });
+}
+
+/// The clocks by which certificates are renewed: those of the system, and an offset. The program looks at it when it wakes up and speaks with
+/// no directory.
+struct SimulatedClock {
+    file: PathBuf,
+    offset: Cell<Duration>,
+}
+
+impl SimulatedClock {
+    fn new(dir: &Path, command: &mut Command) -> SimulatedClock {
+        let file = dir.join("offset");
+        command.env("TARPON_CLOCK_OFFSET", &file);
+        SimulatedClock { file, offset: Cell::default() }
+    }
+
+    /// Lets time pass for the program with this supervisor.
+    fn pass(&self, time: Duration, supervisor: Pid) {
+        self.offset.set(self.offset.get() + time);
+        // The program reads the old number or the new one.
+        let new = self.file.with_extension("new");
+        fs::write(&new, self.offset.get().as_secs().to_string()).expect("a file");
+        fs::rename(new, &self.file).expect("a file");
+        // Wakes the supervisor up, and says nothing.
+        kill_process(supervisor, Signal::CHILD).expect("a running process");
+    }
+
+    /// Returns the time in seconds since 1970.
+    fn unix_s(&self) -> u64 {
+        (SystemTime::now() + self.offset.get()).duration_since(UNIX_EPOCH).expect("after 1970").as_secs()
+    }
+}
+
+/// The delays in minutes that the warnings about failed orders announce.
+fn retry_delays(err: &str) -> Vec<u64> {
+    let delay = |text: &str| {
+        let words: Vec<_> = text.split_whitespace().collect();
+        let number = |at: usize| words[at].parse::<u64>().expect("a number");
+        if words.get(1) == Some(&"h") { 60 * number(0) + number(2) } else { number(0) }
+    };
+    let delays = err.split("; next attempt in ").skip(1);
+    delays.map(|rest| delay(rest.lines().next().unwrap_or_default())).collect()
+}
+
+/// Checks that the delays of failed orders double from a minute up to 6 hours, with a random part of a tenth.
+fn assert_doubling(delays: &[u64]) {
+    for (number, &delay) in delays.iter().enumerate() {
+        let least = (1 << number.min(16)).min(6 * 60);
+        assert!((least..=least + least / 10 + 1).contains(&delay), "{delays:?}");
+    }
+}
+
+/// The life of a certificate, with simulated time: the first one, a renewal that the directory recommends, an account that the directory has
+/// deactivated, and a directory that is down for a day while the program is upgraded. No request fails.
 #[test]
 fn certificates_are_obtained_and_renewed_while_no_request_fails() {
+    const DAY: Duration = Duration::from_secs(86_400);
     let dir = site(&[("www/index.html", "home")]);
     let state = dir.path().join("state");
-    let port = ReservedPort::new();
+    let ports = [(); 2].map(|()| ReservedPort::new());
+    let [plain, tls] = ports.each_ref().map(|port| port.address);
     let options = DirectoryOptions {
-        http_port: port.address.port(),
+        http_port: plain.port(),
         tls_port: 1,
-        validity_s: 5,
+        validity_s: 90 * DAY.as_secs(),
         needs_external_account: false,
     };
     let mut directory = AcmeDirectory::start(dir.path(), &options);
-    let (listen, admin) = (port.address.to_string(), format!("unix:{}", dir.path().join("admin").display()));
-    let served = RunningProgram::start_ready(serve(
-        &dir.path().join("www"),
-        &[
-            ["--listen", &listen],
-            ["--admin", &admin],
-            ["--domain", "a.example"],
-            ["--domain", "b.example"],
-            ["--acme-email", "admin@example.org"],
-            ["--acme-directory", &directory.url()],
-            ["--acme-ca", &directory.root()],
-            ["--state-directory", &state.display().to_string()],
-        ]
-        .concat(),
-    ));
+    let admin = format!("unix:{}", dir.path().join("admin").display());
+    let config = format!(
+        "[[site]]\npath = \"www\"\ndomain = [\"a.example\", \"b.example\"]\nredirect-to-https = false\n\n\
+         [[listener]]\naddress = \"{plain}\"\n\n[[listener]]\naddress = \"tls:{tls}\"\n\n\
+         [server]\nacme-email = \"admin@example.org\"\nacme-directory = \"{}\"\nacme-ca = \"{}\"\nstate-directory = \"state\"\n",
+        directory.url(),
+        directory.root(),
+    );
+    let mut command = serve_config(&config, dir.path(), &["--admin", &admin]);
+    let clock = SimulatedClock::new(dir.path(), &mut command);
+    let served = RunningProgram::start_ready(command);
     let tarpon = |arguments: [&str; 2]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tarpon"));
-        command.args(arguments).arg(&admin);
-        command
+        let output = tarpon(arguments.iter().chain(&[&*admin]).map(AsRef::as_ref)).output().expect("it runs");
+        String::from_utf8(output.stdout).expect("UTF-8")
     };
-    let load = LoadGenerator::start(port.address, "/", b"home");
+    let stored = |end: &str| fs::read_to_string(files(&state, end).pop().expect(end)).expect("a file");
+    let metric = |name: &str| {
+        let mut client = TestClient::connect_unix(&dir.path().join("admin"));
+        let metrics = String::from_utf8(client.get("/metrics").content).expect("UTF-8");
+        let line = metrics.lines().find(|line| line.starts_with(&format!("tarpon_certificate_{name}{{")));
+        line.and_then(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok()).expect(name)
+    };
+    let load = LoadGenerator::start(plain, "/", b"home");
+
     let (first, names) = wait_for_certificate(&state, "");
     assert_eq!(names, ["a.example", "b.example"]);
     for (end, mode) in [("certificate.pem", 0o600), ("account.json", 0o600)] {
         let file = files(&state, end).pop().expect(end);
         assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, mode, "{end}");
     }
-    let mut client = TestClient::connect(port.address);
+    wait_until_served(tls, "a.example", &first);
+    let tls_load = LoadGenerator::start_tls(tls, &TlsConnector::new("b.example"), "/", b"home");
+    let mut client = TestClient::connect(plain);
     client.send("GET /.well-known/acme-challenge/token HTTP/1.1\r\nHost: a.example\r\n\r\n");
     assert_eq!(client.response().status, 404, "an unknown token");
 
+    // The directory recommends to renew the certificate: it may have to revoke it.
+    let recommend = || {
+        let now = clock.unix_s();
+        let stored = stored("certificate.pem");
+        let chain = &stored[stored.find("-----BEGIN CERTIFICATE").expect("a chain")..];
+        directory.recommend_renewal(chain, [now, now + 3600]);
+        clock.pass(DAY + Duration::from_secs(3600), served.pid());
+    };
+    recommend();
     let (second, _) = wait_for_certificate(&state, &first);
-    let account = || fs::read_to_string(files(&state, "account.json").pop()?).ok();
-    let before = account().expect("an account");
-    // The directory forgets all accounts, and is down for a while.
-    directory.stop();
-    wait_for_warning(&served, "the directory cannot be reached");
-    assert!(load.failure_count() == 0, "{:?}", load.stop());
-    directory.restart();
-    let status = tarpon(["status", "--admin"]).output();
-    let status = String::from_utf8(status.expect("it runs").stdout).expect("UTF-8");
-    assert!(status.contains("certificate a.example, b.example"), "{status}");
-    assert!(status.contains("failing: 1 order: the directory cannot be reached"), "{status}");
-    // A reload tries again at once.
-    served.signal(Signal::HUP);
+    wait_until_served(tls, "a.example", &second);
+    assert_eq!(served.err(), "");
+
+    let account = stored("account.json");
+    directory.deactivate(&account);
+    recommend();
     let (third, _) = wait_for_certificate(&state, &second);
-    assert_ne!(account().expect("an account"), before, "a new account");
-    // The successor serves what is stored, and renews it.
-    let upgraded = tarpon(["upgrade", "--admin"]).output().expect("it runs");
-    let next = UpgradedProgram::from_output(&String::from_utf8_lossy(&upgraded.stdout));
-    let (_, names) = wait_for_certificate(&state, &third);
+    wait_until_served(tls, "b.example", &third);
+    assert_ne!(stored("account.json"), account);
+    served.wait_for_err("warning: the directory does not know the account any more; a new account is made\n");
+
+    // The directory is down for a day in which the certificate is to be renewed.
+    directory.stop();
+    assert!(metric("renewal_seconds") < clock.unix_s() + 62 * DAY.as_secs());
+    clock.pass(62 * DAY, served.pid());
+    let warnings = |count: usize| {
+        wait_for("a warning", || Some(retry_delays(&served.err())).filter(|delays| delays.len() >= count))
+    };
+    for number in 1..=5 {
+        let delays = warnings(number);
+        clock.pass(Duration::from_secs(60 * delays[number - 1]), served.pid());
+    }
+    let before = warnings(6);
+    assert_doubling(&before);
+    let status = tarpon(["status", "--admin"]);
+    assert!(status.contains("certificate a.example, b.example  valid for 89 days"), "{status}");
+    assert!(status.contains("failing: 6 orders: the directory cannot be reached"), "{status}");
+    assert_eq!(metric("order_failures"), 6);
+    // The successor serves what is stored, and tries at once.
+    let next = UpgradedProgram::from_output(&tarpon(["upgrade", "--admin"]));
+    let (mut minutes, mut number) = (0, before.len() + 1);
+    let mut delays = warnings(number);
+    while minutes < 24 * 60 {
+        minutes += delays[number - 1];
+        clock.pass(Duration::from_secs(60 * delays[number - 1]), next.0);
+        number += 1;
+        delays = warnings(number);
+    }
+    assert_doubling(&delays[before.len()..]);
+    assert!(
+        delays.iter().filter(|delay| **delay >= 6 * 60).count() >= 2,
+        "it grows to its maximum: {delays:?}"
+    );
+    let err = served.err();
+    assert!(
+        err.contains("no new certificate for a.example, b.example: the directory cannot be reached"),
+        "{err}"
+    );
+    assert!(err.contains("the present one is valid for 25 days; next attempt in 6 h "), "{err}");
+    wait_until_served(tls, "a.example", &third);
+
+    // It comes back, and has forgotten all accounts.
+    directory.restart();
+    clock.pass(Duration::from_secs(60 * delays[number - 1]), next.0);
+    let (fourth, names) = wait_for_certificate(&state, &third);
     assert_eq!(names, ["a.example", "b.example"]);
-    load.wait_for_responses(10);
-    let failures = load.stop();
-    assert!(failures.is_empty(), "{failures:?}");
+    wait_until_served(tls, "b.example", &fourth);
+    assert!(metric("not_after_seconds") > clock.unix_s() && metric("order_failures") == 0);
+    for load in [load, tls_load] {
+        load.wait_for_responses(10);
+        let failures = load.stop();
+        assert!(failures.is_empty(), "{failures:?}");
+    }
     next.stop();
 }
 

@@ -1,7 +1,12 @@
 //! An ACME directory for tests: Pebble, with the server that answers its questions to the DNS. `tests/setup` builds both.
 
 use super::{port::ReservedPort, wait_for};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use aws_lc_rs::{
+    rand::SystemRandom,
+    signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair},
+};
+use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use std::{
     fs,
     net::TcpStream,
@@ -16,6 +21,8 @@ pub(crate) struct AcmeDirectory {
     port: ReservedPort,
     /// Where a hook sets records.
     pub(crate) management: ReservedPort,
+    /// Where a test tells the directory what to answer.
+    console: ReservedPort,
     dns: ReservedPort,
     config: String,
 }
@@ -40,13 +47,13 @@ impl AcmeDirectory {
     /// Starts a directory, which rejects one of seven nonces. Its files are in `dir`.
     pub(crate) fn start(dir: &Path, options: &DirectoryOptions) -> AcmeDirectory {
         certify(dir);
-        let [port, management, dns] = std::array::from_fn(|_| ReservedPort::new());
+        let [port, management, console, dns] = std::array::from_fn(|_| ReservedPort::new());
         let DirectoryOptions { http_port, tls_port, validity_s, needs_external_account } = options;
         let file = |name: &str| dir.join(name).to_str().expect("UTF-8").to_owned();
         let [key_id, key] = EXTERNAL_ACCOUNT;
         let config = serde_json::json!({ "pebble": {
             "listenAddress": port.address.to_string(),
-            "managementListenAddress": "",
+            "managementListenAddress": console.address.to_string(),
             "certificate": file("directory.pem"),
             "privateKey": file("directory.key"),
             "httpPort": http_port,
@@ -62,6 +69,7 @@ impl AcmeDirectory {
             dir: dir.to_owned(),
             port,
             management,
+            console,
             dns,
             config: config.to_string(),
         };
@@ -77,6 +85,54 @@ impl AcmeDirectory {
     /// Returns the file with the root that certifies the directory.
     pub(crate) fn root(&self) -> String {
         self.dir.join("root.pem").to_str().expect("UTF-8").to_owned()
+    }
+
+    /// Lets the directory recommend to renew a certificate, in PEM, between these times in seconds since 1970: RFC 9773, section 4.2.
+    pub(crate) fn recommend_renewal(&self, certificate: &str, [start, end]: [u64; 2]) {
+        let text = |unix_s| {
+            jiff::Timestamp::from_second(i64::try_from(unix_s).expect("a time")).expect("a time").to_string()
+        };
+        let window = serde_json::json!({ "suggestedWindow": { "start": text(start), "end": text(end) } });
+        let request = serde_json::json!({ "Certificate": certificate, "ARIResponse": window.to_string() });
+        let url = format!("https://localhost:{}/set-renewal-info/", self.console.address.port());
+        let response = self.curl(&["--data", &request.to_string(), &url]);
+        assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
+    }
+
+    /// Deactivates an account, with the stored credentials: RFC 8555, section 7.3.6.
+    pub(crate) fn deactivate(&self, credentials: &str) {
+        let credentials: serde_json::Value = serde_json::from_str(credentials).expect("JSON");
+        let [url, key] = ["id", "key_pkcs8"].map(|name| credentials[name].as_str().expect(name));
+        let key = BASE64_URL_SAFE_NO_PAD.decode(key).expect("base64url");
+        let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &key).expect("a key");
+        let encode = |value: serde_json::Value| BASE64_URL_SAFE_NO_PAD.encode(value.to_string());
+        // Again if the directory rejects the nonce.
+        wait_for("the deactivation", || {
+            let head =
+                self.curl(&["--head", &format!("https://localhost:{}/nonce-plz", self.port.address.port())]);
+            let nonce = head.lines().find_map(|line| line.strip_prefix("Replay-Nonce: ")).expect("a nonce");
+            let protected =
+                encode(serde_json::json!({ "alg": "ES256", "kid": url, "nonce": nonce, "url": url }));
+            let payload = encode(serde_json::json!({ "status": "deactivated" }));
+            let signature = key.sign(&SystemRandom::new(), format!("{protected}.{payload}").as_bytes());
+            let signature = BASE64_URL_SAFE_NO_PAD.encode(signature.expect("a signature"));
+            let request =
+                serde_json::json!({ "protected": protected, "payload": payload, "signature": signature });
+            let request = request.to_string();
+            let response =
+                self.curl(&["--header", "Content-Type: application/jose+json", "--data", &request, url]);
+            assert!(response.contains("deactivated") || response.contains("badNonce"), "{response}");
+            response.contains("deactivated").then_some(())
+        });
+    }
+
+    /// Returns a response of the directory, with its head.
+    fn curl(&self, arguments: &[&str]) -> String {
+        let mut curl = Command::new("curl");
+        curl.args(["--silent", "--show-error", "--include", "--http1.1", "--cacert", &self.root()]);
+        let output = curl.args(arguments).output().expect("curl runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).replace("\r\n", "\n")
     }
 
     /// Stops the directory, if it runs.
@@ -106,7 +162,7 @@ impl AcmeDirectory {
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
             self.programs.push(command.spawn().expect("run tests/setup, which builds Pebble"));
         }
-        for port in [&self.port, &self.management] {
+        for port in [&self.port, &self.management, &self.console] {
             wait_for("the directory", || TcpStream::connect(port.address).ok());
         }
     }
@@ -126,6 +182,8 @@ fn program(name: &str) -> PathBuf {
 /// Writes a root, and a certificate for `localhost` with its key.
 fn certify(dir: &Path) {
     let mut root = CertificateParams::new(Vec::new()).expect("no names");
+    // OpenSSL takes a certificate with the name of its issuer for a self-signed one.
+    root.distinguished_name.push(DnType::CommonName, "root of the directory");
     root.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let root = CertifiedIssuer::self_signed(root, KeyPair::generate().expect("a key")).expect("a root");
     let key = KeyPair::generate().expect("a key");

@@ -1,6 +1,9 @@
 //! Clients that send requests continuously, on keep-alive and on new connections, and record failures.
 
-use super::client::{TestClient, get};
+use super::{
+    client::{TestClient, get},
+    tls::TlsConnector,
+};
 use std::{
     io,
     net::{SocketAddr, TcpStream},
@@ -40,11 +43,31 @@ pub(crate) fn pause() {
 impl LoadGenerator {
     /// Starts clients that request `target` and expect `content`.
     pub(crate) fn start(address: SocketAddr, target: &str, content: &[u8]) -> LoadGenerator {
+        LoadGenerator::start_with(address, None, target, content)
+    }
+
+    /// Starts clients that speak TLS.
+    pub(crate) fn start_tls(
+        address: SocketAddr,
+        tls: &TlsConnector,
+        target: &str,
+        content: &[u8],
+    ) -> LoadGenerator {
+        LoadGenerator::start_with(address, Some(tls), target, content)
+    }
+
+    fn start_with(
+        address: SocketAddr,
+        tls: Option<&TlsConnector>,
+        target: &str,
+        content: &[u8],
+    ) -> LoadGenerator {
         let (stopping, count, failures) =
             <(Arc<AtomicBool>, Arc<AtomicUsize>, Arc<Mutex<Vec<Failure>>>)>::default();
         let start = |number| {
             let client = LoadClient {
                 address,
+                tls: tls.cloned(),
                 request: get(target),
                 content: content.to_vec(),
                 keepalive: number < KEEPALIVE_CLIENTS,
@@ -95,6 +118,7 @@ impl Drop for SetOnDrop<'_> {
 
 struct LoadClient {
     address: SocketAddr,
+    tls: Option<TlsConnector>,
     request: String,
     content: Vec<u8>,
     keepalive: bool,
@@ -116,10 +140,15 @@ impl LoadClient {
 
     /// Sends requests on one connection until it closes or the load stops.
     fn connection(&self) -> io::Result<()> {
-        let stream = TcpStream::connect_timeout(&self.address, super::TEST_TIMEOUT)?;
-        stream.set_read_timeout(Some(super::TEST_TIMEOUT))?;
-        stream.set_nodelay(true)?;
-        let mut client = TestClient::new(stream);
+        let mut client = match &self.tls {
+            Some(tls) => TestClient::new(tls.connect(self.address)?),
+            None => {
+                let stream = TcpStream::connect_timeout(&self.address, super::TEST_TIMEOUT)?;
+                stream.set_read_timeout(Some(super::TEST_TIMEOUT))?;
+                stream.set_nodelay(true)?;
+                TestClient::new(stream)
+            }
+        };
         while !self.stopping.load(SeqCst) {
             client.try_send(&self.request)?;
             let response = client.try_response()?;

@@ -14,6 +14,7 @@
 //! | `releases` | releases of a site |
 //! | `sample` | a sample site with common file types |
 //! | `server` | a server in the process of the test |
+//! | `tls` | a client that speaks TLS |
 
 #![allow(dead_code, reason = "each test uses some of these helpers")]
 
@@ -29,6 +30,7 @@ pub(crate) mod program;
 pub(crate) mod releases;
 pub(crate) mod sample;
 pub(crate) mod server;
+pub(crate) mod tls;
 
 use std::{
     env, fs, io,

@@ -72,12 +72,16 @@ pub(crate) fn serve_exactly(dir: &Path, options: &[&str]) -> Command {
     command
 }
 
-/// Returns the command `tarpon serve` with this text as its configuration file, in this directory, without an admin listener.
+/// Returns the command `tarpon serve` with this text as its configuration file, in this directory. Without an admin listener
+/// unless the options name one.
 pub(crate) fn serve_config(config: &str, dir: &Path, options: &[&str]) -> Command {
     let file = dir.join("tarpon.toml");
     fs::write(&file, config).expect("a file");
     let mut command = tarpon([OsStr::new("serve"), OsStr::new("--config"), file.as_os_str()]);
-    command.args(["--admin", "off"]).args(options);
+    if !options.contains(&"--admin") {
+        command.args(["--admin", "off"]);
+    }
+    command.args(options);
     with_long_timeouts(&mut command);
     command
 }

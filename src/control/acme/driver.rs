@@ -224,6 +224,11 @@ impl AcmeDriver {
         self.table.clear_challenges();
     }
 
+    /// Returns whether the helper works on a job.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.machine.is_busy()
+    }
+
     /// Returns when [`AcmeEvent::Timer`] is due.
     pub(crate) fn deadline(&self) -> Option<Tick> {
         self.served.as_ref().and_then(|_| self.machine.deadline())

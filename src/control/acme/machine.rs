@@ -116,6 +116,11 @@ impl AcmeMachine {
         self.update(actions);
     }
 
+    /// Returns whether the helper works on a job.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.job.is_some()
+    }
+
     /// Returns when the machine has something to do next.
     pub(crate) fn deadline(&self) -> Option<Tick> {
         if let Some(job) = self.job {

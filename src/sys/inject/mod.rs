@@ -10,8 +10,11 @@
 //! | `table` | the same | the faults of each call |
 //! | `edges` | the same | raises the events of epoll that belong to the faults |
 //! | `counts` | the same | counts the faults in a file that a test reads |
+//! | `clock` | the same | moves the clocks that certificates are renewed by, if `TARPON_CLOCK_OFFSET` is set |
 //! | `none` | all other builds | the same functions, which pass and leave no instruction |
 
+#[cfg(all(debug_assertions, target_os = "linux"))]
+mod clock;
 #[cfg(all(debug_assertions, target_os = "linux"))]
 mod counts;
 #[cfg(all(debug_assertions, target_os = "linux"))]
@@ -24,9 +27,12 @@ mod seeded;
 mod table;
 
 #[cfg(not(all(debug_assertions, target_os = "linux")))]
-pub(crate) use none::{before, child_stream, fails, init};
+pub(crate) use none::{before, child_stream, clock_offset, fails, init, update_clock_offset};
 #[cfg(all(debug_assertions, target_os = "linux"))]
-pub(crate) use seeded::{before, child_stream, fails, init};
+pub(crate) use {
+    clock::{clock_offset, update_clock_offset},
+    seeded::{before, child_stream, fails, init},
+};
 
 #[cfg(all(not(debug_assertions), target_os = "linux"))]
 pub(crate) use none::{completed, entry, raise_edges, short_len, watched};

@@ -2,12 +2,22 @@
 
 use super::Call;
 use rustix::io::Errno;
-use std::{io, os::fd::AsFd};
+use std::{io, os::fd::AsFd, time::Duration};
 
 /// Does nothing.
 #[inline(always)]
 pub(crate) fn init() -> io::Result<()> {
     Ok(())
+}
+
+/// Does nothing.
+#[inline(always)]
+pub(crate) fn update_clock_offset() {}
+
+/// Returns zero.
+#[inline(always)]
+pub(crate) fn clock_offset() -> Duration {
+    Duration::ZERO
 }
 
 /// Returns `len`.

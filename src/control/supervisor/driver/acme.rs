@@ -17,18 +17,25 @@ use crate::{
             vocabulary::{AcmeEvent, AcmeNotice, AcmeTime},
         },
         helpers::HelperKind,
-        process::ProcessId,
+        process::{ProcessId, clock},
     },
-    sys::io::output_has_room,
+    sys::{inject, io::output_has_room},
 };
-use std::{io, sync::Arc};
+use std::{io, sync::Arc, time::Duration};
 
 /// Messages of the helper that the driver receives in one turn of its loop. An order has some messages for each of its names.
 const MESSAGES_PER_TURN: usize = 16;
 
 impl Driver<'_> {
     fn acme_now(&self) -> AcmeTime {
-        AcmeTime { tick: self.clock.now(), unix_s: unix_s() }
+        let offset = inject::clock_offset();
+        AcmeTime { tick: clock::after(self.clock.now(), offset), unix_s: unix_s() + offset.as_secs() }
+    }
+
+    /// Returns the time until something is due.
+    pub(super) fn acme_wait(&self) -> Option<Duration> {
+        let deadline = self.acme.as_ref().and_then(AcmeDriver::deadline)?;
+        Some(self.clock.until(deadline).saturating_sub(inject::clock_offset()))
     }
 
     /// Opens what a configuration needs for its certificates, and publishes those that are stored.
@@ -96,8 +103,11 @@ impl Driver<'_> {
 
     /// Does what is due.
     pub(super) fn update_acme(&mut self) {
-        let deadline = self.acme.as_ref().and_then(AcmeDriver::deadline);
-        if deadline.is_some_and(|deadline| deadline <= self.clock.now()) {
+        // Simulated time stands still while the helper works.
+        if !self.acme.as_ref().is_some_and(AcmeDriver::is_busy) {
+            inject::update_clock_offset();
+        }
+        if self.acme_wait().is_some_and(|wait| wait.is_zero()) {
             self.handle_acme(AcmeEvent::Timer);
         }
     }

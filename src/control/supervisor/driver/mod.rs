@@ -302,15 +302,15 @@ impl<'a> Driver<'a> {
         polled.extend(predecessors.map(PredecessorChannel::polled));
         let successor = self.successor.iter().filter(|successor| successor.sender.waits_for_room());
         polled.extend(successor.map(|successor| PollEntry::new(successor.as_fd(), POLLOUT)));
-        let acme = self.acme.as_ref().and_then(AcmeDriver::deadline);
         let helpers = self.ending_helpers.iter().map(|(_, deadline)| *deadline).min();
-        let deadlines = [self.machine.deadline(), self.notice_limit.deadline(), acme, helpers];
+        let deadlines = [self.machine.deadline(), self.notice_limit.deadline(), helpers];
         let deadline = deadlines.into_iter().flatten().min().map(|deadline| self.clock.until(deadline));
         let predecessors = [self.predecessor.as_ref(), self.former.as_ref()].into_iter().flatten();
         let mut handovers = predecessors.map(|predecessor| &predecessor.channel).chain(&self.successor);
         let is_throttled = handovers.any(|channel| channel.sender.is_throttled());
         let throttled = is_throttled.then_some(THROTTLE_TIME);
-        let time = [deadline, throttled, self.children.wait_max()].into_iter().flatten().min();
+        let time =
+            [deadline, self.acme_wait(), throttled, self.children.wait_max()].into_iter().flatten().min();
         match poll(&mut polled, time.map(clock::whole_ms)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(_) => thread::sleep(POLL_RETRY_TIME),
