@@ -498,7 +498,7 @@ fn killed_helper_is_replaced_and_its_programs_end() {
     let program = wait_for("the program", || children(first).pop());
     rustix::process::kill_process(first, Signal::KILL).unwrap();
     wait_for("the program exits", || (!is_running(program)).then_some(()));
-    // A request that comes meanwhile waits for the next helper.
+    // A request without a helper waits for the next one.
     assert_eq!(get(served.address(), "/cgi-bin/sh").text(), "GET ");
     assert!(helper(&served) != first);
 }
