@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! worker ── job ──▶ queue ── handshake threads, of low priority ──▶ mailbox of the worker: stepped
-//!    └ the connection takes no input until then
+//!    └ the connection takes no input meanwhile
 //! ```
 //!
 //! A signature takes as long as hundreds of requests. The threads have a low priority: on a core that they share with a worker, a request is

@@ -63,7 +63,7 @@ impl HandshakeStep {
 
     /// Lets rustls advance by one state. Returns the end of the step, if this is it.
     fn advance(&mut self) -> Result<Option<StepEnd>, RecordError> {
-        // The step leaves all bytes that follow the handshake.
+        // What follows the handshake is not for the step.
         let end = if self.conn.is_handshaking() { self.wire.len() } else { self.used };
         let UnbufferedStatus { discard, state } =
             self.conn.process_tls_records(&mut self.wire[self.used..end]);

@@ -351,10 +351,8 @@ impl Sealed {
         cx: &mut ConnResources<'_>,
         step: HandshakeStep,
     ) -> Result<(), TransportError> {
-        match &mut self.records {
-            RecordLayer::Tls(tls) => tls.stepped(step.conn, &step.wire[step.used..]),
-            #[cfg(feature = "sim")]
-            RecordLayer::Scrambled { .. } => {}
+        if let RecordLayer::Tls(tls) = &mut self.records {
+            tls.stepped(step.conn, &step.wire[step.used..]);
         }
         if self.drops_input {
             // The connection ends.

@@ -268,7 +268,7 @@ fn has_record(bytes: &[u8]) -> bool {
     complete_len(bytes) > 0
 }
 
-/// Returns the length of the complete records at the front. Bytes that cannot be a record count as complete: rustls refuses them at once.
+/// Returns the length of the complete records at the front. What cannot be a record counts as complete: it is refused at once.
 fn complete_len(bytes: &[u8]) -> usize {
     let mut rest = bytes;
     loop {
