@@ -170,8 +170,6 @@ impl Server {
         let handle = Handle { mailboxes, histories, log, stats: Arc::new(stats) };
         let cores = settings.cpu_affinity.then(cores::allowed).transpose()?;
         let loader = engine.start_loader(dev_null)?;
-        let has_tls = listeners.iter().any(Listener::has_tls);
-        let handshakes = if has_tls { engine.start_handshakes(worker_count)? } else { None };
         let socket_count = engine.socket_count(settings.workers());
         let idle_workers = Arc::new(SharedArray::<IdleWorkers>::new(1)?).row(0);
         idle_workers.set_all_idle(worker_count);
@@ -199,7 +197,6 @@ impl Server {
                 proxy_trust: proxy_trust.clone(),
                 acme: acme.clone(),
                 loader: loader.clone(),
-                handshakes: handshakes.clone(),
                 connection_count_max,
                 counters: counters.row(number),
                 log: rings.as_ref().map(|(recording, rings)| (recording.clone(), rings.producer(number))),

@@ -111,10 +111,6 @@ fn other_step(
             Some(missing) => return Ok(Some(NextDrive::Load(missing))),
             None => slot.conn.loaded(),
         },
-        DriveStep::Handshake => {
-            let step = context.take_handshake_step(slot).map_err(|_| Closed)?;
-            return Ok(step.map(NextDrive::Handshake));
-        }
         DriveStep::ShutDown => {
             slot.write_closed = true;
             shutdown(&slot.fd, Shutdown::Write).map_err(|_| Closed)?;
@@ -203,7 +199,7 @@ fn send_staged(
     }
     let sent = match context.stage(slot, LIMITS) {
         Stage::Missing(missing) => return Ok(Some(missing)),
-        Stage::Sealed { record, has_more } => io::send(&slot.fd, record, flags(has_more)),
+        Stage::Sealed(bytes) => io::send(&slot.fd, bytes, NO_SIGNAL),
         Stage::Copied { front, has_more } => {
             let mut copy = mem::take(&mut context.copy);
             let sent = match context.copy_spans(front, &mut copy) {

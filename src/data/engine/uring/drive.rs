@@ -78,10 +78,6 @@ fn step(
             Some(missing) => return Ok(Some(NextDrive::Load(missing))),
             None => slot.conn.loaded(),
         },
-        DriveStep::Handshake => {
-            let step = context.take_handshake_step(slot).map_err(|_| Closed)?;
-            return Ok(step.map(NextDrive::Handshake));
-        }
         DriveStep::ShutDown => {
             slot.write_closed = true;
             shutdown(&slot.fd, Shutdown::Write).map_err(|_| Closed)?;
@@ -144,12 +140,12 @@ fn send_staged(
     }
     let (buffer, has_more) = match context.stage(slot, LIMITS) {
         Stage::Missing(missing) => return Ok(Some(missing)),
-        Stage::Sealed { record, has_more } => {
+        Stage::Sealed(bytes) => {
             let mut buffer = ring.take_send_buffer();
             // SAFETY: the record lies in a pool buffer that the transport holds until `Transport::sent` or `Transport::closed`, which the
             // engine calls once the send has completed, as for gathered parts.
-            unsafe { buffer.gather([BufferPart::Borrowed(record)].into_iter()) };
-            (buffer, has_more)
+            unsafe { buffer.gather([BufferPart::Borrowed(bytes)].into_iter()) };
+            (buffer, false)
         }
         Stage::Copied { front, has_more } => {
             let mut buffer = ring.take_send_buffer();
