@@ -55,13 +55,23 @@ impl SiteHistory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
+    use std::{
+        fs::{self, File},
+        time::UNIX_EPOCH,
+    };
 
     #[test]
     fn latest_distinct_versions_are_kept_while_workers_hold_them() {
         let dir = tempfile::tempdir().expect("a directory");
         let site = |content: &str| {
-            fs::write(dir.path().join("index.html"), content).expect("a file");
+            let file = dir.path().join("index.html");
+            fs::write(&file, content).expect("a file");
+            // The same content at another time is another version.
+            File::options()
+                .append(true)
+                .open(&file)
+                .and_then(|file| file.set_modified(UNIX_EPOCH))
+                .expect("a time");
             Site::from_dir(dir.path()).expect("a site")
         };
         #[rustfmt::skip]

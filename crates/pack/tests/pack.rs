@@ -356,14 +356,18 @@ fn each_status_has_a_page() {
     for code in STATUS_PAGE_CODES {
         let page = image.status_page(code);
         let (fields, content) = (text(&image, page.fields.text), text(&image, page.content));
-        let allow = if [204, 405].contains(&code) { "Allow: GET, HEAD, OPTIONS\r\n" } else { "" };
+        let last = match code {
+            204 | 405 => "Allow: GET, HEAD, OPTIONS\r\n",
+            503 => "Retry-After: 5\r\n",
+            _ => "",
+        };
         let len = content.len();
         let html = format!(
             "Content-Type: text/html; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\nContent-Length: {len}\r\n\
              Cache-Control: no-store\r\n"
         );
         let html = if code == 204 { "" } else { &html };
-        assert_eq!(fields, format!("{html}{allow}\r\n"));
+        assert_eq!(fields, format!("{html}{last}\r\n"));
         assert_eq!(content.contains(&code.to_string()), code != 204);
         assert_eq!(
             page.fields.text.at + page.fields.text.len,

@@ -47,7 +47,7 @@ pub(crate) enum Stage<'s, 'c> {
     /// This range must be read first.
     Missing(Box<MissingRange>),
     /// The rest of a sealed record, which stays in its buffer until it was sent.
-    Sealed(&'c [u8]),
+    Sealed { record: &'c [u8], has_more: bool },
     /// These spans, copied into one buffer.
     Copied { front: &'s [Span], has_more: bool },
     /// These spans, gathered by the kernel.
@@ -134,7 +134,10 @@ impl WorkerContext {
     #[inline]
     pub(crate) fn stage<'s, S>(&mut self, slot: &'s Slot<S>, limits: SendLimits) -> Stage<'s, '_> {
         match slot.transport.queued() {
-            Some(record) => Stage::Sealed(self.pool.bytes(record)),
+            Some(record) => {
+                let has_more = slot.transport.has_more(&slot.conn);
+                Stage::Sealed { record: self.pool.bytes(record), has_more }
+            }
             None => self.stage_spans(slot.conn.outbox(), limits),
         }
     }
@@ -164,6 +167,8 @@ impl WorkerContext {
         len: usize,
     ) -> Result<Option<Box<MissingRange>>, SendError> {
         let mut copy = mem::take(&mut self.copy);
+        // Each byte is read here, so a descriptor saves nothing.
+        let limits = SendLimits { file_len_min: u64::MAX, ..limits };
         let stage = self.stage_spans(slot.conn.outbox(), limits);
         let (record, front) = match stage {
             Stage::Missing(missing) => {
@@ -171,13 +176,20 @@ impl WorkerContext {
                 return Ok(Some(missing));
             }
             Stage::Copied { front, .. } | Stage::Gathered { front, .. } => {
-                let record = match front {
-                    [Span::Site { image, at, len: in_span }, ..] if *in_span >= len as u64 => {
-                        let region = Region { at: *at, len: len as u64 };
-                        Some(slot.transport.seal(&mut self.pool, self.sites.image(*image).bytes(region)))
+                let len = len as u64;
+                let record = match *front {
+                    [Span::Site { image, at, len: in_span }, ..] if in_span >= len => {
+                        let bytes = self.sites.image(image).bytes(Region { at, len });
+                        Some(slot.transport.seal(&mut self.pool, bytes))
+                    }
+                    [Span::Archive { image, at, len: in_span }, ..] if in_span >= len => {
+                        let served = self.served_sites[image.index()].as_ref();
+                        let bytes =
+                            served.and_then(|served| served.site.archive().map.bytes(Region { at, len }));
+                        bytes.map(|bytes| slot.transport.seal(&mut self.pool, bytes))
                     }
                     _ => {
-                        let gathered = self.copy_front(front, &mut copy[..len]);
+                        let gathered = self.copy_front(front, &mut copy[..len as usize]);
                         gathered.map(|len| slot.transport.seal(&mut self.pool, &copy[..len]))
                     }
                 };
@@ -187,7 +199,7 @@ impl WorkerContext {
                 let read = read_at(file, at, &mut copy[..len.min(part_len)]);
                 (read.map(|len| slot.transport.seal(&mut self.pool, &copy[..len])), &[][..])
             }
-            Stage::Sealed(_) => unreachable!("a record leaves before the next is sealed"),
+            Stage::Sealed { .. } => unreachable!("a record leaves before the next is sealed"),
         };
         self.copy = copy;
         let record = record.ok_or(SendError)?.map_err(|_| SendError)?;

@@ -168,6 +168,15 @@ impl Transport {
         }
     }
 
+    /// Returns whether another record follows the queued one at once.
+    #[inline]
+    pub fn has_more(&self, conn: &Connection) -> bool {
+        match self {
+            Transport::Plain => false,
+            Transport::Sealed(sealed) => sealed.has_more(conn),
+        }
+    }
+
     /// Handles the event that the engine has sent `len` bytes. The connection hears of plain bytes once their whole record has left.
     #[inline]
     pub fn sent(&mut self, conn: &mut Connection, cx: &mut ConnResources<'_>, len: u64) {

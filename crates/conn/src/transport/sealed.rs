@@ -430,6 +430,10 @@ impl Sealed {
         self.record.as_ref().map(|record| record.wire)
     }
 
+    pub(super) fn has_more(&self, conn: &Connection) -> bool {
+        self.record.as_ref().is_some_and(|record| record.plain_len < conn.outbox_len())
+    }
+
     pub(super) fn sent(&mut self, conn: &mut Connection, cx: &mut ConnResources<'_>, len: u64) {
         let mut record = self.record.take().expect("only a queued record is sent");
         if record.plain_len > 0 {

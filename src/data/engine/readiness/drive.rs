@@ -199,7 +199,7 @@ fn send_staged(
     }
     let sent = match context.stage(slot, LIMITS) {
         Stage::Missing(missing) => return Ok(Some(missing)),
-        Stage::Sealed(bytes) => io::send(&slot.fd, bytes, NO_SIGNAL),
+        Stage::Sealed { record, has_more } => io::send(&slot.fd, record, flags(has_more)),
         Stage::Copied { front, has_more } => {
             let mut copy = mem::take(&mut context.copy);
             let sent = match context.copy_spans(front, &mut copy) {

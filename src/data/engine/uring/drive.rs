@@ -140,12 +140,12 @@ fn send_staged(
     }
     let (buffer, has_more) = match context.stage(slot, LIMITS) {
         Stage::Missing(missing) => return Ok(Some(missing)),
-        Stage::Sealed(bytes) => {
+        Stage::Sealed { record, has_more } => {
             let mut buffer = ring.take_send_buffer();
             // SAFETY: the record lies in a pool buffer that the transport holds until `Transport::sent` or `Transport::closed`, which the
             // engine calls once the send has completed, as for gathered parts.
-            unsafe { buffer.gather([BufferPart::Borrowed(bytes)].into_iter()) };
-            (buffer, false)
+            unsafe { buffer.gather([BufferPart::Borrowed(record)].into_iter()) };
+            (buffer, has_more)
         }
         Stage::Copied { front, has_more } => {
             let mut buffer = ring.take_send_buffer();
