@@ -539,7 +539,7 @@ mod tests {
     /// The verbs that the help of an option may begin with.
     #[rustfmt::skip]
     const VERBS: &[&str] = &[
-        "Allow", "Answer", "Close", "Exclude", "Keep", "Kill", "Leave", "Limit", "Listen", "Log", "Make", "Override", "Pin", "Print", "Read", "Redirect",
+        "Abort", "Add", "Allow", "Answer", "Close", "Exclude", "Give", "Keep", "Kill", "Leave", "Let", "Limit", "Listen", "Log", "Make", "Override", "Pin", "Print", "Read", "Redirect",
         "Refuse", "Require", "Restrict", "Rotate", "Run", "Select", "Send", "Serve", "Set", "Use", "Write",
     ];
 
