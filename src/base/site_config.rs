@@ -46,6 +46,12 @@ pub struct SiteConfig {
 }
 
 impl SiteConfig {
+    /// Returns the hosts whose certificates come from files: all but the names of a certificate that is obtained.
+    pub(crate) fn hosts_of_files(&self) -> impl Iterator<Item = &HostName> {
+        let hosts = self.hosts.iter().chain(&self.redirect_hosts);
+        hosts.filter(|host| !self.domains.contains(host))
+    }
+
     /// Adds the path of the mount to what precedes the paths of redirects and listings.
     pub fn add_mount_to_base(&mut self) {
         if let Some(mount) = &self.mount {

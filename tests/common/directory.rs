@@ -168,6 +168,58 @@ impl AcmeDirectory {
     }
 }
 
+/// A proxy in front of a directory, which answers some requests in its place: `tests/clients/directory_proxy.py` describes its rules.
+pub(crate) struct DirectoryProxy {
+    program: Child,
+    dir: PathBuf,
+    port: ReservedPort,
+}
+
+impl DirectoryProxy {
+    pub(crate) fn start(directory: &AcmeDirectory) -> DirectoryProxy {
+        let (port, dir) = (ReservedPort::new(), directory.dir.clone());
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/directory_proxy.py");
+        let ports = [&port, &directory.port].map(|port| port.address.port().to_string());
+        let mut command = Command::new("python3");
+        command.arg(script).args(ports).arg(&dir).stdin(Stdio::null());
+        let program = command.spawn().expect("python3");
+        wait_for("the proxy", || TcpStream::connect(port.address).ok());
+        DirectoryProxy { program, dir, port }
+    }
+
+    /// Returns the URL of the directory behind it.
+    pub(crate) fn url(&self) -> String {
+        format!("https://localhost:{}/dir", self.port.address.port())
+    }
+
+    /// Returns the path of a file with bytes to answer with.
+    pub(crate) fn file(&self, name: &str, content: &[u8]) -> String {
+        let path = self.dir.join(name);
+        fs::write(&path, content).expect("a file");
+        path.to_str().expect("UTF-8").to_owned()
+    }
+
+    /// Replaces the rules: none are left if the text is empty.
+    pub(crate) fn set_rules(&self, rules: &str) {
+        let new = self.file("answers.new", rules.as_bytes());
+        fs::rename(new, self.dir.join("answers")).expect("a file");
+    }
+
+    /// Returns what has been requested and answered so far: each a JSON object.
+    pub(crate) fn log(&self) -> Vec<serde_json::Value> {
+        let text = fs::read_to_string(self.dir.join("requests")).unwrap_or_default();
+        // The last line may not be whole.
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+}
+
+impl Drop for DirectoryProxy {
+    fn drop(&mut self) {
+        let _ = self.program.kill();
+        let _ = self.program.wait();
+    }
+}
+
 impl Drop for AcmeDirectory {
     fn drop(&mut self) {
         self.stop();

@@ -61,7 +61,7 @@ impl Challenge {
         let mut writer = BoundedWriter::new(to);
         writer.put(b"Content-Type: text/plain\r\nX-Content-Type-Options: nosniff\r\n")?;
         writer.put(b"Cache-Control: no-store\r\nContent-Length: ")?;
-        writer.put(len.to_string().as_bytes())?;
+        writer.put_number(len as u64)?;
         writer.put(b"\r\n\r\n")?;
         if self.with_content {
             writer.put(&answer[..len])?;

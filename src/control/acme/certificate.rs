@@ -1,6 +1,9 @@
 //! A certificate with its key, as a directory has issued it and as a file has it: parsed, and checked before it is used.
 
-use super::vocabulary::Validity;
+use super::{
+    message::{CHAIN_LEN_MAX, KEY_LEN_MAX},
+    vocabulary::Validity,
+};
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD, Engine as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use std::{error::Error, fmt};
@@ -27,6 +30,8 @@ pub(crate) enum AcmeCertificateError {
     KeyMismatch,
     /// A name is missing in the certificate.
     NameMissing,
+    /// The chain or the key is longer than any of use.
+    TooLong,
 }
 
 impl Certificate {
@@ -67,13 +72,18 @@ impl Certificate {
             .keys_match()
             .map_err(|_| AcmeCertificateError::KeyMismatch)?;
         // Written anew, so that a file has nothing else in it.
-        let chain_pem = chain.iter().map(|der| pem("CERTIFICATE", der)).collect();
+        let chain_pem: String = chain.iter().map(|der| pem("CERTIFICATE", der)).collect();
         let label = match &key {
             PrivateKeyDer::Pkcs1(_) => "RSA PRIVATE KEY",
             PrivateKeyDer::Sec1(_) => "EC PRIVATE KEY",
             _ => "PRIVATE KEY",
         };
-        Ok(Certificate { chain_pem, key_pem: pem(label, key.secret_der()), validity })
+        let certificate = Certificate { chain_pem, key_pem: pem(label, key.secret_der()), validity };
+        // Their lines may have been longer before, so they were shorter.
+        if certificate.chain_pem.len() > CHAIN_LEN_MAX || certificate.key_pem.len() > KEY_LEN_MAX {
+            return Err(AcmeCertificateError::TooLong);
+        }
+        Ok(certificate)
     }
 
     /// Returns the chain, the first certificate first.
@@ -107,6 +117,7 @@ impl fmt::Display for AcmeCertificateError {
             AcmeCertificateError::Malformed => "its certificate cannot be read",
             AcmeCertificateError::KeyMismatch => "its key does not belong to its certificate",
             AcmeCertificateError::NameMissing => "its certificate lacks a name",
+            AcmeCertificateError::TooLong => "its certificate or key is too long",
         })
     }
 }
@@ -169,6 +180,8 @@ mod tests {
             assert_eq!(Certificate::from_pem(chain, key, &names(wanted)).err(), *want, "{name}");
         }
         assert!(!format!("{good:?}").contains("PRIVATE"));
+        let long = chain.repeat(CHAIN_LEN_MAX / chain.len() + 1);
+        assert_eq!(Certificate::from_pem(&long, key, &names(&[])).err(), Some(AcmeCertificateError::TooLong));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::{
     machine::AcmeMachine,
     message::{ChallengeAnswer, FailureKind, FromNet, OrderFailure, ToNet},
     store::{AcmeStore, Stored},
-    vocabulary::{AcmeAction, AcmeEvent, AcmeNotice, AcmeTime, JobId, NameSetId, NameSetPlan, NameSetStatus},
+    vocabulary::{AcmeAction, AcmeEvent, AcmeNotice, AcmeTime, NameSetId, NameSetPlan, NameSetStatus},
 };
 use crate::{
     base::{
@@ -19,8 +19,10 @@ use crate::{
 };
 use std::{
     collections::{BTreeMap, VecDeque},
+    fmt,
     fs::File,
     io::Read,
+    mem,
     path::Path,
     sync::Arc,
     time::Duration,
@@ -49,12 +51,20 @@ pub(crate) struct AcmeDriver {
     /// The places of the sets in the table. A set keeps its place as long as a configuration names it.
     places: BTreeMap<Vec<String>, usize>,
     certificates: BTreeMap<Vec<String>, Certificate>,
-    job: Option<(JobId, Vec<String>)>,
+    /// What the helper was told to do last.
+    job: Option<HelperJob>,
     states: Vec<NameSetStatus>,
 }
 
-/// What the orders of a generation need.
+/// A job of the helper.
 #[derive(Debug)]
+struct HelperJob {
+    names: Vec<String>,
+    /// The helper has made an account for it.
+    has_new_account: bool,
+}
+
+/// What the orders of a generation need.
 struct ServedAcme {
     directory: String,
     sets: Vec<Vec<String>>,
@@ -75,6 +85,13 @@ pub(crate) enum AcmeOutput {
 
 /// Bytes of a file with roots, at most: the roots of all browsers have a quarter of it.
 const ROOTS_LEN_MAX: u64 = 1 << 20;
+
+impl fmt::Debug for ServedAcme {
+    /// Without the key of the account.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServedAcme").field("sets", &self.sets).finish_non_exhaustive()
+    }
+}
 
 impl AcmeService {
     /// Opens what a configuration names. `None`: it names no certificates.
@@ -148,13 +165,8 @@ impl AcmeDriver {
                 let Some(place) = (0..CERTIFICATE_COUNT_MAX).find(is_free) else { continue };
                 self.places.insert(names.clone(), place);
             }
-            if self.certificates.contains_key(names) {
-                continue;
-            }
-            match service.store.certificate(names) {
-                Stored::Nothing => {}
-                Stored::Found(certificate) => self.publish(names, certificate),
-                Stored::Damaged(why) => outputs.push(AcmeOutput::Emit(AcmeNotice::Damaged(why))),
+            if !self.certificates.contains_key(names) {
+                self.read(&service.store, names, outputs);
             }
         }
     }
@@ -167,11 +179,17 @@ impl AcmeDriver {
         outputs: &mut Vec<AcmeOutput>,
     ) {
         let sets = service.map_or_else(Vec::new, |service| service.sets.clone());
-        let former = self.served.as_ref().map(|served| served.directory.clone());
-        if let (Some(former), Some(service)) = (former, service)
-            && former != service.config.directory
-        {
-            self.change_directory(now, service, outputs);
+        if let Some(AcmeService { config, store, .. }) = service {
+            let is_same_directory = self.served.as_ref().map(|served| served.directory == config.directory);
+            if is_same_directory == Some(false) {
+                // The certificates of the former directory serve on, and are replaced at once.
+                self.handle(now, AcmeEvent::Configured(Vec::new()), outputs);
+                sets.iter().for_each(|names| drop(self.certificates.remove(names)));
+            }
+            // A predecessor may have stored another certificate since this program has read them.
+            if is_same_directory != Some(true) {
+                sets.iter().for_each(|names| self.read(store, names, outputs));
+            }
         }
         self.served = service.map(|service| {
             let account = match service.store.account(&service.config.directory) {
@@ -205,16 +223,14 @@ impl AcmeDriver {
         self.handle(now, AcmeEvent::Configured(plans), outputs);
     }
 
-    /// Takes the certificates of another directory: those of the former one serve on, and are replaced at once.
-    fn change_directory(&mut self, now: AcmeTime, service: &AcmeService, outputs: &mut Vec<AcmeOutput>) {
-        self.handle(now, AcmeEvent::Configured(Vec::new()), outputs);
-        for names in &service.sets {
-            self.certificates.remove(names);
-            match service.store.certificate(names) {
-                Stored::Nothing => {}
-                Stored::Found(certificate) => self.publish(names, certificate),
-                Stored::Damaged(why) => outputs.push(AcmeOutput::Emit(AcmeNotice::Damaged(why))),
+    /// Reads a stored certificate, and publishes it if it is another one.
+    fn read(&mut self, store: &AcmeStore, names: &[String], outputs: &mut Vec<AcmeOutput>) {
+        match store.certificate(names) {
+            Stored::Found(certificate) if self.certificates.get(names) != Some(&certificate) => {
+                self.publish(names, certificate);
             }
+            Stored::Nothing | Stored::Found(_) => {}
+            Stored::Damaged(why) => outputs.push(AcmeOutput::Emit(AcmeNotice::Damaged(why))),
         }
     }
 
@@ -226,7 +242,7 @@ impl AcmeDriver {
 
     /// Returns whether the helper works on a job.
     pub(crate) fn is_busy(&self) -> bool {
-        self.machine.is_busy()
+        self.machine.job().is_some()
     }
 
     /// Returns when [`AcmeEvent::Timer`] is due.
@@ -257,7 +273,7 @@ impl AcmeDriver {
                     account: served.account.clone(),
                     replaced: self.certificates.get(&names).map(|replaced| replaced.chain_pem().to_owned()),
                 };
-                self.job = Some((id, names));
+                self.job = Some(HelperJob { names, has_new_account: false });
                 outputs.push(AcmeOutput::Send(Box::new(message)));
             }
             AcmeAction::AskRenewal(id, set) => {
@@ -269,7 +285,7 @@ impl AcmeDriver {
                     chain: chain.unwrap_or_default(),
                     account: served.account.clone(),
                 };
-                self.job = Some((id, names));
+                self.job = Some(HelperJob { names, has_new_account: false });
                 outputs.push(AcmeOutput::Send(Box::new(message)));
             }
             AcmeAction::ClearChallenges => self.table.clear_challenges(),
@@ -299,14 +315,19 @@ impl AcmeDriver {
         message: FromNet,
         outputs: &mut Vec<AcmeOutput>,
     ) -> Result<(), &'static str> {
-        let names = self.job.as_ref().map(|(_, names)| names.clone()).unwrap_or_default();
+        let current = self.machine.job();
+        // A late message of a job that has ended has no meaning.
+        let Some(job) = self.job.as_mut().filter(|_| message.is_of(current)) else { return Ok(()) };
+        let names = job.names.clone();
         message.check(&names)?;
-        let current = self.job.as_ref().map(|(id, _)| *id);
         let event = match message {
             FromNet::Account { credentials } => {
                 let Some(served) = &mut self.served else { return Ok(()) };
                 if !is_account_of(&credentials, &served.directory) {
                     return Err("an account of another directory");
+                }
+                if mem::replace(&mut job.has_new_account, true) {
+                    return Err("more accounts than an order needs");
                 }
                 if let Err(error) = served.store.set_account(&credentials) {
                     outputs.push(AcmeOutput::Emit(not_stored(&names, &error)));
@@ -315,9 +336,6 @@ impl AcmeDriver {
                 return Ok(());
             }
             FromNet::Present { id, name, challenge } => {
-                if current != Some(id) {
-                    return Ok(());
-                }
                 let has_room = match challenge {
                     ChallengeAnswer::Http { token, key_authorization } => {
                         self.table.add_http(&name, &token, &key_authorization)
@@ -332,33 +350,24 @@ impl AcmeDriver {
                 outputs.push(AcmeOutput::Send(Box::new(ToNet::Presented { id })));
                 return Ok(());
             }
-            FromNet::Issued { id, chain, key } if current == Some(id) => {
-                match Certificate::from_pem(&chain, &key, &names) {
-                    Err(error) => {
-                        AcmeEvent::OrderFailed(id, OrderFailure::new(FailureKind::Malformed, error))
+            FromNet::Issued { id, chain, key } => match Certificate::from_pem(&chain, &key, &names) {
+                // The helper has checked nothing: it is as the directory has sent it.
+                Err(error) => AcmeEvent::OrderFailed(id, OrderFailure::new(FailureKind::Directory, error)),
+                Ok(certificate) => {
+                    let store = self.served.as_ref().map(|served| &served.store);
+                    if let Some(Err(error)) = store.map(|store| store.set_certificate(&names, &certificate)) {
+                        outputs.push(AcmeOutput::Emit(not_stored(&names, &error)));
                     }
-                    Ok(certificate) => {
-                        let store = self.served.as_ref().map(|served| &served.store);
-                        if let Some(Err(error)) =
-                            store.map(|store| store.set_certificate(&names, &certificate))
-                        {
-                            outputs.push(AcmeOutput::Emit(not_stored(&names, &error)));
-                        }
-                        let validity = certificate.validity();
-                        self.publish(&names, certificate);
-                        AcmeEvent::Issued(id, validity)
-                    }
+                    let validity = certificate.validity();
+                    self.publish(&names, certificate);
+                    AcmeEvent::Issued(id, validity)
                 }
-            }
-            FromNet::Failed { id, failure } if current == Some(id) => {
-                AcmeEvent::OrderFailed(id, failure.checked())
-            }
-            FromNet::Renewal { id, answer } if current == Some(id) => {
+            },
+            FromNet::Failed { id, failure } => AcmeEvent::OrderFailed(id, failure.checked()),
+            FromNet::Renewal { id, answer } => {
                 let answer = answer.map(|(window, wait_s)| (window, Duration::from_secs(wait_s)));
                 AcmeEvent::RenewalAnswered(id, answer)
             }
-            // The job has ended before.
-            FromNet::Issued { .. } | FromNet::Failed { .. } | FromNet::Renewal { .. } => return Ok(()),
         };
         self.job = None;
         self.handle(now, event, outputs);
@@ -407,7 +416,7 @@ fn not_stored(names: &[String], error: &std::io::Error) -> AcmeNotice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::acme::certificate::testing;
+    use crate::control::acme::{certificate::testing, vocabulary::JobId};
 
     /// Valid for the certificates that `rcgen` makes: from 1975 to 4096.
     const NOW: AcmeTime = AcmeTime { tick: Tick(0), unix_s: 1_800_000_000 };
@@ -473,8 +482,8 @@ mod tests {
             challenge: ChallengeAnswer::TlsAlpn { certificate: vec![1], key: vec![2] },
         };
         assert!(driver.receive(NOW, present(id, "b.example"), &mut outputs).is_err());
-        let account = FromNet::Account { credentials: r#"{"directory":"https://b.example/"}"#.to_owned() };
-        assert!(driver.receive(NOW, account, &mut outputs).is_err());
+        let account = |url: &str| FromNet::Account { credentials: format!(r#"{{"directory":"{url}"}}"#) };
+        assert!(driver.receive(NOW, account("https://b.example/"), &mut outputs).is_err());
         assert!(
             driver.receive(NOW, present(JobId(id.0 + 1), "a.example"), &mut outputs).is_ok(),
             "of another job"
@@ -482,6 +491,8 @@ mod tests {
         assert_eq!(driver.table().challenge_certificate("a.example"), None);
         assert!(driver.receive(NOW, present(id, "a.example"), &mut outputs).is_ok());
         assert!(driver.table().challenge_certificate("a.example").is_some());
+        assert!(driver.receive(NOW, account("https://ca.example/"), &mut outputs).is_ok());
+        assert!(driver.receive(NOW, account("https://ca.example/"), &mut outputs).is_err(), "a second one");
         // A certificate without the name is a failed order, and removes the challenges.
         let other = testing::certificate(&["b.example".to_owned()]);
         let (chain, key) = (other.chain_pem().to_owned(), other.key_pem().to_owned());
@@ -490,5 +501,46 @@ mod tests {
         assert!(driver.table().certificates().is_empty());
         let states = driver.table().states();
         assert!(states[0].contains("its certificate lacks a name"), "{states:?}");
+        // No job, no account: a helper cannot keep the disk busy.
+        let file = service.store.account(&service.config.directory);
+        assert!(driver.receive(NOW, account("https://other.example/"), &mut outputs).is_ok());
+        assert_eq!(service.store.account(&service.config.directory), file);
+    }
+
+    #[test]
+    fn late_certificate_of_a_job_that_has_ended_is_not_used() {
+        let state = tempfile::tempdir().unwrap();
+        let service = service(state.path(), "https://ca.example/");
+        let names = &service.sets[0];
+        let (mut driver, mut outputs) = (AcmeDriver::new(NOW).unwrap(), Vec::new());
+        driver.load(&service, &mut outputs);
+        driver.adopt(NOW, Some(&service), &mut outputs);
+        driver.handle(NOW, AcmeEvent::HelperStarted, &mut outputs);
+        let Some(ToNet::Order { id, .. }) = sent(&outputs) else { panic!("{outputs:?}") };
+        let id = *id;
+        let late = AcmeTime { tick: driver.deadline().expect("a limit of time"), ..NOW };
+        driver.handle(late, AcmeEvent::Timer, &mut outputs);
+        assert!(outputs.iter().any(|output| matches!(output, AcmeOutput::KillHelper)), "{outputs:?}");
+        let issued = testing::certificate(names);
+        let (chain, key) = (issued.chain_pem().to_owned(), issued.key_pem().to_owned());
+        driver.receive(late, FromNet::Issued { id, chain, key }, &mut outputs).unwrap();
+        assert_eq!(driver.table().certificates(), []);
+        assert_eq!(service.store.certificate(names), Stored::Nothing);
+    }
+
+    /// As a predecessor does between the start of its successor and the commit.
+    #[test]
+    fn certificate_that_was_stored_since_the_load_is_adopted() {
+        let state = tempfile::tempdir().unwrap();
+        let service = service(state.path(), "https://ca.example/");
+        let names = &service.sets[0];
+        let [former, latest] = [(); 2].map(|()| testing::certificate(names));
+        service.store.set_certificate(names, &former).unwrap();
+        let (mut driver, mut outputs) = (AcmeDriver::new(NOW).unwrap(), Vec::new());
+        driver.load(&service, &mut outputs);
+        service.store.set_certificate(names, &latest).unwrap();
+        driver.adopt(NOW, Some(&service), &mut outputs);
+        let served = format!("{}{}", latest.key_pem(), latest.chain_pem());
+        assert_eq!(driver.table().certificates(), [(0, served)]);
     }
 }

@@ -72,12 +72,14 @@ const UNREACHABLE_DELAY: Duration = Duration::from_secs(60);
 /// The longest delay that this machine chooses: a failing renewal causes four warnings a day.
 const DELAY_MAX: Duration = Duration::from_secs(6 * 3600);
 /// The longest delay that a directory may ask for. The strictest limit of Let's Encrypt frees one order in 34 hours.
-const RETRY_AFTER_MAX: Duration = Duration::from_secs(48 * 3600);
+pub(super) const RETRY_AFTER_MAX: Duration = Duration::from_secs(48 * 3600);
 /// How often and how rarely the directory is asked for the renewal window, whatever it says: RFC 9773, section 4.3.
 const ASK_MIN: Duration = Duration::from_secs(60);
 const ASK_MAX: Duration = Duration::from_secs(24 * 3600);
 /// When a directory that did not answer is asked again: as RFC 9773, section 4.3.3, recommends.
 const ASK_AGAIN: Duration = Duration::from_secs(6 * 3600);
+/// The shortest time between two certificates of the same names, whatever their lifetime is.
+const ORDER_INTERVAL_MIN: Duration = Duration::from_secs(60);
 /// The shortest time between two certificates of the same names, or a tenth of their lifetime if that is shorter.
 const ORDER_INTERVAL_MAX: Duration = Duration::from_secs(24 * 3600);
 /// How long an order may take: longer than the limits of the helper together, which has a hook wait for the DNS.
@@ -116,9 +118,9 @@ impl AcmeMachine {
         self.update(actions);
     }
 
-    /// Returns whether the helper works on a job.
-    pub(crate) fn is_busy(&self) -> bool {
-        self.job.is_some()
+    /// Returns the job that the helper works on.
+    pub(crate) fn job(&self) -> Option<JobId> {
+        self.job.map(|job| job.id)
     }
 
     /// Returns when the machine has something to do next.
@@ -218,7 +220,8 @@ impl AcmeMachine {
         let days = validity.not_after_s.saturating_sub(self.now.unix_s) / SECONDS_A_DAY;
         actions.push(AcmeAction::Emit(AcmeNotice::Obtained { names: set.names.join(", "), days }));
         // Whatever a clock that is wrong or a window that is over says: no loop of orders.
-        let interval = Duration::from_secs(validity.lifetime_s() / 10).min(ORDER_INTERVAL_MAX);
+        let interval = Duration::from_secs(validity.lifetime_s() / 10);
+        let interval = interval.clamp(ORDER_INTERVAL_MIN, ORDER_INTERVAL_MAX);
         self.sets[number].retry_at = Some(clock::after(self.now.tick, interval));
     }
 

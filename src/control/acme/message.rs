@@ -32,7 +32,7 @@ pub(crate) const CHALLENGE_KEY_LEN_MAX: usize = 256;
 const REASON_LEN_MAX: usize = 600;
 
 /// A message of the supervisor to the helper.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) enum ToNet {
     /// Order a certificate.
     Order {
@@ -62,7 +62,7 @@ pub(crate) enum ToNet {
 }
 
 /// A message of the helper to the supervisor.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) enum FromNet {
     /// An account was made: store its credentials.
     Account {
@@ -252,7 +252,29 @@ impl fmt::Display for OrderFailure {
     }
 }
 
+impl fmt::Debug for ToNet {
+    /// Without the key of the account.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ToNet::Order { id, names, .. } => f.debug_tuple("Order").field(id).field(names).finish(),
+            ToNet::Presented { id } => f.debug_tuple("Presented").field(id).finish(),
+            ToNet::AskRenewal { id, .. } => f.debug_tuple("AskRenewal").field(id).finish(),
+        }
+    }
+}
+
 impl FromNet {
+    /// Returns whether the message is about this job, or an account for any.
+    pub(super) fn is_of(&self, job: Option<JobId>) -> bool {
+        match self {
+            FromNet::Account { .. } => job.is_some(),
+            FromNet::Present { id, .. }
+            | FromNet::Issued { id, .. }
+            | FromNet::Failed { id, .. }
+            | FromNet::Renewal { id, .. } => job == Some(*id),
+        }
+    }
+
     /// Checks a message of the helper, whose present job is for these names.
     ///
     /// # Errors
@@ -282,7 +304,11 @@ impl FromNet {
 }
 
 impl ChallengeAnswer {
-    fn check(&self) -> Result<(), &'static str> {
+    /// Checks lengths and characters.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub(super) fn check(&self) -> Result<(), &'static str> {
         match self {
             ChallengeAnswer::Http { token, key_authorization } => {
                 let thumbprint =

@@ -16,10 +16,11 @@ use super::{
     message::{ACCOUNT_LEN_MAX, CHAIN_LEN_MAX, KEY_LEN_MAX},
 };
 use crate::base::error::{UserError, reason};
+use rustix::process::geteuid;
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
     io::{self, Read, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 use tarpon_site::Printable;
@@ -181,6 +182,13 @@ fn hash(bytes: &[u8]) -> u64 {
 /// Makes the state directory, and in it the folder of a directory.
 fn make_folder(state: &Path, folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(state)?;
+    let metadata = File::open(state)?.metadata()?;
+    // In a directory with the sticky bit, such as /tmp, other users can rename nothing of this one.
+    let is_shared = metadata.mode() & 0o022 != 0 && metadata.mode() & 0o1000 == 0;
+    let is_trusted = [0, geteuid().as_raw()].contains(&metadata.uid());
+    if is_shared || !is_trusted {
+        return Err(io::Error::other("other users can replace what is in it"));
+    }
     private_folder(&state.join("acme"))?;
     private_folder(folder)
 }
@@ -188,9 +196,18 @@ fn make_folder(state: &Path, folder: &Path) -> io::Result<()> {
 /// Makes a folder that only this user may read, or makes one so that exists.
 fn private_folder(path: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        _ => fs::set_permissions(path, fs::Permissions::from_mode(0o700)),
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
     }
+    // A link may lead to a folder of somebody else.
+    let flags = libc::O_NOFOLLOW | libc::O_DIRECTORY;
+    let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
+    let folder =
+        opened.map_err(|error| io::Error::other(format!("{}: {}", path.printable(), reason(&error))))?;
+    if folder.metadata()?.uid() != geteuid().as_raw() {
+        return Err(io::Error::other(format!("{} belongs to another user", path.printable())));
+    }
+    folder.set_permissions(fs::Permissions::from_mode(0o700))
 }
 
 fn read_file(path: &Path, len_max: u64) -> io::Result<String> {
@@ -310,7 +327,50 @@ mod tests {
     }
 
     #[test]
-    fn state_directory_that_is_a_file_is_an_error_with_a_hint() {
+    fn state_directory_that_others_control_is_an_error_with_a_hint() {
+        use std::os::unix::fs::{chown, symlink};
+        let set_mode =
+            |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        let other = 54_321;
+        let is_root = geteuid().is_root();
+        type Prepare<'a> = &'a dyn Fn(&Path);
+        #[rustfmt::skip]
+        let cases: &[(&str, bool, Prepare<'_>, Option<&str>)] = &[
+            // case                     as root  state directory                                                      error
+            ("of this user",            false, &|_| (),                                                               None),
+            ("of others to read",       false, &|state| set_mode(state, 0o755),                                       None),
+            ("of others to write",      false, &|state| set_mode(state, 0o777),                                       Some("other users can replace what is in it")),
+            ("of a group to write",     false, &|state| set_mode(state, 0o775),                                       Some("other users can replace what is in it")),
+            ("with the sticky bit",     false, &|state| set_mode(state, 0o1777),                                      None),
+            ("of another user",         true,  &|state| chown(state, Some(other), None).unwrap(),                     Some("other users can replace what is in it")),
+            ("a link in it",            false, &|state| symlink("/tmp", state.join("acme")).unwrap(),                 Some("acme: ")),
+            ("a file in it",            false, &|state| fs::write(state.join("acme"), "").unwrap(),                   Some("acme: ")),
+            ("another's folder in it",  true,  &|state| {
+                fs::create_dir(state.join("acme")).unwrap();
+                chown(state.join("acme"), Some(other), None).unwrap();
+            },                                                                                                        Some("belongs to another user")),
+            ("an open folder in it",    false, &|state| {
+                fs::create_dir(state.join("acme")).unwrap();
+                set_mode(&state.join("acme"), 0o777);
+            },                                                                                                        None),
+        ];
+        let before = mode(Path::new("/tmp"));
+        for (name, needs_root, prepare, want) in cases {
+            if *needs_root && !is_root {
+                continue;
+            }
+            let state = tempfile::tempdir().unwrap();
+            prepare(state.path());
+            let error = AcmeStore::open(state.path(), URL).err().map(|error| error.to_string());
+            match (&error, want) {
+                (None, None) => assert_eq!(mode(&state.path().join("acme")), 0o700, "{name}"),
+                (Some(error), Some(want)) => {
+                    assert!(error.contains(want) && error.contains("--state-directory"), "{name}: {error}")
+                }
+                _ => panic!("{name}: {error:?}"),
+            }
+        }
+        assert_eq!(mode(Path::new("/tmp")), before);
         let file = tempfile::NamedTempFile::new().unwrap();
         let error = AcmeStore::open(file.path(), URL).unwrap_err().to_string();
         assert!(error.contains("--state-directory"), "{error}");

@@ -3,7 +3,7 @@
 use super::{helper::CgiHelper, service::CgiService, stats::CgiStats};
 use crate::{
     control::{process::channel::Channel, sandbox},
-    sys::process::refuse_tracing,
+    sys::process::hide_memory,
 };
 use std::os::fd::AsFd;
 
@@ -18,7 +18,7 @@ pub(crate) struct CgiStart<'a> {
 pub(crate) fn run(CgiStart { service, stats }: CgiStart<'_>, channel: Channel) -> i32 {
     let confined = service.privileges.assume().map_err(|error| error.to_string()).and_then(|()| {
         // Programs run as the same user: they must not trace this process, nor open its descriptors through /proc.
-        refuse_tracing().map_err(|error| error.to_string())?;
+        hide_memory().map_err(|error| error.to_string())?;
         sandbox::confine_cgi(&service.privileges).map_err(|error| error.to_string())
     });
     let rules = match confined {

@@ -70,15 +70,16 @@ impl PreparedTls {
         for files in tls.certificates.iter().chain(of_sites) {
             certificates.push(read(files, unix_s, &mut warnings)?);
         }
-        let hosts = || sites.iter().flat_map(|site| site.hosts.iter().chain(&site.redirect_hosts));
-        let self_signed = tls.is_self_signed.then(|| SelfSigned::new(hosts(), former)).transpose()?;
+        let hosts = sites.iter().flat_map(|site| site.hosts.iter().chain(&site.redirect_hosts));
+        let self_signed = tls.is_self_signed.then(|| SelfSigned::new(hosts, former)).transpose()?;
         certificates.extend(self_signed.iter().map(|made| made.certificate.clone()));
         if let (true, Some((address, _))) =
             (certificates.is_empty() && brought.is_none(), tls.listeners.first())
         {
             return Err(no_certificate(address));
         }
-        for host in hosts().filter(|host| !certificates.iter().any(|certificate| certificate.covers(host))) {
+        let hosts = sites.iter().flat_map(SiteConfig::hosts_of_files);
+        for host in hosts.filter(|host| !certificates.iter().any(|certificate| certificate.covers(host))) {
             let first =
                 tls.certificates.iter().chain(sites.iter().flat_map(|site| &site.certificates)).next();
             let warning =

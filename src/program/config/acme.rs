@@ -1,7 +1,10 @@
 //! Values of the options about certificates by ACME, and the conflicts between them.
 
-use super::{ConfigError, OptionValue};
-use crate::{AcmeChallenge, AcmeConfig, ExternalAccount, HostName, LETS_ENCRYPT, LETS_ENCRYPT_STAGING};
+use super::{Config, ConfigError, OptionValue};
+use crate::{
+    AcmeChallenge, AcmeConfig, Address, ExternalAccount, HostName, LETS_ENCRYPT, LETS_ENCRYPT_STAGING,
+    ListenAddress, UserError,
+};
 
 /// Names of a certificate, at most: the limit of Let's Encrypt.
 const NAME_COUNT_MAX: usize = 100;
@@ -146,6 +149,79 @@ pub(super) fn conflicts(entries: &[OptionValue], config: &AcmeConfig, errors: &m
             let found = format!("{name} without {counterpart}");
             let hint = "add the other one: the operator of the directory gives both";
             errors.push(entry.error(0, found, "expected both of them", hint));
+        }
+    }
+}
+
+/// Returns the warning that a directory may not reach this server: no listener has the port that it connects to. A router or a container may lead
+/// that port to another one.
+pub(super) fn unreachable(config: &Config) -> Option<UserError> {
+    let (challenge, port, has_tls) = match config.server.acme.challenge {
+        AcmeChallenge::Http01 => ("http-01", 80, false),
+        AcmeChallenge::TlsAlpn01 => ("tls-alpn-01", 443, true),
+        AcmeChallenge::Dns01 => return None,
+    };
+    let names = config.sites.iter().flat_map(|site| &site.domains).next()?;
+    let of_sites = config
+        .sites
+        .iter()
+        .flat_map(|site| site.listen.iter().map(|address| (address, site.tls_listen.contains(address))));
+    let of_server = config.listeners.iter().map(|listener| (&listener.address, listener.has_tls));
+    let has_port = |address: &ListenAddress| match address {
+        ListenAddress::One(Address::Tcp(address)) => address.port() == port,
+        ListenAddress::All(number) => *number == port,
+        ListenAddress::One(Address::Unix(_)) | ListenAddress::Localhost(_) => false,
+    };
+    let is_there = of_server.chain(of_sites).any(|(address, tls)| tls == has_tls && has_port(address));
+    // Without listeners the server has both ports.
+    if config.listeners.is_empty() || is_there {
+        return None;
+    }
+    let with = if has_tls { "with" } else { "without" };
+    let listen = if has_tls { "tls:443" } else { ":80" };
+    Some(UserError::new(
+        format_args!("a directory may not reach {names}"),
+        format_args!("by {challenge} it connects to port {port}, where no listener {with} TLS is"),
+        format_args!("add --listen {listen}, or lead port {port} of the router or container to a listener"),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::config::{CliFlags, CommandKind, ConfigFile, read};
+
+    #[test]
+    fn listeners_where_no_directory_connects_cause_a_warning() {
+        let site = "[[site]]\npath = \".\"\ndomain = [\"a.test\"]\n";
+        let listen = |addresses: &[&str]| {
+            addresses.iter().map(|at| format!("[[listener]]\naddress = \"{at}\"\n")).collect::<String>()
+        };
+        let alpn = "[server]\nacme-challenge = \"tls-alpn-01\"\n";
+        let dns = "[server]\nacme-challenge = \"dns-01\"\nacme-dns-hook = \"hook\"\n";
+        #[rustfmt::skip]
+        let cases = [
+            // case                     listeners                  options  warned of
+            ("both",                    listen(&[":80", "tls:443"]),   "",      None),
+            ("by default",              String::new(),                 "",      None),
+            ("one address",             listen(&["192.0.2.1:80"]),     "",      None),
+            ("another port",            listen(&[":8080", "tls:443"]), "",      Some("port 80, where no listener without TLS is; add --listen :80, or lead")),
+            ("port 80 with TLS",        listen(&["tls:80"]),           "",      Some("port 80,")),
+            ("this host only",          listen(&["localhost:80"]),     "",      Some("port 80,")),
+            ("tls-alpn-01",             listen(&["tls:443"]),          alpn,    None),
+            ("tls-alpn-01, elsewhere",  listen(&[":80", "tls:8443"]),  alpn,    Some("port 443, where no listener with TLS is; add --listen tls:443,")),
+            ("dns-01",                  listen(&[":8080"]),            dns,     None),
+        ];
+        for (name, listeners, options, want) in cases {
+            let file = ConfigFile::new("tarpon.toml", format!("{site}{listeners}{options}"));
+            let resolved = read(Some(&file), &CliFlags::default(), CommandKind::Serve);
+            let resolved = resolved.unwrap_or_else(|errors| panic!("{name}: {:?}", errors.lines()));
+            let warning = unreachable(&resolved.config).map(|warning| warning.to_string());
+            match (&warning, want) {
+                (None, None) => {}
+                (Some(warning), Some(want)) => assert!(warning.contains(want), "{name}: {warning}"),
+                _ => panic!("{name}: {warning:?}"),
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Checks the files of certificates, for `tarpon config check`: the start reports the same.
 
-use super::{ConfigErrors, OptionValue, ResolvedConfig, conflict::is_option};
+use super::{ConfigErrors, OptionValue, ResolvedConfig, acme, conflict::is_option};
 use crate::{
     CertificateFiles, HostName, UserError,
     control::tls::{
@@ -45,11 +45,12 @@ pub(crate) fn check_certificates(
         return Err(ConfigErrors::new(resolved.file.as_ref(), errors));
     }
     if let Some(first) = first_files(resolved).filter(|_| !config.server.is_self_signed) {
-        let hosts = config.sites.iter().flat_map(|site| site.hosts.iter().chain(&site.redirect_hosts));
+        let hosts = config.sites.iter().flat_map(|site| site.hosts_of_files());
         let is_covered =
             |host: &HostName| certificates.iter().any(|known: &TlsCertificate| known.covers(host));
         warnings.extend(hosts.filter(|host| !is_covered(host)).map(|host| service::uncovered(host, first)));
     }
+    warnings.extend(acme::unreachable(config));
     Ok(warnings)
 }
 

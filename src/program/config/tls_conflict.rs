@@ -15,6 +15,7 @@ pub(super) fn find(file: Option<&ConfigFile>, entries: &[OptionValue], errors: &
     find_unasked(entries, errors);
     find_missing(entries, errors);
     find_unredirected(entries, errors);
+    find_unproved(entries, errors);
     if errors.is_empty() {
         find_weaker(entries, errors);
     }
@@ -43,6 +44,21 @@ fn find_unredirected(entries: &[OptionValue], errors: &mut Vec<ConfigError>) {
             let found = "browsers must not get Strict-Transport-Security without TLS";
             errors.push(hsts.error(0, found, "expected `redirect-to-https` beside it", hint));
         }
+    }
+}
+
+/// Adds an error for tls-alpn-01 without a listener where the directory could begin a handshake.
+fn find_unproved(entries: &[OptionValue], errors: &mut Vec<ConfigError>) {
+    let obtains = entries_of(entries, "site", &["domain"]).any(|entry| !entry.values.is_empty());
+    let mut values = listens(entries).flat_map(|entry| &entry.values).peekable();
+    // Without listeners the server has one with TLS.
+    if !obtains || values.peek().is_none() || values.any(|value| has_tls(value)) {
+        return;
+    }
+    let is_alpn = |entry: &&OptionValue| entry.values.first().is_some_and(|value| value == "tls-alpn-01");
+    if let Some(challenge) = entries_of(entries, "server", &["acme-challenge"]).find(is_alpn) {
+        let hint = "add --listen tls:443, or use --acme-challenge http-01";
+        errors.push(challenge.error(0, "nothing answers with TLS", "expected a listener with TLS", hint));
     }
 }
 
@@ -243,6 +259,9 @@ mod tests {
             ("a redirect",                format!("{listener}{server}{site}redirect-to-https = true\nhsts = \"365d\""), &[]),
             ("a redirect to nowhere",     format!("{site}redirect-to-https = true"),                   &["3:21: nothing answers with TLS; expected a listener with TLS; add --listen tls:443"]),
             ("a proxy ends TLS",          format!("{site}redirect-to-https = true\n[server]\ntrusted-proxies = [\"127.0.0.1\"]\nclient-address-from = \"forwarded\""), &[]),
+            ("proof without TLS",         format!("{site}domain = [\"a.org\"]\n[[listener]]\naddress = \":80\"\n[server]\nacme-challenge = \"tls-alpn-01\""), &["7:18: nothing answers with TLS; expected a listener with TLS; add --listen tls:443, or use"]),
+            ("proof with TLS",            format!("{site}domain = [\"a.org\"]\n{listener}[server]\nacme-challenge = \"tls-alpn-01\""), &[]),
+            ("proof by default",          format!("{site}domain = [\"a.org\"]\n[server]\nacme-challenge = \"tls-alpn-01\""), &[]),
             ("HSTS without TLS",          format!("{listener}{server}{site}hsts = \"365d\""),          &["7:8: browsers must not get Strict-Transport-Security without TLS; expected `redirect-to-https` beside it"]),
             ("self-signed, no listener",  "[server]\ntls = \"self-signed\"".into(),                    &["2:7: no listener uses `tls`; expected a listener with TLS;"]),
             ("a key too many",            format!("{listener}{server}tls-key = [\"a\", \"b\"]"),       &["5:17: tls-cert names 1 files, and tls-key 2; expected one of each; name a key for each"]),

@@ -2,11 +2,12 @@
 
 pub(crate) use super::kind::process::{die_with_parent, set_name, thread_count};
 
+use rustix::process::{Resource, Rlimit, setrlimit};
 use std::io;
 
-/// Does nothing: the helper that needs it does not run here.
-pub(crate) fn refuse_tracing() -> io::Result<()> {
-    Ok(())
+/// Keeps the memory of this process, and of the children that it forks from now on, out of core dumps.
+pub(crate) fn hide_memory() -> io::Result<()> {
+    Ok(setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?)
 }
 
 /// Closes all descriptors in this range.

@@ -8,8 +8,9 @@ pub(crate) fn die_with_parent() -> io::Result<()> {
     Ok(set_parent_process_death_signal(Some(Signal::KILL))?)
 }
 
-/// Keeps processes of the same user from tracing this one, and from opening its descriptors: `PR_SET_DUMPABLE`, proc(5).
-pub(crate) fn refuse_tracing() -> io::Result<()> {
+/// Keeps the memory of this process, and of the children that it forks from now on, out of core dumps and from debuggers of the same user,
+/// which cannot open its descriptors either. `PR_SET_DUMPABLE`, proc(5).
+pub(crate) fn hide_memory() -> io::Result<()> {
     Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 

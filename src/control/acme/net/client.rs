@@ -10,9 +10,9 @@ use super::{
         message::{ChallengeAnswer, FailureKind, FromNet, OrderFailure},
         vocabulary::{JobId, RenewalWindow},
     },
-    failure::{OrderStage, challenge_failure, failure},
+    failure::{self, OrderStage, challenge_failure, failure},
     hook::{HookAction, HookProcess},
-    https::HttpsClient,
+    https::{HttpsClient, HttpsError},
 };
 use crate::base::acme_config::{AcmeChallenge, AcmeConfig};
 use instant_acme::{
@@ -171,10 +171,9 @@ impl AcmeClient {
         let replaced = replaced.and_then(|chain| CertificateDer::from_pem_slice(chain.as_bytes()).ok());
         if let Some(replaced) = replaced.and_then(|replaced| CertificateIdentifier::try_from(&replaced).ok())
         {
-            // RFC 9773, section 5: a directory may refuse it, as when another order has replaced the certificate.
             match account.new_order(&NewOrder::new(identifiers).replaces(replaced)).await {
                 Ok(order) => return Ok(order),
-                Err(Error::Unsupported(_) | Error::Api(_)) => {}
+                Err(error) if may_refuse_replacement(&error) => {}
                 Err(error) => return Err(self.failed(OrderStage::Order, &error)),
             }
         }
@@ -226,6 +225,8 @@ impl AcmeClient {
                 }
             };
             if let Some(challenge) = answer {
+                // As the supervisor does, which would not trust this process any more.
+                challenge.check().map_err(|why| OrderFailure::new(FailureKind::Directory, why).of(&name))?;
                 reporter.present(FromNet::Present { id: request.id, name: name.clone(), challenge })?;
             }
             let ready = challenge.set_ready().await;
@@ -258,6 +259,21 @@ impl AcmeClient {
 
     fn failed(&self, stage: OrderStage, error: &Error) -> OrderFailure {
         failure(stage, error, self.https.take_last())
+    }
+}
+
+/// Returns whether an order may succeed that replaces no certificate: RFC 9773, section 5. A directory may refuse the replacement, as when another
+/// order has replaced the certificate or another account has ordered it, or know nothing of replacements.
+fn may_refuse_replacement(error: &Error) -> bool {
+    match error {
+        Error::Unsupported(_) => true,
+        Error::Api(problem) => {
+            let kind = failure::kind_of(OrderStage::Order, problem);
+            !matches!(kind, FailureKind::RateLimited | FailureKind::BadNonce)
+        }
+        // Its answer does not repeat the replacement.
+        Error::Other(other) => other.downcast_ref::<HttpsError>().is_none(),
+        _ => false,
     }
 }
 

@@ -43,7 +43,7 @@ pub(super) fn challenge_failure(problem: &Problem) -> OrderFailure {
     OrderFailure::new(kind_of(OrderStage::Challenge, problem), text_of(problem))
 }
 
-fn kind_of(stage: OrderStage, problem: &Problem) -> FailureKind {
+pub(super) fn kind_of(stage: OrderStage, problem: &Problem) -> FailureKind {
     let name = problem.r#type.as_deref().unwrap_or_default();
     match (name.strip_prefix("urn:ietf:params:acme:error:").unwrap_or_default(), stage) {
         ("badNonce", _) => FailureKind::BadNonce,

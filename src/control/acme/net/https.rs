@@ -1,10 +1,11 @@
 //! Requests to a directory over HTTPS: HTTP/1.1, a connection for each, with limits of time and length.
 
+use super::super::machine::RETRY_AFTER_MAX;
 use http_body_util::{BodyExt, Limited};
 use hyper::{
     Request, Response,
     body::Bytes,
-    header::{HOST, HeaderValue, RETRY_AFTER, USER_AGENT},
+    header::{HOST, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT},
 };
 use hyper_util::rt::TokioIo;
 use instant_acme::{BodyWrapper, BytesResponse, HttpClient};
@@ -12,9 +13,9 @@ use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
 use std::{
     error::Error,
     fmt,
-    future::Future,
+    future::{Future, poll_fn},
     io,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, SystemTime},
 };
@@ -35,6 +36,7 @@ const ADDRESS_COUNT_MAX: usize = 8;
 pub(super) struct HttpsClient {
     tls: TlsConnector,
     last: Arc<Mutex<LastResponse>>,
+    request_time_max: Duration,
 }
 
 /// What `instant-acme` does not pass on of the last response.
@@ -82,7 +84,11 @@ impl HttpsClient {
             .map_err(|error| error.to_string())?
             .with_root_certificates(store)
             .with_no_client_auth();
-        Ok(HttpsClient { tls: Arc::new(config).into(), last: Arc::default() })
+        Ok(HttpsClient {
+            tls: Arc::new(config).into(),
+            last: Arc::default(),
+            request_time_max: REQUEST_TIME_MAX,
+        })
     }
 
     /// Returns what is known of the last response, and forgets it.
@@ -101,22 +107,22 @@ impl HttpsClient {
         let stream = self.tls.connect(name, stream).await.map_err(HttpsError::Tls)?;
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(HttpsError::Http)?;
-        // It ends with the sender.
-        let connection = tokio::spawn(connection);
         let headers = request.headers_mut();
         headers.insert(HOST, HeaderValue::from_str(authority.as_str()).map_err(|_| HttpsError::NotHttps)?);
         headers.insert(USER_AGENT, HeaderValue::from_static(concat!("tarpon/", env!("CARGO_PKG_VERSION"))));
         let target = uri.path_and_query().map_or("/", |target| target.as_str());
         *request.uri_mut() = target.parse().map_err(|_| HttpsError::NotHttps)?;
-        let response = sender.send_request(request).await.map_err(HttpsError::Http)?;
-        let (parts, body) = response.into_parts();
-        let retry_after = parts.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok());
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = LastResponse {
-            status: parts.status.as_u16(),
-            retry_after_s: retry_after.and_then(|text| retry_after_s(text, SystemTime::now())),
+        let response = async {
+            let response = sender.send_request(request).await.map_err(HttpsError::Http)?;
+            let (mut parts, body) = response.into_parts();
+            *self.last.lock().unwrap_or_else(PoisonError::into_inner) = LastResponse {
+                status: parts.status.as_u16(),
+                retry_after_s: limit_retry_after(&mut parts.headers, SystemTime::now()),
+            };
+            let content = Limited::new(body, RESPONSE_LEN_MAX).collect().await;
+            Ok((parts, content.map_err(HttpsError::Content)?))
         };
-        let content = Limited::new(body, RESPONSE_LEN_MAX).collect().await.map_err(HttpsError::Content)?;
-        connection.abort();
+        let (parts, content) = drive(connection, response).await?;
         Ok(BytesResponse::from(Response::from_parts(parts, http_body_util::Full::new(content.to_bytes()))))
     }
 }
@@ -128,11 +134,22 @@ impl HttpClient for HttpsClient {
     ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, instant_acme::Error>> + Send>> {
         let client = self.clone();
         Box::pin(async move {
-            let response = timeout(REQUEST_TIME_MAX, client.exchange(request)).await;
+            let response = timeout(client.request_time_max, client.exchange(request)).await;
             let response = response.unwrap_or(Err(HttpsError::Timeout));
             response.map_err(|error| instant_acme::Error::Other(Box::new(error)))
         })
     }
+}
+
+/// Runs what uses a connection, and the connection with it: both end together.
+async fn drive<T>(connection: impl Future, user: impl Future<Output = T>) -> T {
+    let (mut connection, mut user) = (pin!(connection), pin!(user));
+    let mut is_open = true;
+    poll_fn(|cx| {
+        is_open = is_open && connection.as_mut().poll(cx).is_pending();
+        user.as_mut().poll(cx)
+    })
+    .await
 }
 
 /// Connects to one of the addresses of a host.
@@ -154,6 +171,15 @@ pub(super) fn ports(directory: &str) -> Vec<u16> {
     let uri: Option<hyper::Uri> = directory.parse().ok();
     let own = uri.as_ref().and_then(hyper::Uri::port_u16);
     own.into_iter().chain([443, 53]).collect()
+}
+
+/// Returns the seconds of Retry-After, at most [`RETRY_AFTER_MAX`]. Replaces the field by this number: `instant-acme` adds any number to the
+/// present time.
+fn limit_retry_after(fields: &mut HeaderMap, now: SystemTime) -> Option<u64> {
+    let value = fields.remove(RETRY_AFTER)?;
+    let seconds = retry_after_s(value.to_str().ok()?, now)?.min(RETRY_AFTER_MAX.as_secs());
+    fields.insert(RETRY_AFTER, seconds.into());
+    Some(seconds)
 }
 
 /// Parses a Retry-After: RFC 9110, section 10.2.3.
@@ -202,6 +228,62 @@ mod tests {
         for (text, want) in cases {
             assert_eq!(retry_after_s(text, now), want, "{text}");
         }
+    }
+
+    #[test]
+    fn waits_that_a_directory_asks_for_are_limited() {
+        let now = SystemTime::now();
+        #[rustfmt::skip]
+        let cases = [
+            ("short",        "120",                           Some(120)),
+            ("two days",     "172800",                        Some(172_800)),
+            ("longer",       "172801",                        Some(172_800)),
+            ("the longest",  "18446744073709551615",          Some(172_800)),
+            ("no number",    "99999999999999999999",          None),
+            ("a far date",   "Fri, 31 Dec 9999 23:59:59 GMT", Some(172_800)),
+        ];
+        for (name, text, want) in cases {
+            let mut fields = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static(text))]);
+            assert_eq!(limit_retry_after(&mut fields, now), want, "{name}");
+            let left = fields.get(RETRY_AFTER).map(|value| value.to_str().unwrap().parse().unwrap());
+            assert_eq!(left, want, "{name}");
+        }
+    }
+
+    /// The content trickles in; neither it nor the connection outlives the time of the request.
+    #[test]
+    fn slow_content_ends_with_the_time_of_the_request() {
+        use std::io::{Read, Write};
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let client = HttpsClient::new(Some(made.cert.pem().as_bytes())).unwrap();
+        let client = HttpsClient { request_time_max: Duration::from_millis(200), ..client };
+        let key = made.signing_key.serialize_der().try_into().unwrap();
+        let server =
+            rustls::ServerConfig::builder_with_provider(rustls::crypto::aws_lc_rs::default_provider().into());
+        let server = server.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+        let server = Arc::new(server.with_single_cert(vec![made.cert.der().clone()], key).unwrap());
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("https://localhost:{}/", listener.local_addr().unwrap().port());
+        let served = std::thread::spawn(move || {
+            let (stream, _) = listener.accept().unwrap();
+            let mut stream = rustls::StreamOwned::new(rustls::ServerConnection::new(server).unwrap(), stream);
+            let mut answer = || -> io::Result<()> {
+                stream.read_exact(&mut [0; 16])?;
+                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")?;
+                loop {
+                    stream.write_all(b"x")?;
+                    stream.flush()?;
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            };
+            answer().expect_err("the client closes");
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let request = Request::get(&url).body(BodyWrapper::default()).unwrap();
+        let answered = runtime.block_on(client.request(request));
+        let error = answered.err().expect("too slow");
+        assert_eq!(error.to_string(), "no answer in time");
+        served.join().unwrap();
     }
 
     #[test]

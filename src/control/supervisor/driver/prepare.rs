@@ -31,7 +31,7 @@ use crate::{
             tickets::{TicketKeys, TicketSecret},
         },
     },
-    sys::process::SingleThreaded,
+    sys::process::{SingleThreaded, hide_memory},
 };
 use std::{error::Error, sync::Arc};
 use tarpon_site::Printable;
@@ -59,6 +59,11 @@ impl Driver<'_> {
         let is_first = self.generations.is_empty() && self.predecessor.is_none();
         if is_first {
             self.listeners.check_lent(&service)?;
+        }
+        // Before the first private key is read.
+        let obtains_certificates = service.sites.iter().any(|site| !site.domains.is_empty());
+        if obtains_certificates || !service.tls.listeners.is_empty() {
+            hide_memory()?;
         }
         // First of all, so that a port in use is reported at once, not after a long read.
         let added = self.listeners.add(&service)?;
