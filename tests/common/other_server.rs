@@ -12,15 +12,19 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+/// A current version of Caddy, which `tests/setup --soak` builds.
+pub(crate) const CURRENT_CADDY: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/caddy/caddy");
+
 /// Another server, running with a configuration of a test.
 pub(crate) struct OtherServer(Child);
 
 impl OtherServer {
-    /// Starts nginx, Caddy or HAProxy. Its files are in `dir`.
+    /// Starts nginx, Caddy or HAProxy. Its files are in `dir`. `program` is its name, or [`CURRENT_CADDY`].
     pub(crate) fn start(program: &str, config: &str, dir: &Path) -> OtherServer {
-        let file = dir.join(program);
+        let kind = if program == CURRENT_CADDY { "caddy" } else { program };
+        let file = dir.join(kind);
         let path = |name: &str| dir.join(name).to_str().expect("UTF-8").to_owned();
-        let (config, arguments): (String, Vec<String>) = match program {
+        let (config, arguments): (String, Vec<String>) = match kind {
             "caddy" => {
                 let options = ["run", "--adapter", "caddyfile", "--config"].map(str::to_owned);
                 (format!("{{\n admin off\n}}\n{config}"), options.into())
