@@ -134,10 +134,14 @@ impl Counters {
         self.responses.0[status.index()][index(version)].get()
     }
 
-    /// Counts a client that was refused before it sent anything: it got one response, with this status and length.
-    pub fn refused(&self, status: Status, len: u64) {
+    /// Counts a client that was refused before it sent anything: it got one response, with this status and length. `None`: its handshake
+    /// failed, with an alert of this length.
+    pub fn refused(&self, status: Option<Status>, len: u64) {
         self.accepted.add(1);
-        self.responded(status, None);
+        match status {
+            Some(status) => self.responded(status, None),
+            None => self.tls_failed.add(1),
+        }
         self.sent_len.add(len);
         self.closed.add(1);
     }

@@ -43,6 +43,10 @@ pub(super) enum Accepted {
 pub(super) const REFUSAL: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 2\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
+/// The refusal of a client that begins a handshake: the fatal alert internal_error, which is not encrypted yet. No alert says that the server
+/// is busy. RFC 8446, sections 5.1 and 6.
+pub(super) const TLS_REFUSAL: &[u8] = &[21, 3, 3, 0, 2, 2, 80];
+
 impl PoolListeners {
     pub(super) fn new(sockets: Vec<OwnedFd>) -> io::Result<PoolListeners> {
         // Other processes share the sockets and may have made them blocking.
@@ -86,11 +90,12 @@ impl PoolListeners {
     }
 }
 
-/// Answers a client with 503, and counts it before the client sees EOF.
-pub(super) fn refuse(connection: &OwnedFd, counters: &Counters) {
+/// Answers a client with 503, or with an alert if its listener has TLS, and counts it before the client sees EOF.
+pub(super) fn refuse(connection: &OwnedFd, has_tls: bool, counters: &Counters) {
+    let refusal = if has_tls { TLS_REFUSAL } else { REFUSAL };
     // A new socket always has room for the refusal. A client that has gone makes the send fail, which does not matter.
-    let sent = send(connection, REFUSAL, NO_SIGNAL | SendFlags::DONTWAIT);
-    counters.refused(Status::ServiceUnavailable, sent.unwrap_or(0) as u64);
+    let sent_len = send(connection, refusal, NO_SIGNAL | SendFlags::DONTWAIT).unwrap_or(0) as u64;
+    counters.refused((!has_tls).then_some(Status::ServiceUnavailable), sent_len);
     let _ = shutdown(connection, Shutdown::Write);
 }
 
@@ -132,20 +137,23 @@ mod tests {
 
     #[test]
     fn refused_client_is_counted_and_receives_the_whole_refusal_and_eof() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        client.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
-        let connection = OwnedFd::from(listener.accept().unwrap().0);
-        let counters = Counters::default();
-        refuse(&connection, &counters);
-        assert_eq!(counters.responses(Status::ServiceUnavailable, None), 1);
-        assert_eq!((counters.accepted.get(), counters.closed.get()), (1, 1));
-        assert_eq!(counters.sent_len.get(), REFUSAL.len() as u64);
-        // The request has arrived: EOF, and no reset, follows the refusal.
-        let mut received = Vec::new();
-        client.read_to_end(&mut received).unwrap();
-        assert_eq!(received, REFUSAL);
-        close_refused(connection);
-        assert_eq!(client.read(&mut [0; 1]).unwrap(), 0);
+        for (has_tls, refusal) in [(false, REFUSAL), (true, TLS_REFUSAL)] {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            client.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+            let connection = OwnedFd::from(listener.accept().unwrap().0);
+            let counters = Counters::default();
+            refuse(&connection, has_tls, &counters);
+            assert_eq!(counters.responses(Status::ServiceUnavailable, None), u64::from(!has_tls));
+            assert_eq!(counters.tls_failed.get(), u64::from(has_tls));
+            assert_eq!((counters.accepted.get(), counters.closed.get()), (1, 1));
+            assert_eq!(counters.sent_len.get(), refusal.len() as u64);
+            // The request has arrived: EOF, and no reset, follows the refusal.
+            let mut received = Vec::new();
+            client.read_to_end(&mut received).unwrap();
+            assert_eq!(received, refusal);
+            close_refused(connection);
+            assert_eq!(client.read(&mut [0; 1]).unwrap(), 0);
+        }
     }
 }

@@ -43,7 +43,8 @@ impl Master<'_> {
             PoolAction::Refuse { client } => {
                 if let Some(connection) = self.clients.get(&client) {
                     let own_row = self.settings.workers().get();
-                    refuse(&connection.fd, &self.shared.counters[own_row]);
+                    let has_tls = self.socket_settings[connection.listener].tls.is_some();
+                    refuse(&connection.fd, has_tls, &self.shared.counters[own_row]);
                 }
             }
             PoolAction::Close { client } => {
