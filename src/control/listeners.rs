@@ -173,6 +173,11 @@ impl Listener {
         self.tls.as_ref().map(|tls| &tls.ticket_keys)
     }
 
+    /// Returns whether its connections are encrypted.
+    pub(crate) fn has_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
     /// Returns whether each connection begins with a PROXY header.
     pub(crate) fn has_proxy_protocol(&self) -> bool {
         self.has_proxy_protocol

@@ -29,7 +29,7 @@ use crate::{
         },
     },
     site::{Site, set::SiteSet, versions::SiteHistory, virtual_hosts::VirtualHosts},
-    sys::{cores, shared::SharedArray},
+    sys::{cores, priority, shared::SharedArray},
 };
 use rustix::process::{Resource, getrlimit};
 use std::{
@@ -170,6 +170,8 @@ impl Server {
         let handle = Handle { mailboxes, histories, log, stats: Arc::new(stats) };
         let cores = settings.cpu_affinity.then(cores::allowed).transpose()?;
         let loader = engine.start_loader(dev_null)?;
+        let has_tls = listeners.iter().any(Listener::has_tls);
+        let handshakes = if has_tls { engine.start_handshakes(worker_count)? } else { None };
         let socket_count = engine.socket_count(settings.workers());
         let idle_workers = Arc::new(SharedArray::<IdleWorkers>::new(1)?).row(0);
         idle_workers.set_all_idle(worker_count);
@@ -197,6 +199,7 @@ impl Server {
                 proxy_trust: proxy_trust.clone(),
                 acme: acme.clone(),
                 loader: loader.clone(),
+                handshakes: handshakes.clone(),
                 connection_count_max,
                 counters: counters.row(number),
                 log: rings.as_ref().map(|(recording, rings)| (recording.clone(), rings.producer(number))),
@@ -210,7 +213,12 @@ impl Server {
             let core = cores.as_ref().map(|cores| cores[number % cores.len()]);
             let guard = WorkerGuard { handle: handle.clone(), is_disarmed: false };
             let ready = WorkerReady(ready.clone());
+            let has_handshakes = config.handshakes.is_some();
             let run = move || {
+                if has_handshakes {
+                    // Requests interrupt handshakes. Without it they wait a little.
+                    let _ = priority::shorten_slice();
+                }
                 if let Some(core) = core {
                     cores::pin(core)?;
                 }

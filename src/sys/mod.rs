@@ -10,7 +10,7 @@
 //! | `cached` | cachestat, `RWF_NOWAIT` | not queried: all pages count as resident |
 //! | `name` | `O_PATH` | inode and birth |
 //! | `program` | /proc/self/exe | the name of the program |
-//! | `cores`, `huge`, `clock` | bound threads, huge pages, coarse clocks | none of these |
+//! | `cores`, `huge`, `clock`, `priority` | bound threads, huge pages, coarse clocks, threads of low priority | none of these |
 //! | `epoll` | epoll | – (`queue`: kqueue) |
 //! | `io` | the calls that move bytes over sockets, as thin functions | the same |
 //! | `inject` | faults by seed, in debug builds | nothing |
@@ -38,7 +38,7 @@ pub(crate) mod shared;
 mod system;
 pub(crate) mod user;
 
-pub(crate) use system::{cached, clock, cores, name, program, signals, socket, spawn, wake};
+pub(crate) use system::{cached, clock, cores, name, priority, program, signals, socket, spawn, wake};
 
 #[cfg(all(test, target_os = "linux"))]
 pub(crate) use system::attempts;

@@ -116,7 +116,7 @@ pub use sites::{ImageId, MissingPage, SiteId, Sites};
 pub use span::{SPAN_COUNT_MAX, Span};
 pub use step::{DriveState, DriveStep};
 pub use tls_session::TlsSession;
-pub use transport::{RECORD_PLAIN_LEN_MAX, SealedRecord, Transport, TransportError};
+pub use transport::{HandshakeStep, RECORD_PLAIN_LEN_MAX, SealedRecord, Transport, TransportError};
 
 use backend::BackendConnection;
 use h1::Http1;

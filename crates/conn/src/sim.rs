@@ -23,8 +23,8 @@ mod client;
 
 use crate::{
     AcceptedClient, BUF_LEN, BufRange, Close, ConnResources, Connection, Counters, DriveState, DriveStep,
-    Input, Limits, MissingPage, Need, Pipes, Pool, RECORD_PLAIN_LEN_MAX, Records, ResponsePrefixes,
-    SPAN_COUNT_MAX, Sites, Span, Tick, Transport, TransportError,
+    HandshakeStep, Input, Limits, MissingPage, Need, Pipes, Pool, RECORD_PLAIN_LEN_MAX, Records,
+    ResponsePrefixes, SPAN_COUNT_MAX, Sites, Span, Tick, Transport, TransportError,
 };
 pub use client::TransportClient;
 use rustls::{ClientConfig, ServerConfig};
@@ -55,6 +55,8 @@ pub struct Sim {
     /// Whether the connection has handled the end of the input.
     end_passed: bool,
     inbox: Option<BufRange>,
+    /// The step of the handshake that runs.
+    step: Option<Box<HandshakeStep>>,
     /// Whether to offer the inbox to the connection again.
     inbox_changed: bool,
     /// Whether the sending side of the socket is shut down.
@@ -177,6 +179,7 @@ impl Sim {
             client_ended: false,
             end_passed: false,
             inbox: None,
+            step: None,
             inbox_changed: false,
             is_write_shut_down: false,
             wire: Vec::new(),
@@ -255,11 +258,23 @@ impl Sim {
                 let missing = self.conn().missing_page().expect("the step is Load");
                 self.load(missing);
             }
+            DriveStep::Handshake => self.step = self.transport.take_step(),
             DriveStep::ShutDown => self.is_write_shut_down = true,
             DriveStep::Offer => self.offer(),
             DriveStep::Read { max } => return self.read(cuts.read, max as usize),
-            DriveStep::Pause => return false,
+            DriveStep::Pause => return self.finish_step(),
         }
+        true
+    }
+
+    /// Runs the step of the handshake that the transport waits for: as late as possible, as if it ran on another thread. Returns whether
+    /// there is one.
+    fn finish_step(&mut self) -> bool {
+        let Some(mut step) = self.step.take() else { return false };
+        step.run();
+        let stepped = self.pass_event(|transport, conn, cx| transport.stepped(conn, cx, *step));
+        stepped.expect("a buffer for the records of the handshake");
+        self.inbox_changed = true;
         true
     }
 

@@ -25,6 +25,8 @@ pub enum DriveStep {
     Send,
     /// Load the [missing page](Connection::missing_page), and then call [`Connection::loaded`].
     Load,
+    /// Run the [step of the handshake](Transport::take_step), here or on another thread, and then call [`Transport::stepped`].
+    Handshake,
     /// Shut down the sending side of the socket.
     ShutDown,
     /// Offer the inbox to the connection.
@@ -76,6 +78,9 @@ impl Connection {
         }
         if close == Close::Write && !slot.is_write_shut_down && !has_own_output {
             return DriveStep::ShutDown;
+        }
+        if transport.awaits_step() {
+            return if transport.has_step() { DriveStep::Handshake } else { DriveStep::Pause };
         }
         match input {
             Input::Bytes { .. } if slot.has_new_input => DriveStep::Offer,

@@ -161,7 +161,8 @@ const SERVING: &[c_long] = &[
 /// Calls that a server needs until its workers run.
 #[rustfmt::skip]
 const STARTING: &[c_long] = &[
-    libc::SYS_eventfd2, libc::SYS_epoll_create1, libc::SYS_sched_setaffinity, libc::SYS_seccomp,
+    libc::SYS_eventfd2, libc::SYS_epoll_create1, libc::SYS_sched_setaffinity, libc::SYS_getpriority, libc::SYS_setpriority,
+    libc::SYS_sched_getattr, libc::SYS_sched_setattr, libc::SYS_seccomp,
 ];
 
 /// Calls that create, set up and use rings.

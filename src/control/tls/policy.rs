@@ -47,8 +47,8 @@ pub struct TlsConfig {
     pub(crate) policy: TlsPolicyId,
 }
 
-/// The only protocol above TLS so far: RFC 7301, section 6.
-const ALPN: &[u8] = b"http/1.1";
+/// The protocols above TLS, the preferred one first: RFC 7301, section 6.
+const ALPN: [&[u8]; 2] = [b"http/1.1", b"http/1.0"];
 
 /// Tickets after a full handshake. A client uses each once (RFC 8446, appendix C.4), and a browser opens more than one connection at a time.
 const TICKET_COUNT: usize = 2;
@@ -118,7 +118,7 @@ impl TlsConfig {
         let mut server = builder.with_cert_resolver(Arc::clone(&certificates) as _);
         // In order of preference.
         let challenges = certificates.has_challenges().then_some(CHALLENGE_PROTOCOL);
-        server.alpn_protocols = [ALPN].into_iter().chain(challenges).map(Vec::from).collect();
+        server.alpn_protocols = ALPN.into_iter().chain(challenges).map(Vec::from).collect();
         server.max_fragment_size = Some(FRAGMENT_LEN_MAX);
         server.session_storage = Arc::new(NoServerSessionStorage {});
         server.ticketer = Arc::new(Ticketer { keys: Arc::clone(keys), policy: id });
@@ -210,7 +210,7 @@ mod tests {
             let found = connect(&tls, &client(&ca, versions, *certificate), host);
             assert_eq!(found.is_ok(), *is_accepted, "{name}: {found:?}");
             if let Ok(server) = found {
-                assert_eq!(server.alpn_protocol(), Some(ALPN), "{name}");
+                assert_eq!(server.alpn_protocol(), Some(ALPN[0]), "{name}");
                 assert_eq!(server.peer_certificates().is_some(), certificate.is_some(), "{name}");
                 let group = server.negotiated_key_exchange_group().map(|group| group.name());
                 let is_13 = server.protocol_version() == Some(ProtocolVersion::TLSv1_3);

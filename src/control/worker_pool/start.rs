@@ -236,6 +236,7 @@ fn worker_config(
         sites: sites.sites(),
         routes: Arc::clone(routes),
         loader: None,
+        handshakes: None,
         connection_count_max: 1,
         health_path: settings.health_path.as_ref().map(|path| path.as_bytes().into()),
         server_header: settings.server_header,

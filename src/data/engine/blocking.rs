@@ -548,6 +548,7 @@ impl Blocking {
                 NextDrive::Wait => {}
                 NextDrive::Again => again[usize::from(is_client)] = Some(index),
                 NextDrive::Load(_) => unreachable!("without a loader nothing is cold"),
+                NextDrive::Handshake(_) => unreachable!("the worker runs handshakes itself"),
             }
             let deadline = slot.conn.deadline();
             if is_client && last_activity.deadline != deadline {

@@ -14,7 +14,7 @@ mod system;
 #[cfg(target_os = "linux")]
 mod uring;
 
-use super::worker::{MissingRange, WorkerConfig, loader::Loader};
+use super::worker::{MissingRange, WorkerConfig, handshakes::Handshakes, loader::Loader};
 use crate::base::{
     engine::{ChosenEngine, Engine},
     error::UserError,
@@ -27,6 +27,7 @@ use std::{
     io,
     sync::mpsc::{Sender, channel},
 };
+use tarpon_conn::HandshakeStep;
 
 /// Reports that a worker has all kernel resources that it needs. If it is dropped unused, the worker failed to start.
 pub(crate) struct WorkerReady(pub(crate) Sender<()>);
@@ -52,6 +53,8 @@ enum NextDrive {
     Again,
     /// Load this range into memory, and drive again then.
     Load(Box<MissingRange>),
+    /// Let another thread run this step of a handshake, and drive again then.
+    Handshake(Box<HandshakeStep>),
 }
 
 /// The connection has ended, in order or by an error: the engine closes it.
@@ -88,6 +91,12 @@ impl Engine {
         let (loader, threads) = Loader::new(dev_null);
         threads.start()?;
         Ok(Some(loader))
+    }
+
+    /// Starts the threads that run handshakes for the workers of this engine, one for each. `None`: a worker of this engine has one
+    /// connection, and runs its handshake itself.
+    pub(crate) fn start_handshakes(self, worker_count: usize) -> io::Result<Option<Handshakes>> {
+        (!self.is_blocking()).then(|| Handshakes::start(worker_count)).transpose()
     }
 
     /// Runs a worker until it has shut down.

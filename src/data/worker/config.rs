@@ -1,7 +1,8 @@
 //! Configuration of one worker.
 
 use super::{
-    backends::Backends, clock::StartTime, idle_workers::IdleWorkers, loader::Loader, mailbox::Mailbox,
+    backends::Backends, clock::StartTime, handshakes::Handshakes, idle_workers::IdleWorkers, loader::Loader,
+    mailbox::Mailbox,
 };
 use crate::{
     data::{acme_table::AcmeTable, log_ring::RingProducer},
@@ -35,6 +36,8 @@ pub(crate) struct WorkerConfig {
     pub(crate) routes: Arc<[RouteTable]>,
     /// `None`: the worker reads from disk itself, and blocks.
     pub(crate) loader: Option<Loader>,
+    /// `None`: the worker runs the handshakes of TLS itself.
+    pub(crate) handshakes: Option<Handshakes>,
     /// Limit of open connections.
     pub(crate) connection_count_max: usize,
     pub(crate) counters: SharedRow<Counters>,
@@ -88,6 +91,7 @@ impl WorkerConfig {
             sites: [(SiteVersions { current, earlier: [].into() }, Limits::default())].into(),
             routes: [RouteTable::new(Arc::new(Hosts::new(Some(SiteId::FIRST))))].into(),
             loader: None,
+            handshakes: None,
             connection_count_max: 10,
             counters: Arc::new(SharedArray::new(1).expect("memory")).row(0),
             health_path: None,

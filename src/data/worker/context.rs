@@ -22,6 +22,8 @@ pub(crate) struct WorkerContext {
     pub(crate) copy: Box<[u8]>,
     pub(crate) pipes: Pipes,
     pub(super) clock: SteadyClock,
+    /// The worker runs handshakes itself.
+    pub(super) runs_handshakes: bool,
     /// The worker has no loader: it sends without a check of residency, and blocks on disk reads.
     pub(super) blocks_on_disk: bool,
     pub(super) counters: SharedRow<Counters>,

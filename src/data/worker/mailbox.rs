@@ -1,4 +1,4 @@
-//! Mailbox of a worker: messages from the control plane and the loader. A message wakes the worker.
+//! Mailbox of a worker: messages from the control plane, the loader and the threads of handshakes. A message wakes the worker.
 
 use crate::{
     site::{FileRange, Site, versions::SiteVersions},
@@ -11,7 +11,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use tarpon_conn::SiteId;
+use tarpon_conn::{HandshakeStep, SiteId};
 
 /// A message to a worker, which handles it between two drives.
 pub(crate) enum WorkerMessage {
@@ -21,6 +21,8 @@ pub(crate) enum WorkerMessage {
     Shutdown { mode: ShutdownMode, grace: Duration },
     /// The loader has tried to read the range that this connection waits for.
     Loaded { site: Arc<Site>, range: FileRange, index: u32, generation: u32 },
+    /// The step of the handshake that this connection waits for has run.
+    HandshakeStepped { step: Box<HandshakeStep>, index: u32, generation: u32 },
 }
 
 /// What happens to open connections during shutdown.

@@ -17,6 +17,7 @@
 //! | `sending` | bytes of spans; whether they are in memory and intact |
 //! | `site_versions` | the versions of each site that the worker serves |
 //! | `served_site`, `residency` | which pages of a site's files are in memory |
+//! | `handshakes` | threads that run the steps of handshakes |
 //! | `loader` | threads that read missing pages |
 //! | `mailbox` | messages from the control plane and the loader |
 //! | `timer_wheel` | one timer for each connection |
@@ -34,6 +35,7 @@ mod buffer_holders;
 mod clock;
 mod config;
 mod context;
+pub(crate) mod handshakes;
 pub(crate) mod idle_workers;
 pub(crate) mod loader;
 pub(crate) mod mailbox;
@@ -57,6 +59,7 @@ pub(crate) use slots::{Slot, SlotId, Slots, idle_len};
 use crate::sys::socket;
 use buffer_holders::BufferHolders;
 use clock::{SteadyClock, unix_ms};
+use handshakes::{HandshakeJob, Handshakes};
 use loader::{LoadJob, Loader};
 use mailbox::{Mailbox, ShutdownMode, WorkerMessage};
 use rustix::net::{AddressFamily, getpeername, getsockname, sockopt::set_socket_linger};
@@ -69,8 +72,8 @@ use std::{
     time::Duration,
 };
 use tarpon_conn::{
-    AcceptedClient, Connection, PeerAddress, Pipes, Pool, Records, ResponsePrefixes, SiteId, Sites, Tick,
-    Transport,
+    AcceptedClient, Connection, HandshakeStep, PeerAddress, Pipes, Pool, Records, ResponsePrefixes, SiteId,
+    Sites, Tick, Transport,
 };
 use timer_wheel::TimerWheel;
 
@@ -93,8 +96,10 @@ pub(crate) struct Worker<S> {
     accept_backoff: Option<Tick>,
     /// `None`: the worker reads from disk itself, and blocks.
     loader: Option<Loader>,
-    /// Slots whose missing pages were read: the engine drives them next.
-    loaded: Vec<u32>,
+    /// `None`: the worker runs handshakes itself.
+    handshakes: Option<Handshakes>,
+    /// Slots whose missing pages were read, or whose handshakes go on: the engine drives them next.
+    resumed: Vec<u32>,
     backends: Backends,
     /// The address of a client is logged, or decides whether it is trusted.
     needs_peers: bool,
@@ -124,6 +129,7 @@ impl<S: Default> Worker<S> {
             proxy_trust,
             acme,
             loader,
+            handshakes,
             ..
         } = config;
         let WorkerConfig { connection_count_max, counters, log, backends, socket_settings, .. } = config;
@@ -154,6 +160,7 @@ impl<S: Default> Worker<S> {
             pipes: Pipes::default(),
             clock: SteadyClock::start(),
             blocks_on_disk,
+            runs_handshakes: handshakes.is_none(),
             counters,
             records,
             producer,
@@ -171,7 +178,7 @@ impl<S: Default> Worker<S> {
             context.update_site(SiteId::new(number), versions.clone());
         }
         let slots = Slots::new(connection_count_max);
-        let (timers, loaded) = (TimerWheel::new(), Vec::new());
+        let (timers, resumed) = (TimerWheel::new(), Vec::new());
         Worker {
             listeners,
             socket_settings,
@@ -184,7 +191,8 @@ impl<S: Default> Worker<S> {
             shutdown_deadline: None,
             accept_backoff: None,
             loader,
-            loaded,
+            handshakes,
+            resumed,
             backends,
             needs_peers,
         }
@@ -367,10 +375,18 @@ impl<S: Default> Worker<S> {
         loader.load(job);
     }
 
-    /// Returns the next connection whose range was read. The engine drives it.
+    /// Lets another thread run a step of a handshake. The connection takes no input until then.
+    #[cold]
+    pub(crate) fn hand_off(&mut self, index: u32, step: Box<HandshakeStep>) {
+        let (Some(slot), Some(handshakes)) = (self.slots.get_mut(index), &self.handshakes) else { return };
+        let SlotId { generation, .. } = slot.id(index);
+        handshakes.push(HandshakeJob { step, mailbox: Arc::clone(&self.mailbox), index, generation });
+    }
+
+    /// Returns the next connection whose range was read, or whose handshake goes on. The engine drives it.
     #[inline]
-    pub(crate) fn next_loaded(&mut self) -> Option<u32> {
-        self.loaded.pop()
+    pub(crate) fn next_resumed(&mut self) -> Option<u32> {
+        self.resumed.pop()
     }
 
     /// Returns how long the engine may wait for the kernel, in milliseconds. `None`: without limit.
@@ -403,7 +419,15 @@ impl<S: Default> Worker<S> {
                     if let Some(slot) = self.slots.find(SlotId { index, generation }) {
                         slot.loading = None;
                         slot.conn.loaded();
-                        self.loaded.push(index);
+                        self.resumed.push(index);
+                    }
+                }
+                WorkerMessage::HandshakeStepped { step, index, generation } => {
+                    if let Some(slot) = self.slots.find(SlotId { index, generation }) {
+                        if self.context.stepped(slot, step).is_err() {
+                            slot.transport.evict(&mut slot.conn, &mut self.context.conn_resources());
+                        }
+                        self.resumed.push(index);
                     }
                 }
             }

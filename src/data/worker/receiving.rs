@@ -1,7 +1,7 @@
 //! Receiving: hands received bytes to connections and keeps the bytes that they have not used.
 
 use super::{context::WorkerContext, slots::Slot};
-use tarpon_conn::{BufRange, Input, SiteId, TransportError};
+use tarpon_conn::{BufRange, HandshakeStep, Input, SiteId, TransportError};
 
 /// The connection must close: the buffer pool is empty, a record is invalid, or a file behind the response was truncated.
 pub(crate) struct SendError;
@@ -42,6 +42,33 @@ impl WorkerContext {
             }
             None => Ok(()),
         }
+    }
+
+    /// Takes the next step of a handshake, for another thread. Without such threads runs it here, and returns `None`.
+    #[cold]
+    pub(crate) fn take_handshake_step<S>(
+        &mut self,
+        slot: &mut Slot<S>,
+    ) -> Result<Option<Box<HandshakeStep>>, SendError> {
+        let Some(mut step) = slot.transport.take_step() else { return Ok(None) };
+        if !self.runs_handshakes {
+            return Ok(Some(step));
+        }
+        step.run();
+        self.stepped(slot, step).map(|()| None)
+    }
+
+    /// Handles the end of a step of a handshake.
+    pub(super) fn stepped<S>(
+        &mut self,
+        slot: &mut Slot<S>,
+        step: Box<HandshakeStep>,
+    ) -> Result<(), SendError> {
+        let Slot { transport, conn, .. } = slot;
+        let stepped = transport.stepped(conn, &mut self.conn_resources(), *step);
+        // The connection sees the bytes that the step has not used.
+        slot.inbox_changed = true;
+        stepped.map_err(|TransportError| SendError)
     }
 
     #[inline]

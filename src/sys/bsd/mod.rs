@@ -9,6 +9,7 @@ pub(crate) mod huge;
 #[cfg_attr(not(target_os = "macos"), path = "freebsd/mod.rs")]
 mod kind;
 pub(crate) mod name;
+pub(crate) mod priority;
 pub(crate) mod process;
 pub(crate) mod program;
 pub(crate) mod queue;

@@ -9,6 +9,7 @@ pub(crate) mod epoll;
 pub(crate) mod forbidden;
 pub(crate) mod huge;
 pub(crate) mod name;
+pub(crate) mod priority;
 pub(crate) mod process;
 pub(crate) mod program;
 pub(crate) mod sealed;

@@ -208,6 +208,7 @@ impl BackendSim {
             DriveStep::Close => self.close(number),
             DriveStep::Send => self.send(number, send_max),
             DriveStep::Load => panic!("all pages are in memory"),
+            DriveStep::Handshake => unreachable!("the parties have no TLS"),
             DriveStep::ShutDown => self.party(number).is_write_shut_down = true,
             DriveStep::Offer => {
                 let inbox = party.inbox;

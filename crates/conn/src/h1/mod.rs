@@ -555,14 +555,13 @@ impl Http1 {
             // The backend connection has a deadline, and the content of the request a window.
             Http1Phase::Piped(ref piped) => piped.deadline(),
             Http1Phase::ProxyHeader | Http1Phase::Head | Http1Phase::Content(_) => self.receive_deadline(cx),
-            Http1Phase::LastResponse { linger: true } => {
+            // A client with TLS may announce its end at any time: RFC 8446, section 6.1.
+            Http1Phase::LastResponse { linger } if linger || self.tls.is_some() => {
                 let by = cx.now.after(self.limits(cx).content_ms.max(LINGER_MS));
                 self.phase = Http1Phase::Lingering { by };
                 by.min(cx.now.after(LINGER_MS))
             }
-            Http1Phase::LastResponse { linger: false }
-            | Http1Phase::LastResponseAfterEnd
-            | Http1Phase::Closed => {
+            Http1Phase::LastResponse { .. } | Http1Phase::LastResponseAfterEnd | Http1Phase::Closed => {
                 self.phase = Http1Phase::Closed;
                 Tick::NEVER
             }

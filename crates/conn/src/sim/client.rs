@@ -82,8 +82,10 @@ impl TransportClient {
                 client.seal(socket);
             }
             TransportClient::Tls(client) => {
-                client.conn.writer().write_all(plain).expect("memory");
-                client.write(socket);
+                // Fails once the server has refused the client by an alert.
+                if client.conn.writer().write_all(plain).is_ok() {
+                    client.write(socket);
+                }
             }
         }
     }

@@ -13,16 +13,19 @@
 //! |---|---|
 //! | `sealed` | two inboxes, the record that leaves, the handshake and the alert |
 //! | `tls` | records of TLS 1.2 and 1.3, by rustls |
+//! | `handshake` | a step of the handshake, which may run on another thread |
 //! | `scramble` | records for tests: a lost, repeated or reordered byte is noticed |
 //!
 //! Knows nothing of HTTP.
 
+mod handshake;
 #[cfg(feature = "sim")]
 pub(crate) mod scramble;
 mod sealed;
 mod tls;
 
 use crate::{BufId, BufRange, Close, ConnResources, Connection, Pool};
+pub use handshake::HandshakeStep;
 use rustls::ServerConfig;
 #[cfg(feature = "sim")]
 pub(crate) use sealed::Opened;
@@ -106,6 +109,42 @@ impl Transport {
             Transport::Plain => Ok(conn.received(cx, wire)),
             Transport::Sealed(sealed) => sealed.received(conn, cx, wire),
         }
+    }
+
+    /// Returns the step of the handshake that is to run next, once: [`DriveStep::Handshake`](crate::DriveStep::Handshake).
+    pub fn take_step(&mut self) -> Option<Box<HandshakeStep>> {
+        match self {
+            Transport::Plain => None,
+            Transport::Sealed(sealed) => sealed.take_step(),
+        }
+    }
+
+    /// Handles the end of a step of the handshake, which has run. Then the engine offers the inbox again.
+    ///
+    /// # Errors
+    /// No buffer is free.
+    pub fn stepped(
+        &mut self,
+        conn: &mut Connection,
+        cx: &mut ConnResources<'_>,
+        step: HandshakeStep,
+    ) -> Result<(), TransportError> {
+        match self {
+            Transport::Plain => Ok(()),
+            Transport::Sealed(sealed) => sealed.stepped(conn, cx, step),
+        }
+    }
+
+    /// Returns whether a step of the handshake waits to be taken.
+    #[inline]
+    pub(crate) fn has_step(&self) -> bool {
+        matches!(self, Transport::Sealed(sealed) if sealed.has_step())
+    }
+
+    /// Returns whether a step of the handshake is not done: no input is taken.
+    #[inline]
+    pub(crate) fn awaits_step(&self) -> bool {
+        matches!(self, Transport::Sealed(sealed) if sealed.awaits_step())
     }
 
     /// Handles the end of the input. The caller has dropped the wire bytes that were not used.

@@ -10,7 +10,11 @@
 
 #[cfg(feature = "sim")]
 use super::scramble::{Scramble, SealedKind};
-use super::{RECORD_OVERHEAD_MAX, RECORD_PLAIN_LEN_MAX, SealedRecord, TransportError, tls::Tls};
+use super::{
+    RECORD_OVERHEAD_MAX, RECORD_PLAIN_LEN_MAX, SealedRecord, TransportError,
+    handshake::{HandshakeStep, StepEnd},
+    tls::Tls,
+};
 use crate::{
     BUF_LEN, BufRange, Close, ConnResources, Connection, Counters, Input, Persistence, Pool, Span, TlsSession,
 };
@@ -30,7 +34,9 @@ pub struct Sealed {
     opened_len: usize,
     /// The number of bytes behind them that end their record.
     trailer_len: usize,
-    /// RecordLayer of the transport's own that leave next: a part of the handshake, or an alert.
+    /// The number of bytes at the front of the engine's inbox that a step of the handshake has used.
+    used_len: usize,
+    /// Records of the transport's own that leave next: a part of the handshake, or an alert.
     own: VecDeque<BufRange>,
     /// The record that leaves. Invariant: of its plain bytes, none was reported as sent.
     record: Option<SealedRecord>,
@@ -67,12 +73,12 @@ enum RecordLayer {
 pub(crate) enum Opened {
     /// No complete record.
     Incomplete,
-    /// RecordLayer of the transport itself, of `len` bytes. None of them may be complete: the call has queued a record of the server's.
+    /// Records of the transport itself, of `len` bytes. None of them may be complete: the call has queued a record of the server's.
     Own { len: usize },
     /// A header, then `len` plain bytes, in place, then a trailer.
     #[cfg(feature = "sim")]
     Data { header_len: usize, len: usize, trailer_len: usize },
-    /// RecordLayer of `len` bytes, with these plain bytes.
+    /// Records of `len` bytes, with these plain bytes.
     Plain { len: usize, plain: BufRange },
     /// The alert that closes, in a record of `len` bytes.
     Close { len: usize },
@@ -176,6 +182,7 @@ impl Sealed {
             inbox: None,
             opened_len: 0,
             trailer_len: 0,
+            used_len: 0,
             own: VecDeque::new(),
             record: None,
             sent_len: 0,
@@ -191,7 +198,8 @@ impl Sealed {
         cx: &mut ConnResources<'_>,
         wire: BufRange,
     ) -> Result<usize, TransportError> {
-        let mut rest = wire;
+        // The last step of the handshake has used these.
+        let mut rest = wire.skip(mem::take(&mut self.used_len).min(wire.len as usize));
         // The PROXY header comes before the first record.
         while conn.awaits_proxy_header() {
             let used = conn.received_proxy_header(cx, rest);
@@ -314,6 +322,61 @@ impl Sealed {
                 self.ended(conn, cx);
             }
         }
+        Ok(true)
+    }
+
+    /// Returns the step of the handshake that is to run next, once.
+    pub(super) fn take_step(&mut self) -> Option<Box<HandshakeStep>> {
+        match &mut self.records {
+            RecordLayer::Tls(tls) => tls.take_step(),
+            #[cfg(feature = "sim")]
+            RecordLayer::Scrambled { .. } => None,
+        }
+    }
+
+    /// Returns whether a step of the handshake waits to be taken.
+    pub(super) fn has_step(&self) -> bool {
+        matches!(&self.records, RecordLayer::Tls(tls) if tls.has_step())
+    }
+
+    /// Returns whether a step of the handshake is not done.
+    pub(super) fn awaits_step(&self) -> bool {
+        matches!(&self.records, RecordLayer::Tls(tls) if tls.awaits_step())
+    }
+
+    /// Handles the end of a step of the handshake.
+    pub(super) fn stepped(
+        &mut self,
+        conn: &mut Connection,
+        cx: &mut ConnResources<'_>,
+        step: HandshakeStep,
+    ) -> Result<(), TransportError> {
+        match &mut self.records {
+            RecordLayer::Tls(tls) => tls.stepped(step.conn, &step.wire[step.used..]),
+            #[cfg(feature = "sim")]
+            RecordLayer::Scrambled { .. } => {}
+        }
+        if self.drops_input {
+            // The connection ends.
+            return Ok(());
+        }
+        self.used_len = step.used;
+        for records in step.own.chunks(BUF_LEN) {
+            self.own.push_back(new_range(cx.pool, records)?);
+        }
+        if !step.plain.is_empty() {
+            self.inbox = Some(new_range(cx.pool, &step.plain)?);
+        }
+        match step.result {
+            Ok(StepEnd::Closed) => self.ended(conn, cx),
+            Ok(StepEnd::NeedsInput | StepEnd::Established) => self.established(conn, cx),
+            Err(error) => self.fail(conn, cx, error)?,
+        }
+        Ok(())
+    }
+
+    /// Notes the result of the handshake, if it is complete.
+    fn established(&mut self, conn: &mut Connection, cx: &mut ConnResources<'_>) {
         if let RecordLayer::Tls(tls) = &mut self.records
             && let Some(session) = tls.take_session()
         {
@@ -324,7 +387,6 @@ impl Sealed {
                 conn.refuse_transport(cx);
             }
         }
-        Ok(true)
     }
 
     /// Handles the failure of the transport: what was queued leaves, the alert that says why with it, and the rest of the input is dropped.
@@ -477,7 +539,7 @@ impl Sealed {
     /// Drops the plain bytes that the connection has not used. The caller drops the wire bytes, so nothing behind them can be opened.
     pub(super) fn drop_input(&mut self, pool: &mut Pool) {
         self.release_inbox(pool);
-        (self.opened_len, self.trailer_len, self.drops_input) = (0, 0, true);
+        (self.opened_len, self.trailer_len, self.used_len, self.drops_input) = (0, 0, 0, true);
     }
 
     fn release_inbox(&mut self, pool: &mut Pool) {
@@ -508,6 +570,12 @@ fn front_len(spans: &[Span], max: u64) -> u64 {
         }
     }
     len
+}
+
+/// Returns a copy of these bytes in a buffer of its own.
+fn new_range(pool: &mut Pool, bytes: &[u8]) -> Result<BufRange, TransportError> {
+    let buf = pool.take().ok_or(TransportError)?;
+    Ok(pool.append(BufRange { buf, at: 0, len: 0 }, bytes))
 }
 
 /// Counts a complete handshake.

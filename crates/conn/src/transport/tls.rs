@@ -2,14 +2,21 @@
 //!
 //! ```text
 //! wire ─▶ process_tls_records ─┬─ ReadTraffic ─▶ plain bytes, copied into a buffer of the pool
-//!                              ├─ EncodeTlsData ─▶ a record of its own: a part of the handshake, a ticket or an alert
+//!                              ├─ EncodeTlsData ─▶ a record of its own: an update of keys or an alert
 //!                              └─ WriteTraffic ─▶ encrypt: one record of plain bytes
+//! ```
+//!
+//! The handshake is a number of [steps](HandshakeStep), which may run on another thread. Meanwhile no record is opened.
+//!
+//! ```text
+//! open ─▶ step, with the connection ─▶ run ─▶ stepped: the connection is back
 //! ```
 //!
 //! rustls allocates memory for each record that it opens or seals, and nothing else here does.
 
 use super::{
     TransportError,
+    handshake::HandshakeStep,
     sealed::{Opened, RecordError},
 };
 use crate::{BUF_LEN, BufRange, Pool, TlsSession};
@@ -18,14 +25,19 @@ use rustls::{
     server::{ServerConnectionData, UnbufferedServerConnection},
     unbuffered::{ConnectionState, EncryptError, UnbufferedStatus, WriteTraffic},
 };
-use std::{collections::VecDeque, fmt, mem, sync::Arc};
+use std::{collections::VecDeque, fmt, mem, ops::RangeInclusive, sync::Arc};
 
 /// The protocol of challenges that show control over a name. A connection for it carries no HTTP. RFC 8737, section 3.
 const CHALLENGE_PROTOCOL: &[u8] = b"acme-tls/1";
 
 /// The state of one connection.
 pub(super) struct Tls {
-    conn: UnbufferedServerConnection,
+    /// `None`: a step of the handshake has it.
+    conn: Option<UnbufferedServerConnection>,
+    /// The step of the handshake that is to run next.
+    step: Option<Box<HandshakeStep>>,
+    /// The length of the client's complete records that the last step could not use: it waits for another one.
+    waited_len: usize,
     /// No wire byte has arrived.
     is_new: bool,
     /// The last call needed more input to go on.
@@ -38,7 +50,15 @@ pub(super) struct Tls {
 impl Tls {
     pub(super) fn new(config: &Arc<ServerConfig>) -> Result<Tls, TransportError> {
         let conn = UnbufferedServerConnection::new(Arc::clone(config)).map_err(|_| TransportError)?;
-        Ok(Tls { conn, is_new: true, needs_input: true, is_http: true, is_established: false })
+        Ok(Tls {
+            conn: Some(conn),
+            step: None,
+            waited_len: 0,
+            is_new: true,
+            needs_input: true,
+            is_http: true,
+            is_established: false,
+        })
     }
 
     /// Returns whether plain bytes may pass.
@@ -48,19 +68,18 @@ impl Tls {
 
     /// Returns the result of the handshake, once, when it is complete.
     pub(super) fn take_session(&mut self) -> Option<TlsSession> {
-        if self.is_established || self.conn.is_handshaking() {
-            return None;
-        }
+        let conn = self.conn.as_ref().filter(|conn| !self.is_established && !conn.is_handshaking())?;
         self.is_established = true;
-        self.is_http = self.conn.alpn_protocol() != Some(CHALLENGE_PROTOCOL);
+        self.is_http = conn.alpn_protocol() != Some(CHALLENGE_PROTOCOL);
         Some(TlsSession {
-            is_tls13: self.conn.protocol_version() == Some(ProtocolVersion::TLSv1_3),
-            is_resumed: self.conn.handshake_kind() == Some(HandshakeKind::Resumed),
-            suite: self.conn.negotiated_cipher_suite().map_or(0, |suite| suite.suite().into()),
+            is_tls13: conn.protocol_version() == Some(ProtocolVersion::TLSv1_3),
+            is_resumed: conn.handshake_kind() == Some(HandshakeKind::Resumed),
+            suite: conn.negotiated_cipher_suite().map_or(0, |suite| suite.suite().into()),
         })
     }
 
-    /// Opens the records at the front of the wire until one of them has plain bytes. Adds records of the server's own to `own`.
+    /// Opens the records at the front of the wire until one of them has plain bytes. Adds records of the server's own to `own`. During the
+    /// handshake prepares a [step](HandshakeStep) instead, which opens them.
     pub(super) fn open(
         &mut self,
         pool: &mut Pool,
@@ -73,9 +92,13 @@ impl Tls {
         if mem::take(&mut self.is_new) && is_plain_request(pool.bytes(wire)) {
             return Err(RecordError::PlainRequest);
         }
+        if !self.is_established {
+            return self.prepare_step(pool.bytes(wire));
+        }
+        let conn = self.conn.as_mut().expect("no step follows the handshake");
         let buf = pool.take().ok_or(RecordError::NoBuffer)?;
         let (bytes, room) = pool.split_mut(wire, buf);
-        let UnbufferedStatus { discard, state } = self.conn.process_tls_records(bytes);
+        let UnbufferedStatus { discard, state } = conn.process_tls_records(bytes);
         let mut is_own = false;
         let opened = match state {
             Ok(ConnectionState::ReadTraffic(mut traffic)) => {
@@ -109,6 +132,8 @@ impl Tls {
             }
             Ok(ConnectionState::TransmitTlsData(data)) => {
                 data.done();
+                // The same call may have opened the client's closing alert, which only the next one reports.
+                self.needs_input = false;
                 Ok(Opened::Own { len: discard })
             }
             Ok(ConnectionState::WriteTraffic(_) | ConnectionState::BlockedHandshake) => {
@@ -116,7 +141,7 @@ impl Tls {
                 match discard {
                     // The peer may begin a message in one record and end it in another, but none does after the handshake, and rustls could
                     // not seal until then.
-                    0 if self.is_established && has_record(pool.bytes(wire)) => Err(RecordError::Invalid),
+                    0 if has_record(pool.bytes(wire)) => Err(RecordError::Invalid),
                     0 if wire.len as usize == BUF_LEN => Err(RecordError::Invalid),
                     0 => Ok(Opened::Incomplete),
                     len => Ok(Opened::Own { len }),
@@ -125,14 +150,9 @@ impl Tls {
             Ok(ConnectionState::PeerClosed) => Ok(Opened::Close { len: discard }),
             Ok(_) => Err(RecordError::Invalid),
             Err(error) => {
-                // The alert that says why.
                 let (bytes, room) = pool.split_mut(wire, buf);
-                if let Ok(ConnectionState::EncodeTlsData(mut data)) =
-                    self.conn.process_tls_records(bytes).state
-                    && let Ok(len) = data.encode(room)
-                {
+                if let Some(len) = encode_last_records(conn, &error, &mut bytes[discard..], room) {
                     is_own = true;
-                    correct_alert(&error, &mut room[..len]);
                     own.push_back(BufRange { buf, at: 0, len: len as u32 });
                 }
                 Err(RecordError::Invalid)
@@ -142,6 +162,37 @@ impl Tls {
             pool.release(buf);
         }
         opened
+    }
+
+    /// Prepares the next step of the handshake, if the client has sent a record more.
+    fn prepare_step(&mut self, wire: &[u8]) -> Result<Opened, RecordError> {
+        if complete_len(wire) <= self.waited_len {
+            return if wire.len() == BUF_LEN { Err(RecordError::Invalid) } else { Ok(Opened::Incomplete) };
+        }
+        if let Some(conn) = self.conn.take() {
+            self.step = Some(Box::new(HandshakeStep::new(conn, wire)));
+        }
+        Ok(Opened::Incomplete)
+    }
+
+    /// Returns whether a step of the handshake waits to be [taken](Tls::take_step).
+    pub(super) fn has_step(&self) -> bool {
+        self.step.is_some()
+    }
+
+    /// Returns whether a step of the handshake has been prepared, and is not done.
+    pub(super) fn awaits_step(&self) -> bool {
+        self.conn.is_none()
+    }
+
+    pub(super) fn take_step(&mut self) -> Option<Box<HandshakeStep>> {
+        self.step.take()
+    }
+
+    /// Takes the connection back from a step that has run.
+    pub(super) fn stepped(&mut self, conn: UnbufferedServerConnection, unused: &[u8]) {
+        self.conn = Some(conn);
+        self.waited_len = complete_len(unused);
     }
 
     /// Returns whether the connection was made for something else than HTTP.
@@ -163,8 +214,9 @@ impl Tls {
         &mut self,
         write: impl FnOnce(&mut WriteTraffic<'_, ServerConnectionData>) -> Result<usize, EncryptError>,
     ) -> Result<usize, TransportError> {
+        let conn = self.conn.as_mut().ok_or(TransportError)?;
         loop {
-            match self.conn.process_tls_records(&mut []).state {
+            match conn.process_tls_records(&mut []).state {
                 Ok(ConnectionState::WriteTraffic(mut traffic)) => {
                     return write(&mut traffic).map_err(|_| TransportError);
                 }
@@ -181,6 +233,27 @@ impl fmt::Debug for Tls {
         // The connection has the keys.
         f.debug_struct("Tls").field("is_established", &self.is_established).finish_non_exhaustive()
     }
+}
+
+/// Writes what the client is still to get of a connection that has failed to the front of `to`: at last the alert that says why. Returns its
+/// length. `wire`: the bytes that are not used.
+pub(super) fn encode_last_records(
+    conn: &mut UnbufferedServerConnection,
+    error: &Error,
+    wire: &mut [u8],
+    to: &mut [u8],
+) -> Option<usize> {
+    let (mut used, mut len) = (0, 0);
+    // rustls remembers places in the bytes, so it gets them again. After the alert, it would open the record that has failed again.
+    while conn.wants_write() {
+        let UnbufferedStatus { discard, state } = conn.process_tls_records(&mut wire[used..]);
+        let Ok(ConnectionState::EncodeTlsData(mut data)) = state else { break };
+        let Ok(record_len) = data.encode(&mut to[len..]) else { break };
+        correct_alert(error, &mut to[len..len + record_len]);
+        len += record_len;
+        used += discard;
+    }
+    (len > 0).then_some(len)
 }
 
 /// Gives the alert to a client that asks for a name without a certificate its right number: unrecognized_name (112), RFC 6066, section 3. rustls
@@ -200,8 +273,30 @@ fn is_plain_request(bytes: &[u8]) -> bool {
 
 /// Returns whether bytes begin with a complete record.
 fn has_record(bytes: &[u8]) -> bool {
-    match bytes {
-        [_, _, _, high, low, rest @ ..] => rest.len() >= usize::from(u16::from_be_bytes([*high, *low])),
-        _ => false,
+    complete_len(bytes) > 0
+}
+
+/// Returns the length of the complete records at the front. Bytes that cannot be a record count as complete: rustls refuses them at once.
+fn complete_len(bytes: &[u8]) -> usize {
+    let mut rest = bytes;
+    loop {
+        rest = match rest {
+            [kind, ..] if !RECORD_KINDS.contains(kind) => return bytes.len(),
+            [_, _, _, high, low, behind @ ..] => {
+                let len = usize::from(u16::from_be_bytes([*high, *low]));
+                match behind.get(len..) {
+                    _ if len > CIPHERTEXT_LEN_MAX => return bytes.len(),
+                    Some(next) => next,
+                    None => return bytes.len() - rest.len(),
+                }
+            }
+            _ => return bytes.len() - rest.len(),
+        };
     }
 }
+
+/// change_cipher_spec, alert, handshake and application_data. RFC 8446, section 5.1.
+const RECORD_KINDS: RangeInclusive<u8> = 20..=23;
+
+/// The maximum length of an encrypted record, without its header. RFC 5246, section 6.2.3; that of TLS 1.3 is shorter.
+const CIPHERTEXT_LEN_MAX: usize = (1 << 14) + 2048;

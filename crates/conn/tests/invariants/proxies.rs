@@ -4,11 +4,12 @@
 use super::{
     records::recorded,
     sites::{IMAGE, distinct_bytes},
+    tls::tls13,
 };
 use std::{net::IpAddr, sync::Arc};
 use tarpon_conn::{
     AcceptedClient, Close, Limits, PeerAddress, ProxyTrust, Record, Sites,
-    sim::{Cuts, Sim},
+    sim::{Cuts, Sim, Through},
 };
 use tarpon_http::forwarded::ForwardedField;
 
@@ -100,6 +101,23 @@ fn a_header_that_does_not_arrive_closes_the_connection() {
     sim.stop();
     sim.run(Cuts::NONE);
     assert_eq!((sim.close(), sim.counters.proxy_refused.get()), (Close::Both, 0), "a server that stops");
+}
+
+/// The header is not in a record, and may arrive with the first one.
+#[test]
+fn a_header_precedes_the_handshake() {
+    let scrambled = Through::Scrambled { seed: 3, record_lens: 1..=300 };
+    for (through, header) in [(&scrambled, V1), (&scrambled, V2), (&tls13(), V1), (&tls13(), V2)] {
+        for read in (1..300).chain([usize::MAX]) {
+            let mut sim = sim("10.0.0.1", true).through(through);
+            sim.socket.splice(..0, header.iter().copied());
+            sim.client_sends(&[GET, GET].concat());
+            sim.run(Cuts { read, send: usize::MAX });
+            let client = if header == V1 { "203.0.113.7" } else { "203.0.113.8" };
+            assert_eq!(clients(&sim), [client; 2], "{through:?}: {read} bytes at a time");
+            assert_eq!(sim.bufs_held(), 0, "{through:?}: {read} bytes at a time");
+        }
+    }
 }
 
 #[test]

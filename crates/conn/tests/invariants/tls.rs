@@ -43,7 +43,7 @@ fn ends(versions: &[&'static SupportedProtocolVersion], protocols: &[&[u8]]) -> 
     Through::Tls(server.into(), client.into())
 }
 
-fn tls13() -> Through {
+pub(crate) fn tls13() -> Through {
     ends(&[&TLS13], &[])
 }
 
@@ -84,13 +84,84 @@ fn the_wire_may_be_cut_anywhere() {
     }
 }
 
+/// The client's closing alert arrives with its request; in TLS 1.3 both may arrive with the end of the handshake.
+#[test]
+fn an_alert_behind_a_request_is_no_reason_to_leave_it_unanswered() {
+    let whole = {
+        let mut sim = sim();
+        sim.client_sends(REQUEST);
+        sim.run(Cuts::NONE);
+        sim.wire
+    };
+    for (version, with_handshake) in [(&TLS12, false), (&TLS13, false), (&TLS13, true)] {
+        let through = ends(&[version], &[]);
+        for read in (1..300).chain([usize::MAX]) {
+            let mut sim = sim().through(&through);
+            if with_handshake {
+                sim.client_sends(REQUEST);
+                // What the client sends behind its hello waits.
+                sim.arriving_len = sim.socket.len();
+                sim.run(Cuts::NONE);
+                sim.arriving_len = usize::MAX;
+            } else {
+                sim.run(Cuts::NONE);
+                sim.client_sends(REQUEST);
+            }
+            sim.client_ends();
+            sim.run(Cuts { read, ..Cuts::NONE });
+            assert_eq!(
+                (sim.wire.escape_ascii().to_string(), sim.close(), sim.client_has_alert()),
+                (whole.escape_ascii().to_string(), Close::Both, true),
+                "{version:?}, with the handshake: {with_handshake}, reads of {read} bytes"
+            );
+        }
+    }
+}
+
+/// Neither the connection nor its transport holds one, after the handshake and after each exchange.
+#[test]
+fn an_idle_connection_holds_no_buffer() {
+    let ranges = "GET /middle HTTP/1.1\r\nHost: a\r\nRange: bytes=0-9,20-29,-1\r\n\r\n";
+    #[rustfmt::skip]
+    let cases: &[(&str, &[&str])] = &[
+        // case                      records
+        ("a file in the image",      &["GET / HTTP/1.1\r\nHost: a\r\n\r\n"]),
+        ("two records",              &["GET /middle HTTP/1.1\r\nHost: a\r\n\r\n"]),
+        ("a file beside the image",  &["GET /large HTTP/1.1\r\nHost: a\r\n\r\n"]),
+        ("generated fields",         &["GET /dir?q HTTP/1.1\r\nHost: a\r\n\r\n"]),
+        ("ranges",                   &[ranges]),
+        ("no file",                  &["HEAD /none HTTP/1.1\r\nHost: a\r\n\r\n"]),
+        ("content",                  &["POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello"]),
+        ("a head in records",        &["GET / HT", "TP/1.1\r\nHo", "st: a\r\n\r\n"]),
+        ("content in records",       &["POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n", "he", "llo"]),
+        ("pipelined",                &[ranges, "GET /dir?q HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", ranges]),
+    ];
+    for version in [&TLS12, &TLS13] {
+        for cuts in [Cuts::NONE, Cuts { read: 7, send: usize::MAX }, Cuts { read: usize::MAX, send: 100 }] {
+            let mut sim = established(sim(), &ends(&[version], &[]));
+            assert_eq!(sim.bufs_held(), 0, "{version:?}, after the handshake");
+            for (case, records) in cases {
+                let before = sim.wire.len();
+                records.iter().for_each(|record| sim.client_sends(record.as_bytes()));
+                sim.run(cuts);
+                assert!(sim.wire.len() > before && sim.close() == Close::No, "{version:?}, {case}, {cuts:?}");
+                assert_eq!(sim.bufs_held(), 0, "{version:?}, {case}, {cuts:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn large_responses_pass_in_records() {
     let mut sim = established(sim(), &tls13());
     sim.client_sends(b"GET /large HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     sim.run(Cuts { send: 1_000, ..Cuts::NONE });
     assert!(sim.wire.len() > LARGE_LEN);
-    assert_eq!((sim.close(), sim.client_has_alert(), sim.bufs_held()), (Close::Both, true, 0));
+    // The client may still announce its end.
+    assert_eq!((sim.close(), sim.client_has_alert(), sim.bufs_held()), (Close::Write, true, 0));
+    sim.client_ends();
+    sim.run(Cuts::NONE);
+    assert_eq!((sim.close(), sim.bufs_held()), (Close::Both, 0));
 }
 
 /// A head that does not fit in what is left of the plain inbox.

@@ -125,7 +125,7 @@ impl<S: Selector> EventLoop<S> {
                 let Some(id) = self.again.pop_front() else { break };
                 self.requeue(id);
             }
-            while let Some(index) = self.worker.next_loaded() {
+            while let Some(index) = self.worker.next_resumed() {
                 self.drive(index);
             }
             while let Some(index) = self.worker.next_expired() {
@@ -186,6 +186,7 @@ impl<S: Selector> EventLoop<S> {
         match driven {
             None | Some(Ok(NextDrive::Wait | NextDrive::Again)) => {}
             Some(Ok(NextDrive::Load(missing))) => self.worker.load(index, *missing),
+            Some(Ok(NextDrive::Handshake(step))) => self.worker.hand_off(index, step),
             Some(Err(Closed)) => self.remove(index),
         }
     }

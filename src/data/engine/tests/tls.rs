@@ -25,11 +25,19 @@ fn responses_pass_through_tls() {
         [(SiteVersions { current: site(&contents), earlier: [].into() }, Limits::default())].into();
     let (server, clients) = ends();
     for engine in engines() {
-        for (version, client) in &clients {
+        // In the thread of the worker, and in another one.
+        let threads = match engine {
+            TestedEngine::Engine(engine) => engine.start_handshakes(1).unwrap(),
+            TestedEngine::OneConnection => None,
+        };
+        for ((version, client), handshakes) in
+            clients.iter().flat_map(|client| [(client, None), (client, threads.clone())])
+        {
             let settings = SocketSettings { tls: Some(Arc::clone(&server)), ..SocketSettings::default() };
             let change = |config| WorkerConfig {
                 socket_settings: [settings].into(),
                 sites: Arc::clone(&sites),
+                handshakes: handshakes.clone(),
                 ..config
             };
             let worker = RunningWorker::start_with(engine, EchoConnector::default(), change);

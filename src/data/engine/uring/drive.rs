@@ -78,6 +78,10 @@ fn step(
             Some(missing) => return Ok(Some(NextDrive::Load(missing))),
             None => slot.conn.loaded(),
         },
+        DriveStep::Handshake => {
+            let step = context.take_handshake_step(slot).map_err(|_| Closed)?;
+            return Ok(step.map(NextDrive::Handshake));
+        }
         DriveStep::ShutDown => {
             slot.write_closed = true;
             shutdown(&slot.fd, Shutdown::Write).map_err(|_| Closed)?;

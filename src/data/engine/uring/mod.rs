@@ -152,7 +152,7 @@ impl UringEngine {
                 }
                 self.drive(index);
             }
-            while let Some(index) = self.worker.next_loaded() {
+            while let Some(index) = self.worker.next_resumed() {
                 self.drive(index);
             }
             while let Some(index) = self.worker.next_expired() {
@@ -270,6 +270,7 @@ impl UringEngine {
                 None | Some(Ok(NextDrive::Wait | NextDrive::Again)) => return,
                 // Meanwhile the connection may receive or close.
                 Some(Ok(NextDrive::Load(missing))) => self.worker.load(index, *missing),
+                Some(Ok(NextDrive::Handshake(step))) => self.worker.hand_off(index, step),
                 Some(Err(Closed)) => return self.close(index),
             }
         }

@@ -1,0 +1,119 @@
+//! A step of a handshake: what the server does with the records that a client has sent so far. A signature takes longer than hundreds of
+//! requests, so the step owns all that it needs, and may run on another thread.
+//!
+//! ```text
+//! Transport ── HandshakeStep ─▶ run, anywhere ─▶ stepped: its records leave, the used ones are dropped
+//! ```
+
+use super::{sealed::RecordError, tls::encode_last_records};
+use crate::BUF_LEN;
+use rustls::{
+    server::UnbufferedServerConnection,
+    unbuffered::{ConnectionState, UnbufferedStatus},
+};
+use std::fmt;
+
+/// A step of a handshake.
+pub struct HandshakeStep {
+    pub(super) conn: UnbufferedServerConnection,
+    /// The records of the client. The transport keeps them too, until the step is done.
+    pub(super) wire: Vec<u8>,
+    /// How many of their bytes are used.
+    pub(super) used: usize,
+    /// The records that the server sends.
+    pub(super) own: Vec<u8>,
+    /// The plain bytes of the first record after the handshake.
+    pub(super) plain: Vec<u8>,
+    pub(super) result: Result<StepEnd, RecordError>,
+}
+
+/// The state of a connection after a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StepEnd {
+    /// The handshake goes on with the next record of the client.
+    NeedsInput,
+    /// The handshake is complete, or the step has not run.
+    Established,
+    /// The client has announced that it sends no more.
+    Closed,
+}
+
+impl HandshakeStep {
+    pub(super) fn new(conn: UnbufferedServerConnection, wire: &[u8]) -> HandshakeStep {
+        HandshakeStep {
+            conn,
+            wire: wire.to_vec(),
+            used: 0,
+            own: Vec::new(),
+            plain: Vec::new(),
+            result: Ok(StepEnd::NeedsInput),
+        }
+    }
+
+    /// Ends the connection in place of a step that has panicked.
+    pub fn fail(&mut self) {
+        self.own.clear();
+        self.result = Err(RecordError::Invalid);
+    }
+
+    /// Does the step.
+    pub fn run(&mut self) {
+        self.result = loop {
+            match self.advance() {
+                Ok(None) => {}
+                Ok(Some(end)) => break Ok(end),
+                Err(error) => break Err(error),
+            }
+        };
+    }
+
+    /// Lets rustls advance by one state. Returns the end of the step, if this is it.
+    fn advance(&mut self) -> Result<Option<StepEnd>, RecordError> {
+        // The step leaves all bytes that follow the handshake.
+        let end = if self.conn.is_handshaking() { self.wire.len() } else { self.used };
+        let UnbufferedStatus { discard, state } =
+            self.conn.process_tls_records(&mut self.wire[self.used..end]);
+        self.used += discard;
+        let mut room = [0; BUF_LEN];
+        match state {
+            Ok(ConnectionState::EncodeTlsData(mut data)) => {
+                let len = data.encode(&mut room).map_err(|_| RecordError::Invalid)?;
+                self.own.extend_from_slice(&room[..len]);
+                Ok(None)
+            }
+            Ok(ConnectionState::TransmitTlsData(data)) => {
+                data.done();
+                Ok(None)
+            }
+            Ok(ConnectionState::WriteTraffic(_) | ConnectionState::BlockedHandshake) => {
+                match self.conn.is_handshaking() {
+                    false => Ok(Some(StepEnd::Established)),
+                    true if discard == 0 || self.used == end => Ok(Some(StepEnd::NeedsInput)),
+                    true => Ok(None),
+                }
+            }
+            Ok(ConnectionState::ReadTraffic(mut traffic)) => match traffic.next_record() {
+                Some(Ok(record)) => {
+                    self.plain.extend_from_slice(record.payload);
+                    Ok(Some(StepEnd::Established))
+                }
+                _ => Err(RecordError::Invalid),
+            },
+            Ok(ConnectionState::PeerClosed) => Ok(Some(StepEnd::Closed)),
+            Ok(_) => Err(RecordError::Invalid),
+            Err(error) => {
+                let unused = &mut self.wire[self.used..end];
+                let len = encode_last_records(&mut self.conn, &error, unused, &mut room).unwrap_or(0);
+                self.own.extend_from_slice(&room[..len]);
+                Err(RecordError::Invalid)
+            }
+        }
+    }
+}
+
+impl fmt::Debug for HandshakeStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The connection has the keys.
+        f.debug_struct("HandshakeStep").field("result", &self.result).finish_non_exhaustive()
+    }
+}

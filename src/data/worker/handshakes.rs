@@ -1,0 +1,118 @@
+//! Handshakes: threads that run the steps of TLS handshakes, so that workers need not wait for a signature.
+//!
+//! ```text
+//! worker ── job ──▶ queue ── handshake threads, of low priority ──▶ mailbox of the worker: stepped
+//!    └ the connection takes no input until then
+//! ```
+//!
+//! A signature takes as long as hundreds of requests. The threads have a low priority: on a core that they share with a worker, a request is
+//! answered first.
+
+use crate::{
+    data::worker::mailbox::{Mailbox, WorkerMessage},
+    sys::priority,
+};
+use std::{
+    collections::VecDeque,
+    io,
+    panic::{self, AssertUnwindSafe},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
+};
+use tarpon_conn::HandshakeStep;
+
+/// The queue of jobs, shared by all workers.
+#[derive(Clone)]
+pub(crate) struct Handshakes(Arc<HandshakeQueueHandle>);
+
+/// A step to run.
+pub(super) struct HandshakeJob {
+    pub(super) step: Box<HandshakeStep>,
+    /// The worker and the slot that wait for the step.
+    pub(super) mailbox: Arc<Mailbox>,
+    pub(super) index: u32,
+    pub(super) generation: u32,
+}
+
+/// The queue closes when this is dropped.
+struct HandshakeQueueHandle(Arc<HandshakeQueue>);
+
+/// Each connection has one job at most, so the limit of connections bounds the queue.
+#[derive(Default)]
+struct HandshakeQueue {
+    /// `None`: it is closed.
+    jobs: Mutex<Option<VecDeque<HandshakeJob>>>,
+    /// Notified for a new job, and when the queue closes.
+    wake: Condvar,
+}
+
+impl Handshakes {
+    /// Starts threads, each of which has lowered its priority on return. They end after the last handle was dropped.
+    ///
+    /// # Errors
+    /// The system is out of threads.
+    pub(crate) fn start(thread_count: usize) -> io::Result<Handshakes> {
+        let queue =
+            Arc::new(HandshakeQueue { jobs: Mutex::new(Some(VecDeque::new())), ..Default::default() });
+        let handle = Handshakes(Arc::new(HandshakeQueueHandle(Arc::clone(&queue))));
+        let (started, all_started) = std::sync::mpsc::channel();
+        for number in 0..thread_count {
+            let (queue, started) = (Arc::clone(&queue), started.clone());
+            thread::Builder::new().name(format!("handshake {number}")).spawn(move || {
+                // Before the sandbox forbids the call. The thread does its work at any priority.
+                let _ = priority::lower();
+                drop(started);
+                queue.run();
+            })?;
+        }
+        drop(started);
+        // Fails once each thread has dropped its sender.
+        let _: Result<(), _> = all_started.recv();
+        Ok(handle)
+    }
+
+    /// Queues a job and returns at once.
+    pub(super) fn push(&self, job: HandshakeJob) {
+        let HandshakeQueueHandle(queue) = &*self.0;
+        if let Some(jobs) = &mut *queue.lock() {
+            jobs.push_back(job);
+        }
+        queue.wake.notify_one();
+    }
+}
+
+impl Drop for HandshakeQueueHandle {
+    fn drop(&mut self) {
+        *self.0.lock() = None;
+        self.0.wake.notify_all();
+    }
+}
+
+impl HandshakeQueue {
+    fn run(&self) {
+        while let Some(HandshakeJob { mut step, mailbox, index, generation }) = self.take() {
+            if mailbox.is_open() {
+                // Other connections need this thread.
+                if panic::catch_unwind(AssertUnwindSafe(|| step.run())).is_err() {
+                    step.fail();
+                }
+                mailbox.post(WorkerMessage::HandshakeStepped { step, index, generation });
+            }
+        }
+    }
+
+    /// Waits for a job. `None`: the queue is closed.
+    fn take(&self) -> Option<HandshakeJob> {
+        let mut jobs = self.lock();
+        loop {
+            if let Some(job) = jobs.as_mut()?.pop_front() {
+                return Some(job);
+            }
+            jobs = self.wake.wait(jobs).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<VecDeque<HandshakeJob>>> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
