@@ -5,6 +5,7 @@ mod common;
 use common::{
     ENGINES,
     client::TestClient,
+    endpoint::TestTls,
     page::BrowserPage,
     program::{RunningProgram, serve},
     releases::{pack, pack_with_dictionaries, set_current},
@@ -28,16 +29,19 @@ use tarpon_site::{Image, STATUS_PAGE_CODES};
 
 #[test]
 fn browser_page_gets_correct_responses_to_all_kinds_of_requests() {
-    let site = sample_site();
+    let (site, tls) = (sample_site(), TestTls::new());
+    let trusted = tls.public_key_hash();
     let page = include_str!("browser/check.html");
     write_files(site.path(), &[("check.html", page), ("check.js", include_str!("browser/check.js"))]);
-    for engine in ENGINES {
-        let program = RunningProgram::start_ready(serve(site.path(), &["--engine", engine.name()]));
-        let url = format!("http://{}/", program.address());
-        let page = BrowserPage::load(&format!("{url}check.html"), &["--cache", "--verdict", "#verdict"]);
-        assert!(!page.verdict.contains("wrong: "), "{engine}: {}", page.verdict);
+    for (engine, scheme) in ENGINES.iter().flat_map(|engine| [(engine, "http"), (engine, "https")]) {
+        let program = RunningProgram::start_ready(tls.serve(site.path(), &["--engine", engine.name()]));
+        let url = format!("{scheme}://{}/", program.addresses()[usize::from(scheme == "https")]);
+        let place = format!("{engine}, {scheme}");
+        let options = ["--cache", "--verdict", "#verdict", "--trust-key", &trusted];
+        let page = BrowserPage::load(&format!("{url}check.html"), &options);
+        assert!(!page.verdict.contains("wrong: "), "{place}: {}", page.verdict);
         // Two lines per file, one fresh and one validated, and one line for the file assembled from ranges.
-        assert_eq!(page.verdict.lines().count(), 2 * (PLAIN.len() + 1) + 1, "{engine}: {}", page.verdict);
+        assert_eq!(page.verdict.lines().count(), 2 * (PLAIN.len() + 1) + 1, "{place}: {}", page.verdict);
         compare(site.path(), CODED.trim_start_matches('/'), &page.verdict);
         // The player requests the start and the position that it plays; it cancels a request when it has enough.
         let (player, others): (Vec<_>, Vec<_>) =
@@ -46,24 +50,24 @@ fn browser_page_gets_correct_responses_to_all_kinds_of_requests() {
         let starts: Vec<_> = player
             .iter()
             .filter_map(|line| {
-                response_start(line, len).unwrap_or_else(|wrong| panic!("{engine}: {wrong}: {page:?}"))
+                response_start(line, len).unwrap_or_else(|wrong| panic!("{place}: {wrong}: {page:?}"))
             })
             .collect();
         let (sound_at, header_len) = (len * 50 / SOUND_S as u64, 1 << 16);
-        assert!(starts.contains(&0), "{engine}: {player:?}");
+        assert!(starts.contains(&0), "{place}: {player:?}");
         assert!(
             starts.iter().any(|&at| at > sound_at - len / 10 && at < sound_at + header_len),
-            "{engine}: {player:?}"
+            "{place}: {player:?}"
         );
-        assert!(others.iter().all(|line| line.contains(r#""error": null"#)), "{engine}: {others:?}");
+        assert!(others.iter().all(|line| line.contains(r#""error": null"#)), "{place}: {others:?}");
         let answered_count = page.resources.len() - page.count(r#""status": null"#);
-        assert_eq!(page.count(r#""protocol": "http/1.1""#), answered_count, "{engine}: {page:?}");
+        assert_eq!(page.count(r#""protocol": "http/1.1""#), answered_count, "{place}: {page:?}");
         // The browser reuses a few connections.
         let connection = |resource: &String| {
             Some(resource.split_once(r#""connection": "#)?.1.split_once(',')?.0.to_owned())
         };
         let connections: HashSet<_> = page.resources.iter().filter_map(connection).collect();
-        assert!(page.resources.len() > 40 && connections.len() <= 10, "{engine}: {page:?}");
+        assert!(page.resources.len() > 40 && connections.len() <= 10, "{place}: {page:?}");
         let failed = |status: &str, file: &str| {
             let failed = "Failed to load resource: the server responded with a status of";
             format!("\"{failed} {status} {url}{file}\"")
@@ -72,9 +76,9 @@ fn browser_page_gets_correct_responses_to_all_kinds_of_requests() {
         assert_eq!(
             page.errors,
             format!("[{unsatisfiable}, {}]", failed("404 (Not Found)", "nothing")),
-            "{engine}"
+            "{place}"
         );
-        assert_eq!(program.err(), "", "{engine}");
+        assert_eq!(program.err(), "", "{place}");
     }
 }
 

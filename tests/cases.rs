@@ -11,7 +11,11 @@ mod common;
 mod faults;
 
 use bytes::Bytes;
-use common::{ENGINES, client::TestClient, server::TestServer};
+use common::{
+    ENGINES,
+    endpoint::{Endpoint, TestTls},
+    server::TestServer,
+};
 use std::{
     collections::HashMap,
     fs::{self, File},
@@ -69,6 +73,23 @@ fn cases_pass_when_the_client_shuts_down_sending() {
     check_on_engines(|case, address| case.failure_on(address, case.request.len(), ShutsDown));
 }
 
+/// Each case in one record, and each short one in records of one byte. Then the client ends in each way that TLS has.
+#[test]
+fn cases_pass_over_tls_on_every_engine() {
+    let tls = TestTls::new();
+    check_on_endpoints(&tls, |case, endpoint| {
+        let (case, whole) = (case.with_tls(), case.request.len());
+        let is_short = whole < 300;
+        let ways = [(whole, KeepsOpen), (whole, Announces), (whole, ShutsDown), (whole, ShutsDownInSilence)];
+        let mut failures = ways.into_iter().chain(is_short.then_some((1, KeepsOpen)));
+        failures.find_map(|(cut, then)| case.failure_at(endpoint, cut, then))
+    });
+    check_on_endpoints(&tls, |case, endpoint| {
+        let case = case.with_tls().with_head()?;
+        case.failure_at(endpoint, case.request.len(), KeepsOpen)
+    });
+}
+
 #[test]
 fn head_has_the_response_of_get_without_content() {
     let count = CASES.iter().filter_map(ProtocolCase::with_head).count();
@@ -78,7 +99,7 @@ fn head_has_the_response_of_get_without_content() {
 
 #[test]
 fn responses_are_used_and_case_names_are_unique() {
-    let responses = CASES.iter().flat_map(|case| &case.responses);
+    let responses = CASES.iter().flat_map(|case| [&case.responses, &case.tls_responses]).flatten();
     let mut used: Vec<&str> = responses.map(|line| split_words(line).0).collect();
     used.sort_unstable();
     used.dedup();
@@ -98,6 +119,8 @@ struct ProtocolCase {
     request: Vec<u8>,
     /// The name of each response with its modifying words.
     responses: Vec<String>,
+    /// The same over TLS.
+    tls_responses: Vec<String>,
     /// The bytes of the responses, with `*` instead of each date.
     want: Vec<u8>,
     end: CaseEnd,
@@ -109,16 +132,33 @@ enum CaseEnd {
     Closes,
 }
 
-use AfterRequest::{KeepsOpen, ShutsDown};
+use AfterRequest::{Announces, KeepsOpen, ShutsDown, ShutsDownInSilence};
 
 /// The action of the client after its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AfterRequest {
     KeepsOpen,
+    /// With TLS, the client sends the closing alert first.
     ShutsDown,
+    /// Sends the closing alert of TLS, and keeps the socket open.
+    Announces,
+    /// Shuts the socket down without the closing alert of TLS.
+    ShutsDownInSilence,
 }
 
 impl ProtocolCase {
+    /// Returns the case with the responses over TLS.
+    fn with_tls(&self) -> ProtocolCase {
+        ProtocolCase {
+            name: self.name.clone(),
+            request: self.request.clone(),
+            responses: self.tls_responses.clone(),
+            tls_responses: self.tls_responses.clone(),
+            want: self.tls_responses.iter().flat_map(|line| response(line)).collect(),
+            end: self.end,
+        }
+    }
+
     /// Returns the case with HEAD instead of GET. Returns `None` if HEAD would change more than the content: the request has
     /// content, or a Range, which HEAD ignores, or the server rejects the head before its method, or the head has the maximum length.
     fn with_head(&self) -> Option<ProtocolCase> {
@@ -146,6 +186,7 @@ impl ProtocolCase {
             request: heads.collect::<Vec<_>>().concat(),
             want: self.responses.iter().flat_map(|line| response(&format!("{line} head"))).collect(),
             responses: self.responses.clone(),
+            tls_responses: self.tls_responses.clone(),
             end: self.end,
         })
     }
@@ -171,14 +212,18 @@ impl ProtocolCase {
 
     /// Runs the case on a real server. Returns a description of a failure.
     fn failure_on(&self, address: SocketAddr, cut: usize, then: AfterRequest) -> Option<String> {
-        self.failure_unless(|got, want| got == want, address, cut, then)
+        self.failure_at(&Endpoint::plain(address), cut, then)
+    }
+
+    fn failure_at(&self, endpoint: &Endpoint, cut: usize, then: AfterRequest) -> Option<String> {
+        self.failure_unless(|got, want| got == want, endpoint, cut, then)
     }
 
     /// Runs the case on a real server. Returns a description of a failure unless `passes` accepts the bytes received for those wanted.
     fn failure_unless(
         &self,
         passes: fn(&[u8], &[u8]) -> bool,
-        address: SocketAddr,
+        endpoint: &Endpoint,
         cut: usize,
         then: AfterRequest,
     ) -> Option<String> {
@@ -188,10 +233,12 @@ impl ProtocolCase {
         let mut attempts = if may_be_reset { 5 } else { 1 };
         loop {
             attempts -= 1;
-            match self.try_on(passes, address, cut, then) {
+            match self.try_on(passes, endpoint, cut, then) {
                 Ok(failure) => return failure,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset && attempts > 0 => {}
-                Err(error) => return Some(format!("\n{}, {cut} bytes at once: {error}\n", self.name)),
+                Err(error) => {
+                    return Some(format!("\n{}, {cut} bytes at once, {then:?}: {error}\n", self.name));
+                }
             }
         }
     }
@@ -199,23 +246,28 @@ impl ProtocolCase {
     fn try_on(
         &self,
         passes: fn(&[u8], &[u8]) -> bool,
-        address: SocketAddr,
+        endpoint: &Endpoint,
         cut: usize,
         then: AfterRequest,
     ) -> io::Result<Option<String>> {
-        let mut client = TestClient::connect(address);
+        let mut client = endpoint.connect();
         // A failed write is no failure: the server may have rejected the request and closed.
         self.request.chunks(cut.max(1)).all(|part| client.send(part));
         let mut want = self.want.clone();
-        if then == ShutsDown {
-            client.shutdown_write();
-        } else if self.end == CaseEnd::Open {
-            // A further request gets its response with nothing before it.
-            client.send("HEAD /empty.txt HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-            want.extend(response("empty.txt close head"));
+        match then {
+            ShutsDown => client.shutdown_write(),
+            Announces => client.send_close_notify(),
+            ShutsDownInSilence => client.shutdown_socket(),
+            KeepsOpen if self.end == CaseEnd::Open => {
+                // A further request gets its response with nothing before it.
+                client.send("HEAD /empty.txt HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+                want.extend(response("empty.txt close head"));
+            }
+            KeepsOpen => {}
         }
         let got = without_dates(&client.try_read_to_end()?);
-        Ok((!passes(&got, &want)).then(|| self.failure(&format!("{cut} bytes at once"), &got, &want)))
+        Ok((!passes(&got, &want))
+            .then(|| self.failure(&format!("{cut} bytes at once, {then:?}"), &got, &want)))
     }
 
     fn failure(&self, how: &str, got: &[u8], want: &[u8]) -> String {
@@ -249,6 +301,18 @@ fn check_on_engines(failure: impl Fn(&ProtocolCase, SocketAddr) -> Option<String
         let served = TestServer::dir(engine, 2, dir.path());
         let address = served.address;
         check(|case| failure(case, address).map(|failure| format!("{engine:?}: {failure}")));
+    }
+}
+
+/// Runs all cases on a server of each engine, with each version of TLS.
+#[track_caller]
+fn check_on_endpoints(tls: &TestTls, failure: impl Fn(&ProtocolCase, &Endpoint) -> Option<String> + Sync) {
+    for &engine in ENGINES {
+        let dir = fixture();
+        let served = TestServer::dir_with_tls(engine, 2, dir.path(), tls);
+        for endpoint in tls.endpoints(&served.addresses).iter().filter(|endpoint| endpoint.has_tls()) {
+            check(|case| failure(case, endpoint).map(|failure| format!("{engine:?}, {endpoint}: {failure}")));
+        }
     }
 }
 
@@ -347,6 +411,7 @@ fn cases(text: &str) -> Vec<ProtocolCase> {
                 name,
                 request: Vec::new(),
                 responses: Vec::new(),
+                tls_responses: Vec::new(),
                 want: Vec::new(),
                 end: CaseEnd::Open,
             });
@@ -357,7 +422,11 @@ fn cases(text: &str) -> Vec<ProtocolCase> {
             (">", _) => case.request.extend(line_bytes(rest, "\r\n")),
             ("<", _) => {
                 case.responses.push(rest.to_owned());
+                case.tls_responses.push(rest.to_owned());
                 case.want.extend(response(rest));
+            }
+            ("=", _) => {
+                rest.clone_into(case.tls_responses.last_mut().expect("a response of a plain connection"))
             }
             (_, "open" | "closes") => {
                 case.end = if line == "open" { CaseEnd::Open } else { CaseEnd::Closes };

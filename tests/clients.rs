@@ -1,17 +1,17 @@
 //! Third-party clients: http.client of Python, fetch of Node, net/http of Go. Each one sends the same requests and gets the files
-//! on disk. `tests/clients/README.md` documents the programs.
+//! on disk, with and without TLS. `tests/clients/README.md` documents the programs.
 
 mod common;
 
 use common::{
     ENGINES,
-    program::{RunningProgram, serve},
+    endpoint::TestTls,
+    program::RunningProgram,
     sample::{CODED, CODINGS, LARGE, PLAIN, on_disk, sample_site},
 };
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
-    net::SocketAddr,
     ops::Range,
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
@@ -55,20 +55,27 @@ struct ClientKind {
 
 impl ClientKind {
     fn test(&self) {
-        let site = sample_site();
+        let (site, tls) = (sample_site(), TestTls::new());
+        let program = RunningProgram::start_ready(tls.serve(site.path(), &[]));
+        let origin = format!("https://localhost:{}", program.addresses()[1].port());
+        ClientProcess::start(self, &origin, None).gets_nothing();
         for engine in ENGINES {
-            let program = RunningProgram::start_ready(serve(site.path(), &["--engine", engine.name()]));
-            let mut client = ClientProcess::start(self, program.address());
-            client.gets_files(site.path());
-            client.validates_files(site.path());
-            client.gets_codings(self, site.path());
-            client.gets_ranges(site.path());
-            client.resumes_a_download(site.path());
-            client.gets_a_404();
-            assert_eq!(client.connections, 1, "{engine}: one connection for all requests");
-            client.gets_heads(site.path());
-            client.gets_redirects(self, site.path());
-            client.stop();
+            let program = RunningProgram::start_ready(tls.serve(site.path(), &["--engine", engine.name()]));
+            let [plain, tls_address] = program.addresses()[..] else { panic!("two listeners") };
+            let https = format!("https://localhost:{}", tls_address.port());
+            for (scheme, origin) in [("http", format!("http://{plain}")), ("https", https)] {
+                let mut client = ClientProcess::start(self, &origin, Some(&tls));
+                client.gets_files(site.path());
+                client.validates_files(site.path());
+                client.gets_codings(self, site.path());
+                client.gets_ranges(site.path());
+                client.resumes_a_download(site.path());
+                client.gets_a_404();
+                assert_eq!(client.connections, 1, "{engine}, {scheme}: one connection for all requests");
+                client.gets_heads(site.path());
+                client.gets_redirects(self, site.path());
+                client.stop();
+            }
             assert_eq!(program.err(), "", "{engine}");
         }
     }
@@ -240,7 +247,8 @@ struct ClientResponse {
 }
 
 impl ClientProcess {
-    fn start(kind: &ClientKind, address: SocketAddr) -> ClientProcess {
+    /// Starts the program, which trusts the authority of `tls`, and otherwise those of the system.
+    fn start(kind: &ClientKind, origin: &str, tls: Option<&TestTls>) -> ClientProcess {
         let [program, file] = kind.command;
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(file);
         // A limit in case the client hangs.
@@ -250,7 +258,16 @@ impl ClientProcess {
             "go" => command.arg(build_go(&file)),
             program => command.arg(program).arg(file),
         };
-        command.arg(address.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.arg(origin).stdin(Stdio::piped()).stdout(Stdio::piped());
+        match tls {
+            Some(tls) => {
+                for name in ["SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS"] {
+                    command.env(name, tls.authority());
+                }
+            }
+            // What it says of the certificate is no failure of the test.
+            None => drop(command.stderr(Stdio::null())),
+        }
         let mut child = command.spawn().expect("timeout of the coreutils");
         let requests = child.stdin.take().expect("a pipe");
         let responses = BufReader::new(child.stdout.take().expect("a pipe"));
@@ -287,6 +304,13 @@ impl ClientProcess {
         self.responses.read_line(&mut line).expect("a line in UTF-8");
         line.truncate(line.trim_end().len());
         line
+    }
+
+    /// Checks that the client does not accept the certificate: it exits without a response.
+    fn gets_nothing(mut self) {
+        writeln!(self.requests, "GET\t/index.html").expect("a running client: run tests/setup");
+        assert_eq!(self.line(), "");
+        assert!(!self.child.wait().expect("a child").success());
     }
 
     /// Stops the client and checks its exit status.

@@ -6,20 +6,22 @@ mod common;
 
 use common::{
     ENGINES, distinct_bytes,
+    endpoint::TestTls,
     program::{RunningProgram, serve},
     readable_dir, site,
 };
 use std::{
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Output},
+    rc::Rc,
 };
 use tempfile::TempDir;
 
 #[test]
 fn curl_gets_files_and_redirects() {
-    for (dir, program) in servers() {
-        let url = url(&program);
+    for served in servers() {
+        let url = served.url();
         #[rustfmt::skip]
     let cases: &[(&str, &[&str], &str, &str)] = &[
         // case                options                        target   output
@@ -37,7 +39,7 @@ fn curl_gets_files_and_redirects() {
         ("a date",             &["-z", "index.html", "-w", "%{http_code}"],                "/",        "304"),
     ];
         for (name, options, target, want) in cases {
-            let output = curl(dir.path(), &[options, &[&format!("{url}{target}")[..]][..]].concat());
+            let output = served.curl(&[options, &[&format!("{url}{target}")[..]][..]].concat());
             assert_eq!(output, want.replace("URL", &url), "{name}");
         }
     }
@@ -45,8 +47,8 @@ fn curl_gets_files_and_redirects() {
 
 #[test]
 fn curl_head_has_no_content() {
-    for (dir, program) in servers() {
-        let output = curl(dir.path(), &["-I", &url(&program)]);
+    for served in servers() {
+        let output = served.curl(&["-I", &served.url()]);
         assert!(output.starts_with("HTTP/1.1 200 OK\r\nServer: tarpon\r\nDate: "), "{output}");
         assert!(output.contains("\r\nContent-Length: 4\r\n") && output.ends_with("\r\n\r\n"), "{output}");
     }
@@ -54,34 +56,30 @@ fn curl_head_has_no_content() {
 
 #[test]
 fn curl_decodes_precompressed_files() {
-    for (dir, program) in servers() {
-        let url = format!("{}/page.txt", url(&program));
+    for served in servers() {
+        let url = format!("{}/page.txt", served.url());
         let (page, coded_len) =
-            ("page ".repeat(100), fs::metadata(dir.path().join("page.txt.gz")).unwrap().len());
-        let output = curl(dir.path(), &["--compressed", "-w", " %{size_download}", &url]);
+            ("page ".repeat(100), fs::metadata(served.path("page.txt.gz")).unwrap().len());
+        let output = served.curl(&["--compressed", "-w", " %{size_download}", &url]);
         assert_eq!(output, format!("{page} {coded_len}"));
-        let output = curl(dir.path(), &["-w", " %{size_download}", &url]);
+        let output = served.curl(&["-w", " %{size_download}", &url]);
         assert_eq!(output, format!("{page} {}", page.len()));
-        curl(dir.path(), &["-o", "saved.gz", &format!("{url}.gz")]);
-        assert!(
-            fs::read(dir.path().join("saved.gz")).unwrap()
-                == fs::read(dir.path().join("page.txt.gz")).unwrap()
-        );
+        served.curl(&["-o", "saved.gz", &format!("{url}.gz")]);
+        assert!(fs::read(served.path("saved.gz")).unwrap() == fs::read(served.path("page.txt.gz")).unwrap());
     }
 }
 
 #[test]
 fn curl_saves_a_large_file_byte_for_byte() {
-    for (dir, program) in servers() {
-        curl(dir.path(), &["-o", "saved", &format!("{}/large", url(&program))]);
-        assert!(fs::read(dir.path().join("saved")).unwrap() == distinct_bytes(LARGE_LEN));
+    for (served, url) in origins() {
+        served.curl(&["-o", "saved", &format!("{url}/large")]);
+        assert!(fs::read(served.path("saved")).unwrap() == distinct_bytes(LARGE_LEN), "{url}");
     }
 }
 
 #[test]
 fn curl_gets_ranges() {
-    for (dir, program) in servers() {
-        let url = url(&program);
+    for (served, url) in origins() {
         #[rustfmt::skip]
     let cases: &[(&str, &[&str], &str, &str)] = &[
         // case               options                                   target   output
@@ -94,17 +92,18 @@ fn curl_gets_ranges() {
         ("a coded variant",   &["-r", "0-1", "-H", "Accept-Encoding: gzip", "-o", "/dev/null", "-w", "%{size_download} %{http_code}"], "/page.txt", "2 206"),
     ];
         for (name, options, target, want) in cases {
-            let output = curl(dir.path(), &[options, &[&format!("{url}{target}")[..]][..]].concat());
+            let output = served.curl(&[options, &[&format!("{url}{target}")[..]][..]].concat());
             assert_eq!(output, *want, "{name}");
         }
-        curl(dir.path(), &["-r", "1000000-3999999", "-o", "part", &format!("{url}/large")]);
-        assert!(
-            fs::read(dir.path().join("part")).unwrap() == distinct_bytes(LARGE_LEN)[1_000_000..4_000_000]
-        );
-        let output = curl(
-            dir.path(),
-            &["-r", "0-9,100-109", "-w", " %{http_code} %{content_type}", &format!("{url}/page.txt")],
-        );
+        served.curl(&["-r", "1000000-3999999", "-o", "part", &format!("{url}/large")]);
+        assert!(fs::read(served.path("part")).unwrap() == distinct_bytes(LARGE_LEN)[1_000_000..4_000_000]);
+        let output = served.curl(&[
+            "-r",
+            "0-9,100-109",
+            "-w",
+            " %{http_code} %{content_type}",
+            &format!("{url}/page.txt"),
+        ]);
         let [first, second] =
             ["bytes 0-9/500\r\n\r\npage page \r\n--", "bytes 100-109/500\r\n\r\npage page \r\n--"];
         assert!(output.contains(first) && output.contains(second), "{output}");
@@ -114,13 +113,13 @@ fn curl_gets_ranges() {
 
 #[test]
 fn curl_resumes_a_download() {
-    for (dir, program) in servers() {
-        let url = format!("{}/large", url(&program));
-        let saved = dir.path().join("saved");
+    for (served, url) in origins() {
+        let url = format!("{url}/large");
+        let saved = served.path("saved");
         for len in [1, 1_234_567, LARGE_LEN - 1] {
             fs::write(&saved, &distinct_bytes(LARGE_LEN)[..len]).unwrap();
             let output =
-                curl(dir.path(), &["-C", "-", "-o", "saved", "-w", "%{http_code} %{size_download}", &url]);
+                served.curl(&["-C", "-", "-o", "saved", "-w", "%{http_code} %{size_download}", &url]);
             assert_eq!(output, format!("206 {}", LARGE_LEN - len));
             assert!(fs::read(&saved).unwrap() == distinct_bytes(LARGE_LEN), "{len}");
         }
@@ -129,11 +128,11 @@ fn curl_resumes_a_download() {
 
 #[test]
 fn curl_saves_many_files_in_parallel() {
-    for (dir, program) in servers() {
-        let url = url(&program);
-        curl(dir.path(), &["-Z", "--parallel-max", "20", &format!("{url}/many/[0-99]"), "-o", "saved-#1"]);
+    for served in servers() {
+        let url = served.url();
+        served.curl(&["-Z", "--parallel-max", "20", &format!("{url}/many/[0-99]"), "-o", "saved-#1"]);
         for number in 0..100 {
-            let saved = fs::read_to_string(dir.path().join(format!("saved-{number}"))).unwrap();
+            let saved = fs::read_to_string(served.path(&format!("saved-{number}"))).unwrap();
             assert_eq!(saved, format!("number {number}"));
         }
     }
@@ -141,22 +140,21 @@ fn curl_saves_many_files_in_parallel() {
 
 #[test]
 fn curl_reuses_its_connection() {
-    for (dir, program) in servers() {
-        let url = url(&program);
+    for (served, url) in origins() {
         let urls = [format!("{url}/"), format!("{url}/none"), format!("{url}/dir"), format!("{url}/large")];
         let mut options = vec!["-w", "%{num_connects}"];
         for url in &urls {
             options.extend(["-o", "/dev/null", url]);
         }
-        assert_eq!(curl(dir.path(), &options), "1000");
-        assert_eq!(curl(dir.path(), &[&["-0"], &options[..]].concat()), "1111");
+        assert_eq!(served.curl(&options), "1000");
+        assert_eq!(served.curl(&[&["-0"], &options[..]].concat()), "1111");
     }
 }
 
 #[test]
 fn curl_uploads_are_refused() {
-    for (dir, program) in servers() {
-        let url = url(&program);
+    for served in servers() {
+        let url = served.url();
         let code = ["-o", "/dev/null", "-w", "%{http_code}"];
         #[rustfmt::skip]
     let cases: &[(&[&str], &str)] = &[
@@ -169,27 +167,25 @@ fn curl_uploads_are_refused() {
         (&["-X", "DELETE"],                                  "405"),
         (&["-X", "BREW"],                                    "501"),
     ];
-        fs::write(dir.path().join("form"), vec![b'f'; 100_000]).unwrap();
+        fs::write(served.path("form"), vec![b'f'; 100_000]).unwrap();
         for (options, want) in cases {
-            assert_eq!(
-                curl(dir.path(), &[options, &code[..], &[url.as_str()]].concat()),
-                *want,
-                "{options:?}"
-            );
+            assert_eq!(served.curl(&[options, &code[..], &[url.as_str()]].concat()), *want, "{options:?}");
         }
     }
 }
 
 #[test]
 fn curl_http_2_fails_immediately() {
-    for (dir, program) in servers() {
-        let Output { status, stdout, .. } =
-            run_curl(dir.path(), &["--http2-prior-knowledge", &url(&program)]);
-        assert!(!status.success() && stdout.is_empty(), "{status}");
-        // 28 is a timeout. The actual error depends on the version of curl.
-        assert_ne!(status.code(), Some(28));
-        // The server ignores an Upgrade request.
-        assert_eq!(curl(dir.path(), &["--http2", &url(&program)]), "home");
+    for (served, url) in origins() {
+        // With TLS, this version of curl asks for HTTP/1.1 too.
+        if url.starts_with("http:") {
+            let Output { status, stdout, .. } = served.run_curl(&["--http2-prior-knowledge", &url]);
+            assert!(!status.success() && stdout.is_empty(), "{status}");
+            // 28 is a timeout. The actual error depends on the version of curl.
+            assert_ne!(status.code(), Some(28));
+        }
+        // The server ignores an Upgrade request, and chooses HTTP/1.1 of the protocols that a client with TLS offers.
+        assert_eq!(served.curl(&["--http2", &url]), "home");
     }
 }
 
@@ -200,18 +196,25 @@ fn curl_uses_a_unix_socket() {
     let socket = temp.path().join("tarpon.sock");
     let address = format!("unix:{}", socket.display());
     let _program = RunningProgram::start_ready(serve(dir.path(), &["--listen", &address]));
-    let output = curl(dir.path(), &["--unix-socket", socket.to_str().unwrap(), "http://localhost/"]);
-    assert_eq!(output, "home");
+    let output = run_curl(dir.path(), &["--unix-socket", socket.to_str().unwrap(), "http://localhost/"]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "home", "{output:?}");
 }
 
 const LARGE_LEN: usize = 5_000_000;
 
-/// Starts a server for each engine in turn. Its site is also the working directory of curl.
-fn servers() -> impl Iterator<Item = (TempDir, RunningProgram)> {
+/// A server whose site is also the working directory of curl.
+struct CurlServer {
+    dir: TempDir,
+    tls: TestTls,
+    program: RunningProgram,
+}
+
+/// Starts a server for each engine in turn.
+fn servers() -> impl Iterator<Item = CurlServer> {
     ENGINES.iter().map(|engine| server_with(engine.name()))
 }
 
-fn server_with(engine: &str) -> (TempDir, RunningProgram) {
+fn server_with(engine: &str) -> CurlServer {
     // The test harness shows this if the test fails.
     println!("with {engine}");
     let dir = site(&[("index.html", &b"home"[..]), ("dir/index.html", b"in here")]);
@@ -222,20 +225,46 @@ fn server_with(engine: &str) -> (TempDir, RunningProgram) {
     common::write_files(dir.path(), &[("page.txt", "page ".repeat(100))]);
     let gzip = Command::new("gzip").args(["-k", "page.txt"]).current_dir(dir.path()).status();
     assert!(gzip.expect("gzip is missing").success());
-    let program = RunningProgram::start_ready(serve(dir.path(), &["--engine", engine]));
-    (dir, program)
+    let tls = TestTls::new();
+    let program = RunningProgram::start_ready(tls.serve(dir.path(), &["--engine", engine]));
+    CurlServer { dir, tls, program }
 }
 
-fn url(program: &RunningProgram) -> String {
-    format!("http://{}", program.address())
+/// Returns the origins of all servers, without TLS and with it.
+fn origins() -> impl Iterator<Item = (Rc<CurlServer>, String)> {
+    servers().map(Rc::new).flat_map(|served| served.urls().map(|url| (Rc::clone(&served), url)))
 }
 
-/// Runs curl, which must succeed, and returns its standard output.
-#[track_caller]
-fn curl(dir: &Path, options: &[&str]) -> String {
-    let Output { status, stdout, stderr } = run_curl(dir, options);
-    assert!(status.success(), "curl {options:?}: {status}: {}", String::from_utf8_lossy(&stderr));
-    String::from_utf8(stdout).unwrap()
+impl CurlServer {
+    /// Returns the origin without TLS.
+    fn url(&self) -> String {
+        let [plain, _] = self.urls();
+        plain
+    }
+
+    /// Returns the origins without TLS, and with it.
+    fn urls(&self) -> [String; 2] {
+        let addresses = self.program.addresses();
+        [format!("http://{}", addresses[0]), format!("https://{}", addresses[1])]
+    }
+
+    /// Returns the path of a file of the site.
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Runs curl, which must succeed, and returns its standard output.
+    #[track_caller]
+    fn curl(&self, options: &[&str]) -> String {
+        let Output { status, stdout, stderr } = self.run_curl(options);
+        assert!(status.success(), "curl {options:?}: {status}: {}", String::from_utf8_lossy(&stderr));
+        String::from_utf8(stdout).unwrap()
+    }
+
+    fn run_curl(&self, options: &[&str]) -> Output {
+        let authority = self.tls.authority();
+        run_curl(self.dir.path(), &[&["--cacert", authority.to_str().expect("UTF-8")], options].concat())
+    }
 }
 
 fn run_curl(dir: &Path, options: &[&str]) -> Output {

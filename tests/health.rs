@@ -5,6 +5,7 @@ mod common;
 use common::{
     ENGINES,
     client::{Response, TestClient},
+    endpoint::TestTls,
     program::{RunningProgram, tarpon},
     site, wait_for,
 };
@@ -54,23 +55,27 @@ fn health_path_is_served_on_every_host_unless_the_site_has_the_file() {
         ("app",      "GET",      "/route",       200,   "plain"),
         ("ruled",    "GET",      "/route",       302,   "*"),
     ];
-    let dir = configured();
+    let (dir, tls) = (configured(), TestTls::new());
     for &engine in ENGINES {
-        let program = RunningProgram::start_ready(serve(dir.path(), engine));
-        let mut client = TestClient::connect(program.address());
-        for &(host, method, target, status, content) in cases {
-            client.send(format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
-            let response = if method == "HEAD" { client.try_head() } else { client.try_response() };
-            let response = response.expect("a response");
-            let case = format!("{method} {host}{target}, {engine}");
-            assert_eq!(response.status, status, "{case}");
-            assert!(content == "*" || response.content == content.as_bytes(), "{case}: {response:?}");
-            if content == "ok\n" {
-                assert_eq!(response.field("Cache-Control"), Some("no-store"), "{case}");
-                assert_eq!(response.field("Content-Type"), Some("text/plain; charset=utf-8"), "{case}");
-            }
-            if response.closes() {
-                client = TestClient::connect(program.address());
+        let mut command = serve(dir.path(), engine);
+        command.args(tls.options());
+        let program = RunningProgram::start_ready(command);
+        for endpoint in tls.endpoints(&program.addresses()) {
+            let mut client = endpoint.connect();
+            for &(host, method, target, status, content) in cases {
+                client.send(format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+                let response = if method == "HEAD" { client.try_head() } else { client.try_response() };
+                let response = response.expect("a response");
+                let case = format!("{method} {host}{target}, {engine}, {endpoint}");
+                assert_eq!(response.status, status, "{case}");
+                assert!(content == "*" || response.content == content.as_bytes(), "{case}: {response:?}");
+                if content == "ok\n" {
+                    assert_eq!(response.field("Cache-Control"), Some("no-store"), "{case}");
+                    assert_eq!(response.field("Content-Type"), Some("text/plain; charset=utf-8"), "{case}");
+                }
+                if response.closes() {
+                    client = endpoint.connect();
+                }
             }
         }
     }

@@ -6,6 +6,7 @@ use common::{
     EMBEDDED, ENGINES,
     client::{Response, TestClient},
     distinct_bytes,
+    endpoint::TestTls,
     program::{RunningProgram, tarpon},
     server::{EmbeddedServer, TestServer, settings},
     site, wait_for,
@@ -37,26 +38,29 @@ fn parsed(names: &[&str]) -> Vec<HostName> {
     names.iter().map(|name| name.parse().expect("a name")).collect()
 }
 
-/// Starts a server for `one.example`, `two.example` with redirect hosts, and `*.two.example`.
-fn three_sites(unknown: UnknownHost, settings: &Settings) -> EmbeddedServer {
+/// Returns sites for `one.example`, `two.example` with redirect hosts, and `*.two.example`.
+fn three_hosts(unknown: UnknownHost) -> VirtualHosts {
     let dirs = ["one", "two", "wild"].map(dir);
     let sites = vec![
         host(&dirs[0], &["one.example"], &[]),
         host(&dirs[1], &["two.example", "deux.example"], &["www.two.example", "*.zwei.example"]),
         host(&dirs[2], &["*.two.example"], &[]),
     ];
-    EmbeddedServer::sites(settings, VirtualHosts::new(sites, unknown).expect("unique names"))
+    VirtualHosts::new(sites, unknown).expect("unique names")
 }
 
-/// Like [`three_sites`] on any engine; for engines of processes, the program with a configuration.
-fn three_sites_on(unknown: UnknownHost, engine: Engine) -> TestServer {
+fn three_sites(unknown: UnknownHost, settings: &Settings) -> EmbeddedServer {
+    EmbeddedServer::sites(settings, three_hosts(unknown))
+}
+
+/// Like [`three_sites`] on any engine, with the listeners of `tls`; for engines of processes, the program with a configuration.
+fn three_sites_on(unknown: UnknownHost, engine: Engine, tls: &TestTls) -> TestServer {
     if EMBEDDED.contains(&engine) {
-        return three_sites(unknown, &settings(engine, 1)).into();
+        return EmbeddedServer::start(tls.listeners(), &settings(engine, 1), three_hosts(unknown)).into();
     }
     let dirs = ["one", "two", "wild"].map(dir);
     let mut config = format!(
-        "[[listener]]\naddress = \"127.0.0.1:0\"\n\
-         [[site]]\npath = {:?}\nhosts = [\"one.example\"]\n\
+        "[[site]]\npath = {:?}\nhosts = [\"one.example\"]\n\
          [[site]]\npath = {:?}\nhosts = [\"two.example\", \"deux.example\"]\n\
          redirect-hosts = [\"www.two.example\", \"*.zwei.example\"]\nDEFAULT\n\
          [[site]]\npath = {:?}\nhosts = [\"*.two.example\"]\n",
@@ -68,7 +72,7 @@ fn three_sites_on(unknown: UnknownHost, engine: Engine) -> TestServer {
     let configuration = site(&[("tarpon.toml", config)]);
     let mut command = tarpon(["serve", "--config"].map(AsRef::as_ref));
     command.arg(configuration.path().join("tarpon.toml"));
-    command.args(["--engine", engine.name(), "--admin", "off"]);
+    command.args(["--engine", engine.name(), "--admin", "off"]).args(tls.options());
     if unknown == UnknownHost::Refused {
         command.arg("--refuse-unknown-hosts");
     }
@@ -105,58 +109,70 @@ fn host_selects_the_site() {
         ("three.example",        "/",      "421 <!doctype html>"),
         ("one.example",          "http://two.example/", "200 two"),
     ];
+    let tls = TestTls::new();
     for &engine in ENGINES {
-        let served = three_sites_on(UnknownHost::Refused, engine);
-        // One connection for all requests, with changing hosts.
-        let mut client = TestClient::connect(served.address);
-        for (host, target, want) in cases {
-            let response = request(&mut client, host, target);
-            assert_eq!(summary(&response), want, "{engine:?}: {host} {target}");
+        let served = three_sites_on(UnknownHost::Refused, engine, &tls);
+        for endpoint in tls.endpoints(&served.addresses) {
+            let place = format!("{engine}, {endpoint}");
+            // One connection for all requests, with changing hosts.
+            let mut client = endpoint.connect();
+            for (host, target, want) in cases {
+                let response = request(&mut client, host, target);
+                assert_eq!(summary(&response), want, "{place}: {host} {target}");
+            }
+            // Pipelined.
+            let requests =
+                cases.map(|(host, target, _)| format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+            client.send(requests.concat());
+            for (host, target, want) in cases {
+                assert_eq!(summary(&client.response()), want, "{place}, pipelined: {host} {target}");
+            }
+            assert_eq!(
+                request(&mut client, "one.example", "/").field("X-Site"),
+                Some("one"),
+                "{place}: fields of the site"
+            );
         }
-        // Pipelined.
-        let requests =
-            cases.map(|(host, target, _)| format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
-        client.send(requests.concat());
-        for (host, target, want) in cases {
-            assert_eq!(summary(&client.response()), want, "{engine:?}, pipelined: {host} {target}");
-        }
-        assert_eq!(
-            request(&mut client, "one.example", "/").field("X-Site"),
-            Some("one"),
-            "{engine:?}: fields of the site"
-        );
     }
 }
 
 #[test]
 fn unknown_host_gets_the_default_site() {
+    let tls = TestTls::new();
     for &engine in ENGINES {
-        let served = three_sites_on(UnknownHost::Site(1), engine);
-        let mut client = TestClient::connect(served.address);
-        assert_eq!(summary(&request(&mut client, "three.example", "/")), "200 two");
-        assert_eq!(summary(&request(&mut client, "127.0.0.1:8080", "/")), "200 two");
-        client.send("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
-        assert_eq!(summary(&client.response()), "200 two", "HTTP/1.0 without a host");
-        client.send("GET / HTTP/1.1\r\n\r\n");
-        assert_eq!(client.response().status, 400, "HTTP/1.1 without a host");
+        let served = three_sites_on(UnknownHost::Site(1), engine, &tls);
+        for endpoint in tls.endpoints(&served.addresses) {
+            let place = format!("{engine}, {endpoint}");
+            let mut client = endpoint.connect();
+            assert_eq!(summary(&request(&mut client, "three.example", "/")), "200 two", "{place}");
+            assert_eq!(summary(&request(&mut client, "127.0.0.1:8080", "/")), "200 two", "{place}");
+            client.send("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+            assert_eq!(summary(&client.response()), "200 two", "{place}: HTTP/1.0 without a host");
+            client.send("GET / HTTP/1.1\r\n\r\n");
+            assert_eq!(client.response().status, 400, "{place}: HTTP/1.1 without a host");
+        }
     }
 }
 
 /// The redirect keeps path, query and port.
 #[test]
 fn curl_follows_a_redirect_host() {
+    let tls = TestTls::for_hosts(&["two.example", "www.two.example", "*.zwei.example"]);
     for &engine in ENGINES {
-        let served = three_sites_on(UnknownHost::Refused, engine);
-        let port = served.address.port();
-        for (from, to) in [("www.two.example", "two.example"), ("x.zwei.example", "two.example")] {
-            let resolve = [from, to].map(|name| format!("{name}:{port}:127.0.0.1"));
+        let served = three_sites_on(UnknownHost::Refused, engine, &tls);
+        let hosts = [("www.two.example", "two.example"), ("x.zwei.example", "two.example")];
+        let schemes = served.addresses.iter().zip(["http", "https"]);
+        for ((address, scheme), (from, to)) in schemes.flat_map(|scheme| hosts.map(|hosts| (scheme, hosts))) {
+            let port = address.port();
+            let resolve = [from, to].map(|name| format!("{name}:{port}:{}", address.ip()));
             let out = Command::new("curl")
                 .args(["--silent", "--location", "--write-out", "\n%{http_code} %{url_effective}"])
-                .args(["--resolve", &resolve[0], "--resolve", &resolve[1]])
-                .arg(format!("http://{from}:{port}/dir/?q=1"))
+                .args(["--resolve", &resolve[0], "--resolve", &resolve[1], "--cacert"])
+                .arg(tls.authority())
+                .arg(format!("{scheme}://{from}:{port}/dir/?q=1"))
                 .output()
                 .expect("curl");
-            let want = format!("dir of two\n200 http://{to}:{port}/dir/?q=1");
+            let want = format!("dir of two\n200 {scheme}://{to}:{port}/dir/?q=1");
             assert_eq!(String::from_utf8_lossy(&out.stdout), want, "{engine:?}: {from}");
         }
     }

@@ -7,10 +7,14 @@ mod common;
 use common::{
     ENGINES,
     port::ReservedPort,
-    program::{ProgramExit, RunningProgram, UpgradedProgram, serve, serve_config, tarpon},
-    site, wait_for,
+    program::{
+        ProgramExit, RunningProgram, UpgradedProgram, serve, serve_config, tarpon, without_user_change,
+        wrap_command,
+    },
+    site,
+    tls_files::TlsFiles,
+    wait_for,
 };
-use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use std::{
     fs,
     net::SocketAddr,
@@ -312,6 +316,10 @@ fn mistakes_get_errors_and_warnings_with_the_way_out() {
     let pair = |certificate: &str, key: &str| {
         format!("{site}tls-cert = [\"{certificate}\"]\ntls-key = [\"{key}\"]\n")
     };
+    let obtained = format!(
+        "[[site]]\npath = {:?}\ndomain = [\"a.test\"]\n[[listener]]\naddress = \"tls:127.0.0.1:0\"\n",
+        dir.path()
+    );
     #[rustfmt::skip]
     let cases: &[(&str, String, bool, &[&str])] = &[
         // case                configuration               valid  the check says
@@ -322,6 +330,8 @@ fn mistakes_get_errors_and_warnings_with_the_way_out() {
         ("an open key",        pair("a.pem", "public.key"), true, &["warning: key", "every user of this machine can read it; run chmod o-r"]),
         ("a host uncovered",   pair("b.pem", "b.key"),     true,  &["warning: browsers warn of a.test: no certificate covers it, so they get"]),
         ("no certificate",     site.clone(),               false, &["tarpon.toml:5:11", "there is no certificate for this listener", "--tls self-signed"]),
+        ("ACME elsewhere",     obtained.clone(),           true,  &["warning: a directory may not reach a.test: by http-01 it connects to port 80", "add --listen :80"]),
+        ("ACME beside files",  format!("{obtained}[[site]]\npath = {:?}\nhosts = [\"b.test\"]\ntls-cert = [\"b.pem\"]\ntls-key = [\"b.key\"]\n", dir.path()), true, &["is valid"]),
     ];
     for (name, config, is_valid, says) in cases {
         fs::write(files.path().join("tarpon.toml"), config).unwrap();
@@ -333,58 +343,44 @@ fn mistakes_get_errors_and_warnings_with_the_way_out() {
         for says in *says {
             assert!(text.contains(says), "{name}: {says:?} in\n{text}");
         }
+        assert!(*name == "a host uncovered" || !text.contains("no certificate covers it"), "{name}: {text}");
     }
+    // The start says the same.
+    let exit = RunningProgram::run(serve_config(&pair("a.pem", "b.key"), files.path(), &[]));
+    assert!(!exit.status.success() && exit.err.contains("the key does not fit the certificate"), "{exit:?}");
+    assert!(exit.err.contains("name the key that"), "{exit:?}");
     // The server starts with a certificate that has expired: a client may accept it all the same.
     let program = RunningProgram::start_ready(serve_config(&pair("old.pem", "old.key"), files.path(), &[]));
     wait_for("the warning", || program.err().contains("old.pem: it has expired at 2021-01-01").then_some(()));
     assert!(files.curl(program.address(), "a.test", &["--insecure"]).status.success());
 }
 
-/// A directory with the files of a certificate authority.
-struct TlsFiles {
-    dir: TempDir,
-    issuer: Issuer<'static, KeyPair>,
+/// A process with private keys writes no core dump, and no other process of its user can read its memory: proc(5), ptrace(2).
+#[cfg(target_os = "linux")]
+#[test]
+fn memory_with_private_keys_is_hidden() {
+    let dir = site(&[("index.html", "home")]);
+    // Root can read all memory with one of these capabilities.
+    let dropped = "-sys_ptrace,-perfmon,-sys_admin";
+    let setpriv = ["setpriv", "--inh-caps", dropped, "--bounding-set", dropped];
+    let wrapper: &[&str] = if rustix::process::geteuid().is_root() { &setpriv } else { &["env"] };
+    for (options, is_hidden) in [
+        (&["--listen", "127.0.0.1:0"][..], false),
+        (&["--listen", "tls:127.0.0.1:0", "--tls", "self-signed"], true),
+    ] {
+        let options = [options, without_user_change(), &["--no-sandbox"]].concat();
+        let program = RunningProgram::start_ready(wrap_command(wrapper, &serve(dir.path(), &options)));
+        for pid in [program.pid(), program.server()] {
+            let environ = format!("/proc/{}/environ", pid.as_raw_nonzero());
+            let mut cat = Command::new("cat");
+            cat.arg(&environ);
+            let read = wrap_command(wrapper, &cat).output().expect("cat");
+            assert_eq!(read.status.success(), !is_hidden, "{options:?}, {environ}: {read:?}");
+        }
+    }
 }
 
 impl TlsFiles {
-    fn new() -> TlsFiles {
-        let dir = tempfile::tempdir().unwrap();
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new([]).unwrap();
-        // OpenSSL takes a certificate with the name of its issuer for a self-signed one.
-        params.distinguished_name.push(DnType::CommonName, "authority");
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        fs::write(dir.path().join("ca.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
-        TlsFiles { issuer: Issuer::new(params, key), dir }
-    }
-
-    fn path(&self) -> &Path {
-        self.dir.path()
-    }
-
-    /// Writes `NAME.pem` and `NAME.key`.
-    fn issue(&self, name: &str, hosts: &[&str]) {
-        self.issue_with(name, hosts, |_| ());
-    }
-
-    fn issue_for_client(&self, name: &str) {
-        self.issue_with(name, &["client"], |params| {
-            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        });
-    }
-
-    fn issue_with(&self, name: &str, hosts: &[&str], change: impl FnOnce(&mut CertificateParams)) {
-        let key = KeyPair::generate().unwrap();
-        let hosts: Vec<_> = hosts.iter().map(|host| (*host).to_owned()).collect();
-        let mut params = CertificateParams::new(hosts).unwrap();
-        change(&mut params);
-        let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        fs::write(self.path().join(format!("{name}.pem")), certificate.pem()).unwrap();
-        let key_file = self.path().join(format!("{name}.key"));
-        fs::write(&key_file, key.serialize_pem()).unwrap();
-        fs::set_permissions(key_file, fs::Permissions::from_mode(0o600)).unwrap();
-    }
-
     /// Starts a server with certificate `a`.
     fn serve(&self, dir: &Path, options: &[&str]) -> RunningProgram {
         let usual = ["--listen", "tls:127.0.0.1:0", "--tls-cert", "a.pem", "--tls-key", "a.key"];
@@ -398,10 +394,6 @@ impl TlsFiles {
         let mut command = tarpon([order, "--admin", "unix:admin.sock"].map(AsRef::as_ref));
         command.current_dir(self.path());
         RunningProgram::run(command)
-    }
-
-    fn run(&self, program: &str, arguments: &[&str]) -> Output {
-        Command::new(program).args(arguments).current_dir(self.path()).output().expect(program)
     }
 
     /// Gets the home page under a name.

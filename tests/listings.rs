@@ -7,6 +7,7 @@ mod common;
 use common::{
     ENGINES,
     client::{Response, TestClient},
+    endpoint::TestTls,
     program::{RunningProgram, serve, tarpon},
     readable_dir, site, wait_for, write_files,
 };
@@ -86,14 +87,17 @@ impl SiteFormats {
 
     /// Serves each format on each engine and runs the check.
     fn check_each(&self, options: &[&str], check: impl Fn(&mut TestClient, &str, bool)) {
+        let tls = TestTls::new();
         for (path, is_whole) in self.paths(options) {
             for engine in ENGINES {
                 let is_packed = path.ends_with("packed.tar");
                 let own = if is_packed { &[] } else { options };
                 let options = [&["--engine", engine.name()], own].concat();
-                let program = RunningProgram::start_ready(serve(&path, &options));
-                let what = format!("{engine}, {}", path.display());
-                check(&mut TestClient::connect(program.address()), &what, is_whole);
+                let program = RunningProgram::start_ready(tls.serve(&path, &options));
+                for endpoint in tls.endpoints(&program.addresses()) {
+                    let what = format!("{engine}, {endpoint}, {}", path.display());
+                    check(&mut endpoint.connect(), &what, is_whole);
+                }
                 // A warning reports the files that a tar archive omits.
                 assert!(
                     !is_whole || program.err().is_empty() || program.err().contains("dotfile"),

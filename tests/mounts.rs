@@ -5,6 +5,7 @@ mod common;
 use common::{
     ENGINES,
     client::TestClient,
+    endpoint::TestTls,
     program::{RunningProgram, serve_config, tarpon},
     server::TestServer,
     site, wait_for,
@@ -33,22 +34,22 @@ fn dir(name: &str) -> TempDir {
 }
 
 /// Starts a server with a site of its own at `/`, a directory at `/docs`, a packed site at `/docs/api v1`, and at one host an archive.
-fn four_sites(engine: Engine) -> TestServer {
+fn four_sites(engine: Engine, tls: &TestTls) -> TestServer {
     let dirs = ["main", "docs", "api", "tar"].map(dir);
     let work = common::readable_dir();
     let (packed, archive) = (work.path().join("api.tar"), work.path().join("plain.tar"));
     pack_for("/docs/api v1", dirs[2].path(), &packed);
     tar(dirs[3].path(), &archive);
     let config = format!(
-        "[[listener]]\naddress = \"127.0.0.1:0\"\n\
-         [[site]]\npath = {:?}\n\
+        "[[site]]\npath = {:?}\n\
          [[site]]\npath = {:?}\nmount = \"/docs/\"\nlistings = true\n\
          [[site]]\npath = {packed:?}\nmount = \"/docs/api v1\"\n\
          [[site]]\npath = {archive:?}\nmount = \"/docs\"\nhosts = [\"tar.example\"]\n",
         dirs[0].path(),
         dirs[1].path(),
     );
-    let command = serve_config(&config, work.path(), &["--engine", engine.name()]);
+    let mut command = serve_config(&config, work.path(), &["--engine", engine.name()]);
+    command.args(tls.options());
     TestServer::from(RunningProgram::start_ready(command)).keep((work, dirs))
 }
 
@@ -105,19 +106,23 @@ fn mount_answers_below_its_path_on_every_engine() {
         ("a longer one of any host", "tar.example", "/docs/api%20v1/",              "200 api"),
         ("the default site",         "tar.example", "/files/one.txt",               "200 one of main"),
     ];
-    for &engine in ENGINES {
-        let served = four_sites(engine);
-        let mut client = TestClient::connect(served.address);
-        for (name, host, target, want) in cases {
-            assert_eq!(get(&mut client, host, target), want, "{engine}: {name}: {target} at {host}");
+    let tls = TestTls::for_hosts(&["tar.example"]);
+    let servers = ENGINES.iter().map(|&engine| (engine, four_sites(engine, &tls)));
+    for (engine, served) in servers {
+        for endpoint in tls.endpoints(&served.addresses) {
+            let place = format!("{engine}, {endpoint}");
+            let mut client = endpoint.connect();
+            for (name, host, target, want) in cases {
+                assert_eq!(get(&mut client, host, target), want, "{place}: {name}: {target} at {host}");
+            }
+            client.send("GET /docs/files/ HTTP/1.1\r\nHost: a\r\n\r\nGET /docs/ HTTP/1.1\r\nHost: a\r\n\r\n");
+            let listing = client.response();
+            let page = String::from_utf8(listing.content.clone()).expect("a page");
+            for href in ["href=\"/docs/\"", "href=\"/docs/files/one.txt\""] {
+                assert!(page.contains(href), "{place}: {href} in {page}");
+            }
+            assert_eq!(client.response().field("X-Site"), Some("docs"), "{place}");
         }
-        client.send("GET /docs/files/ HTTP/1.1\r\nHost: a\r\n\r\nGET /docs/ HTTP/1.1\r\nHost: a\r\n\r\n");
-        let listing = client.response();
-        let page = String::from_utf8(listing.content.clone()).expect("a page");
-        for href in ["href=\"/docs/\"", "href=\"/docs/files/one.txt\""] {
-            assert!(page.contains(href), "{engine}: {href} in {page}");
-        }
-        assert_eq!(client.response().field("X-Site"), Some("docs"), "{engine}");
     }
 }
 

@@ -1,6 +1,11 @@
-//! A worker allocates nothing while it serves static files.
+//! A worker allocates nothing while it serves static files; over TLS, only rustls allocates, for each record.
 //!
 //! The test counts every allocation of this process, except for those of its own thread.
+
+#[path = "no_allocation/counting.rs"]
+mod counting;
+#[path = "no_allocation/records.rs"]
+mod records;
 
 mod common;
 
@@ -10,65 +15,14 @@ use common::{
     server::{EmbeddedServer, settings},
     site,
 };
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    cell::Cell,
-    num::NonZeroU32,
-    path::Path,
-    sync::atomic::{AtomicU64, Ordering},
-};
+use counting::{allocation_count, excuse_this_thread};
+use std::{num::NonZeroU32, path::Path};
 use tarpon::{ForwardedField, HostName, ProxyTrust, Settings, Site, UnknownHost, VirtualHost, VirtualHosts};
-
-/// The allocator of the system, which counts its calls.
-struct Counting;
-
-static COUNT: AtomicU64 = AtomicU64::new(0);
-
-thread_local! {
-    /// Whether the test does not count the allocations of this thread.
-    static EXCUSED: Cell<bool> = const { Cell::new(false) };
-}
-
-fn count() {
-    // A thread that exits may have dropped the value already; no worker exits during the test.
-    if EXCUSED.try_with(|excused| !excused.get()).unwrap_or(false) {
-        COUNT.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-// SAFETY: every call goes to the allocator of the system unchanged; counting allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps what `alloc` demands.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps what `alloc_zeroed` demands.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, len: usize) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps what `realloc` demands.
-        unsafe { System.realloc(at, layout, len) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps what `dealloc` demands.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// The only test of this file: the allocations of another test would count too.
 #[test]
 fn a_worker_allocates_nothing_for_static_files() {
-    EXCUSED.set(true);
+    excuse_this_thread();
     let files = [
         ("index.html", vec![b'h'; 500]),
         ("middle", vec![b'm'; 20_000]),
@@ -80,10 +34,11 @@ fn a_worker_allocates_nothing_for_static_files() {
             b"/old /new\n/r/:a/* https://example.net/:splat?a=:a\n/q b=:b /c/:b\n/w/* /:splat 200\n".to_vec(),
         ),
         ("_headers", b"/dir/*\n  X-A: b\n".to_vec()),
+        ("large", vec![b'l'; 100_000]),
     ];
     let dir = site(&files);
     for (&engine, several) in EMBEDDED.iter().flat_map(|engine| [(engine, false), (engine, true)]) {
-        let before = COUNT.load(Ordering::Relaxed);
+        let before = allocation_count();
         let settings = Settings {
             keepalive_requests: NonZeroU32::MAX,
             proxy_trust: if several { proxy_trust() } else { ProxyTrust::default() },
@@ -95,16 +50,14 @@ fn a_worker_allocates_nothing_for_static_files() {
         );
         let mut client = TestClient::connect(served.address);
         mixed_requests(&mut client, several, 100);
-        assert!(
-            COUNT.load(Ordering::Relaxed) > before,
-            "the count includes the worker, which allocates when it starts"
-        );
-        let before = COUNT.load(Ordering::Relaxed);
+        assert!(allocation_count() > before, "the count includes the worker, which allocates when it starts");
+        let before = allocation_count();
         mixed_requests(&mut client, several, 2_000);
         // A worker finishes a response before it reads the next request, so only the last response may be unfinished.
         assert_eq!(client.get("/").status, 200);
-        assert_eq!(COUNT.load(Ordering::Relaxed) - before, 0, "{engine:?}, several sites: {several}");
+        assert_eq!(allocation_count() - before, 0, "{engine:?}, several sites: {several}");
     }
+    records::only_rustls_allocates(|| one_site(dir.path()));
 }
 
 /// Trusts the client as a proxy.

@@ -6,6 +6,7 @@ use common::{
     ENGINES,
     client::TestClient,
     distinct_bytes,
+    endpoint::TestTls,
     program::{ProgramExit, RunningProgram, serve, tarpon, wrap_command},
     site, wait_for,
 };
@@ -32,11 +33,15 @@ fn packed_site_gets_the_responses_of_its_directory() {
     let ended = RunningProgram::run(pack(dir.path(), &archive, &[]));
     assert!(ended.status.success(), "{ended:?}");
     assert!(ended.out.contains("from 6 files"), "{ended:?}");
+    let tls = TestTls::new();
     for engine in ENGINES {
         let options = ["--engine", engine.name(), "--workers", "1"];
         let from_dir = RunningProgram::start_ready(serve(dir.path(), &options));
-        let from_archive = RunningProgram::start_ready(serve(&archive, &options));
-        let mut clients = [&from_dir, &from_archive].map(|program| TestClient::connect(program.address()));
+        let from_archive = RunningProgram::start_ready(tls.serve(&archive, &options));
+        let [plain, tls13, tls12] =
+            tls.endpoints(&from_archive.addresses()).map(|endpoint| endpoint.connect());
+        let mut clients = [TestClient::connect(from_dir.address()), plain];
+        let mut tls_clients = [tls13, tls12];
         for target in
             ["/", "/index.html", "/guide", "/guide/", "/large.css", "/link.css", "/picture.png", "/missing"]
         {
@@ -49,6 +54,16 @@ fn packed_site_gets_the_responses_of_its_directory() {
                     format!("GET {target} HTTP/1.1\r\nHost: a\r\nAccept-Encoding: {coding}\r\n\r\n");
                 clients[1].send(&request);
                 let got = clients[1].response();
+                for client in &mut tls_clients {
+                    client.send(&request);
+                    let response = client.response();
+                    assert_eq!(
+                        response.head_without_date(),
+                        got.head_without_date(),
+                        "{engine}, TLS: {target}"
+                    );
+                    assert!(response.content == got.content, "{engine}, TLS: {target}");
+                }
                 let field = format!("Content-Encoding: {coding}\r\n");
                 assert_eq!(got.head.contains(&field), is_coded, "{target}: {}", got.head);
                 let plain = if is_coded { decoded(decoder, &got.content, out.path()) } else { got.content };

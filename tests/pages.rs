@@ -9,6 +9,7 @@ mod common;
 use common::{
     ENGINES,
     client::{Response, TestClient},
+    endpoint::TestTls,
     program::{RunningProgram, serve, tarpon},
     site,
 };
@@ -341,14 +342,28 @@ impl SiteForms {
 
     /// Serves each form with these options, and compares the responses.
     fn check(&self, options: &[&str], cases: &[PageCase<'_>]) {
-        let packed = self.packed(options);
+        let (packed, tls) = (self.packed(options), TestTls::new());
         for engine in ENGINES {
-            for (path, options) in [(self.dir.path(), options), (&self.tar(), options), (&packed, &[])] {
+            // Each form without TLS, and with one version.
+            let forms = [(self.dir.path(), options, 1), (&self.tar(), options, 2), (&packed, &[], 1)];
+            for (path, options, version) in forms {
                 let options = [options, &["--engine", engine.name(), "--workers", "1"]].concat();
-                let program = RunningProgram::start_ready(serve(path, &options));
-                for (name, request, fields, content) in cases {
-                    let response = ask(&program, request);
-                    let place = format!("{name}, {engine}, {}: {response:?}", path.display());
+                let program = RunningProgram::start_ready(tls.serve(path, &options));
+                let endpoints = tls.endpoints(&program.addresses());
+                let mut tls_client = None;
+                let both = cases.iter().flat_map(|case| [(case, 0), (case, version)]);
+                for ((name, request, fields, content), endpoint) in both {
+                    let endpoint = &endpoints[endpoint];
+                    let response = match endpoint.has_tls() {
+                        false => ask(&mut endpoint.connect(), request),
+                        true => {
+                            let mut client = tls_client.take().unwrap_or_else(|| endpoint.connect());
+                            let response = ask(&mut client, request);
+                            tls_client = (!response.closes()).then_some(client);
+                            response
+                        }
+                    };
+                    let place = format!("{name}, {engine}, {endpoint}, {}: {response:?}", path.display());
                     let (status, rest) = fields.split_first().expect("a status");
                     assert_eq!(response.status.to_string(), *status, "{place}");
                     let (cache, rest) = rest.split_first().expect("a value of Cache-Control");
@@ -367,10 +382,9 @@ impl SiteForms {
     }
 }
 
-/// Sends a request on a new connection. The request is a method and a target, and optional fields.
-fn ask(program: &RunningProgram, request: &str) -> Response {
+/// Sends a request: a method and a target, and optional fields.
+fn ask(client: &mut TestClient, request: &str) -> Response {
     let (line, fields) = request.split_once("\r\n").unwrap_or((request, "X: x"));
-    let mut client = TestClient::connect(program.address());
     client.send(format!("{line} HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n"));
     match request.starts_with("HEAD ") {
         true => client.try_head().expect("a head"),

@@ -5,8 +5,9 @@
 mod common;
 
 use common::{
-    client::{TestClient, get},
+    client::{TestClient, connected, get},
     distinct_bytes,
+    endpoint::TestTls,
     port::ReservedPort,
     program::{RunningProgram, children, has_exited, process_name, serve_exactly, tarpon, wrap_command},
     site, wait_for, write_files,
@@ -193,8 +194,9 @@ fn client_without_a_free_slot_gets_503_and_is_counted() {
     let dir = site(&[("index.html", "home"), ("large", &"large ".repeat(8 << 20))]);
     let temp = tempfile::tempdir().unwrap();
     let admin = format!("unix:{}", temp.path().join("admin.sock").display());
-    let program =
-        RunningProgram::start_ready(with(dir.path(), Engine::Fork, &["--workers", "2", "--admin", &admin]));
+    let tls = TestTls::new();
+    let options = ["--engine", "fork", "--workers", "2", "--admin", &admin];
+    let program = RunningProgram::start_ready(tls.serve_exactly(dir.path(), &options));
     let mut busy: Vec<_> = (0..2).map(|_| TestClient::connect(program.address())).collect();
     for client in &mut busy {
         client.send(get("/large"));
@@ -210,13 +212,19 @@ fn client_without_a_free_slot_gets_503_and_is_counted() {
         assert_eq!(client.read_to_end(), b"", "EOF without a reset");
     }
     assert!(since.elapsed() > Duration::from_secs(1), "refused without waiting: {:?}", since.elapsed());
+    let [_, tls13, tls12] = tls.endpoints(&program.addresses());
+    for endpoint in [tls13, tls12] {
+        let handshake = endpoint.try_client(connected(endpoint.address));
+        let error = handshake.map(drop).expect_err("no slot is free").to_string();
+        assert!(error.contains("InternalError"), "{endpoint}: {error}");
+    }
     assert_eq!(workers(&program).len(), 2);
     let admin: Address = admin.parse().unwrap();
     // The acceptor counts a refused client after it has closed the connection.
-    wait_for("the metrics of five clients", || {
+    wait_for("the metrics of seven clients", || {
         let metrics = tarpon::fetch_metrics(&admin).unwrap();
         let refused = metrics.responses.iter().find(|responses| responses.status == 503)?.count;
-        ((refused, metrics.accepted, metrics.open) == (3, 5, 2)).then_some(())
+        ((refused, metrics.tls_failed, metrics.accepted, metrics.open) == (3, 2, 7, 2)).then_some(())
     });
     for client in &mut busy {
         assert_eq!(client.read_exact(48 << 20).len(), 48 << 20);

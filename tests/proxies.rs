@@ -6,7 +6,8 @@ mod common;
 
 use common::{
     ENGINES,
-    client::{TestClient, get},
+    client::{TestClient, connected, get},
+    endpoint::TestTls,
     kernel::wait_until_read,
     program::{RunningProgram, tarpon, with_long_timeouts},
     server::settings,
@@ -18,6 +19,7 @@ use rustix::{
 };
 use std::{
     fs,
+    io::Write,
     net::{IpAddr, SocketAddr, TcpListener, TcpStream},
     path::PathBuf,
     time::Duration,
@@ -169,6 +171,55 @@ fn each_connection_begins_with_a_proxy_header() {
         let mut proxy = impatient.client("127.0.0.1");
         proxy.send(late);
         assert_eq!(proxy.try_read_to_end().unwrap_or_default(), b"", "a late header: {engine}");
+    }
+}
+
+/// The header is not encrypted: the proxy does not end TLS.
+#[test]
+fn a_proxy_header_precedes_the_handshake() {
+    let tls = TestTls::new();
+    let v1 = b"PROXY TCP4 203.0.113.7 10.0.0.1 4711 443\r\n";
+    let v2 = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xcb\0\x71\x08\x0a\0\0\x01\x12\x67\0\x50";
+    #[rustfmt::skip]
+    let cases: &[(&str, &[u8], &str)] = &[
+        // case          header                         client, or nothing: closed
+        ("version 1",    v1,                            "203.0.113.7"),
+        ("version 2",    v2,                            "203.0.113.8"),
+        ("none",         b"",                           ""),
+        ("malformed",    b"PROXY TCP4 1 2 3 4\r\n",     ""),
+    ];
+    let files = tls.files();
+    let server = format!(
+        "trusted-proxies = [\"127.0.0.1\"]\ntls-cert = [{:?}]\ntls-key = [{:?}]\n\
+         [[listener]]\naddress = \"tls:127.0.0.2:0\"\nproxy-protocol = true",
+        files[0], files[1]
+    );
+    for &engine in ENGINES {
+        let served = Served::start(engine, &server, "");
+        let endpoints = tls.endpoints(&served.program.addresses());
+        for ((case, header, client), endpoint) in
+            cases.iter().flat_map(|case| endpoints[1..].iter().map(move |endpoint| (case, endpoint)))
+        {
+            let case = format!("{case}: {engine}, {endpoint}");
+            // At once, and cut within and behind the header: the server has read the first part when it is sent.
+            for cut in [0, 1, header.len()].map(|cut| cut.min(header.len())) {
+                let mut socket = connected(endpoint.address);
+                let mut proxy = TestClient::new(socket.try_clone().expect("a descriptor"));
+                proxy.send(&header[..cut]);
+                if cut > 0 && !client.is_empty() {
+                    wait_until_read([&proxy]);
+                }
+                // A server that refuses the header may have closed the connection.
+                let handshake = socket.write_all(&header[cut..]).and_then(|()| endpoint.try_client(socket));
+                if client.is_empty() {
+                    assert!(handshake.is_err(), "{case}, {cut}");
+                    continue;
+                }
+                let mut through = handshake.unwrap_or_else(|error| panic!("{case}, {cut}: {error}"));
+                assert_eq!(through.get("/").content, b"home", "{case}, {cut}");
+                assert_eq!(served.logged_clients(1), [*client], "{case}, {cut}");
+            }
+        }
     }
 }
 

@@ -4,11 +4,7 @@
 mod common;
 
 use common::{
-    ENGINES,
-    client::{TestClient, get},
-    distinct_bytes,
-    kernel::wait_until_read,
-    server::TestServer,
+    ENGINES, client::get, distinct_bytes, endpoint::TestTls, kernel::wait_until_read, server::TestServer,
     site,
 };
 use rustix::net::{AddressFamily, SocketType, connect, socket, sockopt::set_socket_recv_buffer_size};
@@ -24,21 +20,25 @@ const LARGE_LEN: usize = 8 << 20;
 fn response_with_several_ranges_waits_for_space_and_then_follows_by_itself() {
     let large = distinct_bytes(LARGE_LEN);
     let dir = site(&[("large", &large)]);
-    for &engine in ENGINES {
-        let served = TestServer::dir(engine, 1, dir.path());
-        let mut client = TestClient::new(small_window(served.address, 128 << 10));
-        client.send(get("/large"));
-        // The kernel takes only a part of this response, so the second request arrives while the rest is in the outbox.
-        wait_until_read([&client]);
-        client.send(IN_PARTS);
-        wait_until_read([&client]);
-        assert!(client.response().content == large, "{engine}");
-        let response = client.response();
-        assert_eq!(response.status, 206, "{engine}");
-        let heads = response.content.windows(23).filter(|bytes| *bytes == b"\r\nContent-Range: bytes ");
-        assert_eq!(heads.count(), 6, "{engine}");
-        assert!(response.content.windows(1_000_000).any(|bytes| bytes == &large[5_000_000..6_000_000]));
-        assert_eq!(client.get("/none").status, 404, "{engine}");
+    let tls = TestTls::new();
+    let servers =
+        ENGINES.iter().map(|&engine| (engine, TestServer::dir_with_tls(engine, 1, dir.path(), &tls)));
+    for (engine, served) in servers {
+        for endpoint in tls.endpoints(&served.addresses) {
+            let mut client = endpoint.client(small_window(endpoint.address, 128 << 10));
+            client.send(get("/large"));
+            // The kernel takes only a part of this response, so the second request arrives while the rest is in the outbox.
+            wait_until_read([&client]);
+            client.send(IN_PARTS);
+            wait_until_read([&client]);
+            assert!(client.response().content == large, "{engine}, {endpoint}");
+            let response = client.response();
+            assert_eq!(response.status, 206, "{engine}, {endpoint}");
+            let heads = response.content.windows(23).filter(|bytes| *bytes == b"\r\nContent-Range: bytes ");
+            assert_eq!(heads.count(), 6, "{engine}, {endpoint}");
+            assert!(response.content.windows(1_000_000).any(|bytes| bytes == &large[5_000_000..6_000_000]));
+            assert_eq!(client.get("/none").status, 404, "{engine}, {endpoint}");
+        }
     }
 }
 

@@ -10,19 +10,23 @@
 mod common;
 
 use bytes::Bytes;
-use common::{EMBEDDED, ENGINES, client::TestClient, program, server::settings};
+use common::{
+    EMBEDDED, ENGINES,
+    client::TestClient,
+    endpoint::TestTls,
+    program,
+    server::{EmbeddedServer, TestServer, settings},
+};
 use std::{
     ffi::OsStr,
     fs::{self, File},
     io::{Cursor, Write},
-    net::{SocketAddr, TcpListener},
     num::NonZeroUsize,
     path::Path,
     process::Command,
-    time::Duration,
 };
 use tarpon::{
-    Address, Dialect, Listener, Policy, Server, SiteSource, SiteWatcher,
+    Dialect, Policy, SiteSource, SiteWatcher,
     config::{self, CliFlags, CommandKind, ConfigFile},
 };
 use tarpon_conn::sim::{Cuts, Sim, UNIX_S};
@@ -655,7 +659,7 @@ fn rules_of_the_configuration_come_before_those_of_files() {
         program::tarpon(["serve".as_ref(), "--config".as_ref(), config.as_os_str()].into_iter().chain(listen))
     };
     let program = program::RunningProgram::start_ready(serve_config());
-    let mut get = requester(program.address());
+    let mut get = requester(TestClient::connect(program.address()));
     let cases: &[(&str, &[&str], &[&str])] = &[
         // target  in the response                                                            not in it
         ("/a",     &["HTTP/1.1 302 ", "Location: /of-the-configuration\r\n"],                 &[]),
@@ -678,35 +682,32 @@ fn rules_of_the_configuration_come_before_those_of_files() {
 
 #[test]
 fn rules_give_the_expected_responses_on_every_engine() {
+    let tls = TestTls::new();
     for &engine in ENGINES {
-        for case in cases() {
+        for (number, case) in cases().enumerate() {
             let dir = case.dir();
-            if !EMBEDDED.contains(&engine) {
+            let served: TestServer = if EMBEDDED.contains(&engine) {
+                let source =
+                    SiteSource { path: dir.path().into(), dialect: case.dialect, ..SiteSource::default() };
+                let (_, site) = SiteWatcher::new(source).expect(case.name);
+                EmbeddedServer::start(tls.listeners(), &settings(engine, 1), site).into()
+            } else {
                 let dialect = format!("{:?}", case.dialect).to_lowercase();
                 // With one worker, an engine with a process per connection takes an unused connection for one that must give way.
                 let options = ["--engine", engine.name(), "--workers", "2", "--rules", &dialect];
-                let program =
-                    program::RunningProgram::start_ready(program::serve_exactly(dir.path(), &options));
-                case.check(requester(program.address()), engine.name());
-                continue;
+                program::RunningProgram::start_ready(tls.serve_exactly(dir.path(), &options)).into()
+            };
+            // Without TLS, and with one version.
+            let endpoints = tls.endpoints(&served.addresses);
+            for endpoint in [&endpoints[0], &endpoints[1 + number % 2]] {
+                case.check(requester(endpoint.connect()), &format!("{engine}, {endpoint}"));
             }
-            let source =
-                SiteSource { path: dir.path().into(), dialect: case.dialect, ..SiteSource::default() };
-            let (_, site) = SiteWatcher::new(source).expect(case.name);
-            let bound: Listener =
-                TcpListener::bind("127.0.0.1:0").expect("a port").try_into().expect("bound");
-            let server = Server::start(&settings(engine, 1), vec![bound], site).expect("a server");
-            let &[Address::Tcp(address)] = server.addresses() else { panic!("one TCP address") };
-            case.check(requester(address), engine.name());
-            server.handle().stop(Duration::ZERO);
-            server.join().expect("no worker failed");
         }
     }
 }
 
 /// Returns a function that sends a request on one connection and returns the response as text.
-fn requester(address: SocketAddr) -> impl FnMut(&str) -> String {
-    let mut client = TestClient::connect(address);
+fn requester(mut client: TestClient) -> impl FnMut(&str) -> String {
     move |request| {
         client.send(request);
         let response = client.response();

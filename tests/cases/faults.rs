@@ -7,6 +7,7 @@ use crate::common::{
     ENGINES,
     client::TestClient,
     distinct_bytes,
+    endpoint::Endpoint,
     faults::{FAULTS_VARIABLE, FaultRun, seeds},
     write_files,
 };
@@ -75,7 +76,7 @@ fn failure_on(case: &ProtocolCase, engine: Engine, address: SocketAddr, seed: u6
     let then = if seed.is_multiple_of(2) { KeepsOpen } else { ShutsDown };
     let cut = if seed.is_multiple_of(3) && case.request.len() < 300 { 1 } else { case.request.len() };
     match engine {
-        Engine::Fork => case.failure_unless(is_whole_or_ends_early, address, cut, then),
+        Engine::Fork => case.failure_unless(is_whole_or_ends_early, &Endpoint::plain(address), cut, then),
         _ => case.failure_on(address, cut, then),
     }
 }

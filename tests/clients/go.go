@@ -14,7 +14,7 @@ import (
 )
 
 func main() {
-	server, connections := os.Args[1], 0
+	origin, connections := os.Args[1], 0
 	trace := &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) {
 		if !got.Reused {
 			connections++
@@ -24,7 +24,7 @@ func main() {
 	lines, out := bufio.NewScanner(os.Stdin), bufio.NewWriter(os.Stdout)
 	for lines.Scan() {
 		words := strings.Split(lines.Text(), "\t")
-		request := must(http.NewRequest(words[0], "http://"+server+words[1], nil))
+		request := must(http.NewRequest(words[0], origin+words[1], nil))
 		for _, field := range words[2:] {
 			name, value, _ := strings.Cut(field, ": ")
 			request.Header.Set(name, value)

@@ -6,11 +6,11 @@ import readline from "node:readline";
 let connections = 0;
 diagnostics.subscribe("undici:client:connected", () => connections++);
 
-const server = process.argv[2];
+const origin = process.argv[2];
 for await (const line of readline.createInterface({ input: process.stdin })) {
   const [method, target, ...fields] = line.split("\t");
   const headers = fields.map((field) => field.split(/: (.*)/, 2));
-  const response = await fetch(`http://${server}${target}`, { method, headers });
+  const response = await fetch(`${origin}${target}`, { method, headers });
   const content = Buffer.from(await response.arrayBuffer());
   const form = response.headers.has("content-encoding") ? "decoded" : "as-sent";
   const head = [`${response.status} ${connections} ${form} ${content.length}`];

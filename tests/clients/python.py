@@ -3,23 +3,30 @@
 
 import http.client
 import sys
+import urllib.parse
+
+count = 0
 
 
-class Connection(http.client.HTTPConnection):
-    count = 0
+def counted(connect):
+    def connect_and_count():
+        global count
+        count += 1
+        connect()
 
-    def connect(self):
-        Connection.count += 1
-        super().connect()
+    return connect_and_count
 
 
-connection = Connection(sys.argv[1], timeout=20)
+origin = urllib.parse.urlsplit(sys.argv[1])
+kind = http.client.HTTPSConnection if origin.scheme == "https" else http.client.HTTPConnection
+connection = kind(origin.netloc, timeout=20)
+connection.connect = counted(connection.connect)
 for line in sys.stdin:
     method, target, *fields = line.rstrip("\n").split("\t")
     connection.request(method, target, headers=dict(field.split(": ", 1) for field in fields))
     response = connection.getresponse()
     content = response.read()
-    head = [f"{response.status} {Connection.count} as-sent {len(content)}"]
+    head = [f"{response.status} {count} as-sent {len(content)}"]
     head += [f"{name}: {value}" for name, value in response.getheaders()]
     sys.stdout.buffer.write("\n".join(head).encode() + b"\n\n" + content)
     sys.stdout.flush()

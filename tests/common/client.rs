@@ -26,8 +26,14 @@ pub(crate) struct Response {
     pub(crate) content: Vec<u8>,
 }
 
-/// A connected socket of either address family.
+/// A connected socket of either address family, as it is or below TLS.
 pub(crate) trait Stream: Read + Write + Send {
+    /// Announces that no more is sent, if the stream can say so.
+    fn send_close_notify(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Shuts down the sending side of the socket.
     fn shutdown_write(&self) -> io::Result<()>;
 
     fn set_blocking(&self, blocking: bool) -> io::Result<()>;
@@ -38,11 +44,7 @@ pub(crate) trait Stream: Read + Write + Send {
 
 impl TestClient {
     pub(crate) fn connect(address: SocketAddr) -> TestClient {
-        let stream = TcpStream::connect(address).expect("a server that listens");
-        stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
-        stream.set_write_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
-        stream.set_nodelay(true).expect("no delay");
-        TestClient::new(stream)
+        TestClient::new(connected(address))
     }
 
     pub(crate) fn connect_unix(path: &Path) -> TestClient {
@@ -78,8 +80,20 @@ impl TestClient {
         self.stream.write_all(bytes.as_ref())
     }
 
-    /// Shuts down the sending side.
+    /// Shuts down the sending side; with TLS, after the closing alert.
     pub(crate) fn shutdown_write(&mut self) {
+        self.send_close_notify();
+        self.shutdown_socket();
+    }
+
+    /// Sends the closing alert of TLS, and keeps the socket open.
+    pub(crate) fn send_close_notify(&mut self) {
+        // Fails if the server closed first.
+        let _ = self.stream.send_close_notify();
+    }
+
+    /// Shuts down the sending side of the socket; with TLS, without the closing alert.
+    pub(crate) fn shutdown_socket(&mut self) {
         // Fails if the server closed first.
         let _ = self.stream.shutdown_write();
     }
@@ -134,7 +148,7 @@ impl TestClient {
         self.received.drain(..len).collect()
     }
 
-    /// Reads until the server closes. A reset is an error.
+    /// Reads until the server closes. A reset is an error; with TLS, also an end without the closing alert.
     pub(crate) fn try_read_to_end(&mut self) -> io::Result<Vec<u8>> {
         loop {
             match self.receive() {
@@ -193,10 +207,24 @@ impl Response {
         fields.into_iter().find_map(|(found, value)| found.eq_ignore_ascii_case(name).then_some(value))
     }
 
+    /// Returns the head without its date, which may change between two responses.
+    pub(crate) fn head_without_date(&self) -> String {
+        self.head.lines().filter(|line| !line.starts_with("Date: ")).collect::<Vec<_>>().join("\n")
+    }
+
     /// Returns whether the response has `Connection: close`.
     pub(crate) fn closes(&self) -> bool {
         self.field("Connection") == Some("close")
     }
+}
+
+/// Connects a socket that ends a test which hangs.
+pub(crate) fn connected(address: SocketAddr) -> TcpStream {
+    let socket = TcpStream::connect(address).expect("a server that listens");
+    socket.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
+    socket.set_write_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
+    socket.set_nodelay(true).expect("no delay");
+    socket
 }
 
 /// Returns a GET request with only a Host field.

@@ -2,8 +2,11 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | `acme` | certificates by ACME, and simulated time |
 //! | `client` | a client that sends given bytes and reads responses |
+//! | `client_hello` | a ClientHello of which a test can change every part |
 //! | `directory` | an ACME directory: Pebble |
+//! | `endpoint` | listeners with and without TLS, and clients of them |
 //! | `faults` | the program with faults injected by seed |
 //! | `kernel` | waits for what the kernel reports about connections and threads |
 //! | `load` | clients that send requests continuously |
@@ -11,15 +14,21 @@
 //! | `page` | a page loaded in a browser |
 //! | `port` | the port of a server that a test starts later |
 //! | `program` | the program `tarpon` as a child process |
+//! | `record_forge` | records of TLS with any content |
 //! | `releases` | releases of a site |
 //! | `sample` | a sample site with common file types |
 //! | `server` | a server in the process of the test |
 //! | `tls` | a client that speaks TLS |
+//! | `tls_files` | a certificate authority, certificates in files, and clients that trust it |
+//! | `tls_stream` | the client's end of a TLS connection |
 
 #![allow(dead_code, reason = "each test uses some of these helpers")]
 
+pub(crate) mod acme;
 pub(crate) mod client;
+pub(crate) mod client_hello;
 pub(crate) mod directory;
+pub(crate) mod endpoint;
 pub(crate) mod faults;
 pub(crate) mod kernel;
 pub(crate) mod load;
@@ -27,10 +36,13 @@ pub(crate) mod other_server;
 pub(crate) mod page;
 pub(crate) mod port;
 pub(crate) mod program;
+pub(crate) mod record_forge;
 pub(crate) mod releases;
 pub(crate) mod sample;
 pub(crate) mod server;
 pub(crate) mod tls;
+pub(crate) mod tls_files;
+pub(crate) mod tls_stream;
 
 use std::{
     env, fs, io,

@@ -2,6 +2,7 @@
 
 use super::{
     EMBEDDED, SERVER_TIMEOUT,
+    endpoint::TestTls,
     program::{RunningProgram, serve_exactly},
     workers,
 };
@@ -14,11 +15,14 @@ use std::{
     thread,
     time::Duration,
 };
-use tarpon::{Address, Engine, Handle, Server, Settings, Site, VirtualHosts};
+use tarpon::{Address, Engine, Handle, Listener, Server, Settings, Site, VirtualHosts};
 
 /// An embedded server that stops when the value is dropped.
 pub(crate) struct EmbeddedServer {
+    /// The address of the first listener.
     pub(crate) address: SocketAddr,
+    /// The addresses of all listeners.
+    pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) handle: Handle,
     server: Option<Server>,
 }
@@ -38,7 +42,10 @@ pub(crate) fn settings(engine: Engine, worker_count: usize) -> Settings {
 
 /// A server on any engine: embedded, or the program if the engine uses processes.
 pub(crate) struct TestServer {
+    /// The address of the first listener.
     pub(crate) address: SocketAddr,
+    /// The addresses of all listeners.
+    pub(crate) addresses: Vec<SocketAddr>,
     _server: Box<dyn Any>,
 }
 
@@ -58,24 +65,32 @@ impl TestServer {
         RunningProgram::start_ready(serve_exactly(dir, &["--engine", engine.name(), "--workers", &workers]))
             .into()
     }
-}
 
-impl TestServer {
+    /// Serves a directory with [`workers`]`(engine, worker_count)` workers, on the listeners of `tls`.
+    pub(crate) fn dir_with_tls(engine: Engine, worker_count: usize, dir: &Path, tls: &TestTls) -> TestServer {
+        if EMBEDDED.contains(&engine) {
+            let site = Site::from_dir(dir).expect("a site");
+            return EmbeddedServer::start(tls.listeners(), &settings(engine, worker_count), site).into();
+        }
+        let options = ["--engine", engine.name(), "--workers", &worker_count.to_string()];
+        RunningProgram::start_ready(tls.serve(dir, &options)).into()
+    }
+
     /// Keeps temporary directories until the server stops, because the program watches them.
     pub(crate) fn keep(self, dirs: impl Any) -> TestServer {
-        TestServer { address: self.address, _server: Box::new((self._server, dirs)) }
+        TestServer { _server: Box::new((self._server, dirs)), ..self }
     }
 }
 
 impl From<EmbeddedServer> for TestServer {
     fn from(served: EmbeddedServer) -> TestServer {
-        TestServer { address: served.address, _server: Box::new(served) }
+        TestServer { address: served.address, addresses: served.addresses.clone(), _server: Box::new(served) }
     }
 }
 
 impl From<RunningProgram> for TestServer {
     fn from(program: RunningProgram) -> TestServer {
-        TestServer { address: program.address(), _server: Box::new(program) }
+        TestServer { address: program.address(), addresses: program.addresses(), _server: Box::new(program) }
     }
 }
 
@@ -101,9 +116,22 @@ impl EmbeddedServer {
         sites: impl Into<VirtualHosts>,
     ) -> EmbeddedServer {
         let bound = listener.try_into().expect("a listener for all workers");
-        let server = Server::start(settings, vec![bound], sites).expect("a server");
-        let [Address::Tcp(address)] = server.addresses() else { panic!("one TCP address") };
-        EmbeddedServer { address: *address, handle: server.handle(), server: Some(server) }
+        EmbeddedServer::start(vec![bound], settings, sites)
+    }
+
+    /// Serves sites on these listeners.
+    pub(crate) fn start(
+        listeners: Vec<Listener>,
+        settings: &Settings,
+        sites: impl Into<VirtualHosts>,
+    ) -> EmbeddedServer {
+        let server = Server::start(settings, listeners, sites).expect("a server");
+        let tcp = |address: &Address| match address {
+            Address::Tcp(address) => *address,
+            other => panic!("a TCP address: {other}"),
+        };
+        let addresses: Vec<SocketAddr> = server.addresses().iter().map(tcp).collect();
+        EmbeddedServer { address: addresses[0], addresses, handle: server.handle(), server: Some(server) }
     }
 
     /// Waits for a server that was stopped through its handle.

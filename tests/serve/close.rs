@@ -2,34 +2,41 @@
 //! discards data in flight, so the server lingers: it drains the input first.
 
 use super::serve;
-use crate::common::{
-    TEST_TIMEOUT,
-    client::{TestClient, get},
-    distinct_bytes,
-    kernel::wait_until_arrived,
-    program::RunningProgram,
-    site, wait_for,
+use crate::{
+    ENGINE,
+    common::{
+        TEST_TIMEOUT,
+        client::{TestClient, connected, get},
+        distinct_bytes,
+        endpoint::{Endpoint, TestTls},
+        faults::FAULTS_VARIABLE,
+        kernel::{self, wait_until_arrived},
+        program::RunningProgram,
+        site, wait_for,
+    },
 };
 use rustix::net::sockopt::{set_socket_linger, set_socket_recv_buffer_size};
-use std::{net::TcpStream, thread, time::Duration};
+use std::{env, io::ErrorKind, net::TcpStream, path::Path, thread, time::Duration};
 
 #[test]
 fn input_during_the_last_response_does_not_truncate_it() {
     let content = distinct_bytes(16 << 20);
     let dir = site(&[("large", &content)]);
-    let program = RunningProgram::start_ready(serve(dir.path(), &["--workers", "1"]));
-    for stray in ["\r\n".to_owned(), get("/large"), "x".repeat(10_000)] {
-        let stream = TcpStream::connect(program.address()).unwrap();
-        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+    let served = ServedWithTls::start(dir.path(), &[]);
+    let strays = ["\r\n".to_owned(), get("/large"), "x".repeat(10_000)];
+    for (stray, endpoint) in
+        strays.iter().flat_map(|stray| served.endpoints().map(|endpoint| (stray, endpoint)))
+    {
+        let stream = connected(endpoint.address);
         // A large receive buffer would take nearly the whole response before the client sends the stray bytes.
         set_socket_recv_buffer_size(&stream, 64 * 1024).unwrap();
-        let mut client = TestClient::new(stream);
+        let mut client = endpoint.client(stream);
         client.send("GET /large HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         assert!(client.try_head().unwrap().closes());
-        client.send(&stray);
+        client.send(stray);
         // The stray bytes arrive before the server has sent the response, as the client reads nothing.
         wait_until_arrived(&client);
-        assert!(client.read_to_end() == content, "{} stray bytes", stray.len());
+        assert!(client.read_to_end() == content, "{endpoint}: {} stray bytes", stray.len());
     }
 }
 
@@ -37,46 +44,55 @@ fn input_during_the_last_response_does_not_truncate_it() {
 fn client_that_shuts_down_sending_gets_the_whole_response() {
     let content = distinct_bytes(16 << 20);
     let dir = site(&[("large", &content)]);
-    let program = RunningProgram::start_ready(serve(dir.path(), &["--workers", "1"]));
-    let mut client = TestClient::connect(program.address());
-    client.send(get("/large").repeat(2));
-    client.shutdown_write();
-    for _ in 0..2 {
-        assert!(client.response().content == content);
+    let served = ServedWithTls::start(dir.path(), &[]);
+    for endpoint in served.endpoints() {
+        let mut client = endpoint.connect();
+        client.send(get("/large").repeat(2));
+        client.shutdown_write();
+        for _ in 0..2 {
+            assert!(client.response().content == content, "{endpoint}");
+        }
+        // An injected fault tells the server that the socket is full, so it closes without its alert: the responses are complete.
+        match client.try_read_to_end() {
+            Err(error) if env::var_os(FAULTS_VARIABLE).is_some() => {
+                assert_eq!(error.kind(), ErrorKind::ConnectionAborted, "{endpoint}");
+            }
+            rest => assert_eq!(rest.expect("the closing alert"), b"", "{endpoint}"),
+        }
     }
-    assert_eq!(client.read_to_end(), b"");
 }
 
 #[test]
 fn requests_after_the_keepalive_limit_get_no_response() {
     let content = distinct_bytes(1 << 20);
     let dir = site(&[("index.html", &b"home"[..]), ("large", &content)]);
-    let program =
-        RunningProgram::start_ready(serve(dir.path(), &["--workers", "1", "--keepalive-requests", "3"]));
-    // Pipelined: the server has read all requests before it has sent the third response.
-    let mut client = TestClient::connect(program.address());
-    client.send(get("/") + &get("/") + &get("/large") + &get("/").repeat(1_000));
-    for last in [false, false, true] {
-        let response = client.response();
-        assert_eq!((response.status, response.closes()), (200, last));
-        assert!(response.content == if last { &content[..] } else { b"home" });
-    }
-    assert_eq!(client.read_to_end(), b"");
-    // One at a time. Each connection has its own count.
-    for _ in 0..2 {
-        let mut client = TestClient::connect(program.address());
+    let served = ServedWithTls::start(dir.path(), &["--keepalive-requests", "3"]);
+    for endpoint in served.endpoints() {
+        // Pipelined: the server has read all requests before it has sent the third response.
+        let mut client = endpoint.connect();
+        client.send(get("/") + &get("/") + &get("/large") + &get("/").repeat(1_000));
         for last in [false, false, true] {
-            assert_eq!(client.get("/").closes(), last);
+            let response = client.response();
+            assert_eq!((response.status, response.closes()), (200, last), "{endpoint}");
+            assert!(response.content == if last { &content[..] } else { b"home" }, "{endpoint}");
         }
-        client.send(get("/"));
-        assert_eq!(client.read_to_end(), b"");
+        assert_eq!(client.read_to_end(), b"", "{endpoint}");
+        // One at a time. Each connection has its own count.
+        for _ in 0..2 {
+            let mut client = endpoint.connect();
+            for last in [false, false, true] {
+                assert_eq!(client.get("/").closes(), last, "{endpoint}");
+            }
+            client.send(get("/"));
+            assert_eq!(client.read_to_end(), b"", "{endpoint}");
+        }
     }
 }
 
 #[test]
 fn response_to_oversized_content_arrives() {
     let dir = site(&[("index.html", "home")]);
-    let program = RunningProgram::start_ready(serve(dir.path(), &["--workers", "1"]));
+    let served = ServedWithTls::start(dir.path(), &[]);
     let len = 3 << 20;
     let chunk = format!("{len:x}\r\n{}\r\n0\r\n\r\n", "x".repeat(len));
     for (framing, content, status) in [
@@ -84,12 +100,15 @@ fn response_to_oversized_content_arrives() {
         // The server responds before the chunks exceed the limit.
         ("Transfer-Encoding: chunked".to_owned(), chunk, 200),
     ] {
-        let mut client = TestClient::connect(program.address());
-        client.send(format!("GET / HTTP/1.1\r\nHost: localhost\r\n{framing}\r\n\r\n"));
-        // The client sends everything before it reads.
-        client.send(content + &get("/"));
-        assert_eq!(client.response().status, status, "{framing}");
-        assert_eq!(client.read_to_end(), b"", "{framing}");
+        let content = content + &get("/");
+        for endpoint in served.endpoints() {
+            let mut client = endpoint.connect();
+            client.send(format!("GET / HTTP/1.1\r\nHost: localhost\r\n{framing}\r\n\r\n"));
+            // The client sends everything before it reads.
+            client.send(&content);
+            assert_eq!(client.response().status, status, "{endpoint}: {framing}");
+            assert_eq!(client.read_to_end(), b"", "{endpoint}: {framing}");
+        }
     }
 }
 
@@ -133,7 +152,8 @@ fn slow_sender_of_rejected_content_gets_the_response() {
 #[test]
 fn reset_in_any_state_closes_only_its_connection() {
     let dir = site(&[("index.html", vec![b'h'; 500]), ("large", vec![b'l'; 32 << 20])]);
-    let program = RunningProgram::start_ready(serve(dir.path(), &["--workers", "1"]));
+    let served = ServedWithTls::start(dir.path(), &[]);
+    let program = &served.program;
     let mut other = TestClient::connect(program.address());
     let home = get("/");
     #[rustfmt::skip]
@@ -146,22 +166,43 @@ fn reset_in_any_state_closes_only_its_connection() {
         ("lingers",                   "GET / HTTP/1.1\r\n\r\n",                                                  1),
         ("sends",                     &get("/large"),                                                            0),
     ];
-    for (state, sent, responses) in states {
-        let stream = TcpStream::connect(program.address()).unwrap();
-        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+    for (endpoint, (state, sent, responses)) in
+        served.endpoints().iter().flat_map(|endpoint| states.iter().map(move |state| (endpoint, state)))
+    {
+        let connection_count = || kernel::connection_count(endpoint.address.port());
+        let others = usize::from(!endpoint.has_tls());
+        let stream = connected(endpoint.address);
         set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
-        let mut client = TestClient::new(stream);
+        let mut client = endpoint.client(stream);
         client.send(sent);
         // A response shows that the server has accepted the connection.
         if *responses == 0 {
-            wait_for("the connection is accepted", || (program.connection_count() == 2).then_some(()));
+            wait_for("the connection is accepted", || (connection_count() == others + 1).then_some(()));
         }
         (0..*responses).for_each(|_| drop(client.response()));
         drop(client);
-        wait_for(state, || (program.connection_count() == 1).then_some(()));
-        assert_eq!(other.get("/").status, 200, "{state}");
+        wait_for(state, || (connection_count() == others).then_some(()));
+        assert_eq!(other.get("/").status, 200, "{endpoint}: {state}");
     }
     assert_eq!(program.err(), "");
+}
+
+/// A server with one worker, which clients reach with and without TLS.
+struct ServedWithTls {
+    program: RunningProgram,
+    tls: TestTls,
+}
+
+impl ServedWithTls {
+    fn start(dir: &Path, options: &[&str]) -> ServedWithTls {
+        let tls = TestTls::new();
+        let options = [options, &["--workers", "1", "--engine", ENGINE.name()]].concat();
+        ServedWithTls { program: RunningProgram::start_ready(tls.serve(dir, &options)), tls }
+    }
+
+    fn endpoints(&self) -> [Endpoint; 3] {
+        self.tls.endpoints(&self.program.addresses())
+    }
 }
 
 /// Longer than the server lingers for a client that has acknowledged everything and sends nothing.

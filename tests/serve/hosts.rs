@@ -4,6 +4,7 @@ use crate::{
     ENGINE,
     common::{
         client::{Response, TestClient},
+        endpoint::TestTls,
         program::{RunningProgram, tarpon},
         site, wait_for, write_files,
     },
@@ -62,10 +63,12 @@ fn summary(response: &Response) -> String {
 #[test]
 fn each_site_uses_its_own_settings() {
     let dir = configured(CONFIG);
-    let program = RunningProgram::start_ready(serve(dir.path()));
+    let tls = TestTls::for_hosts(&["one.example", "*.one.example", "two.example"]);
+    let mut command = serve(dir.path());
+    command.args(tls.options());
+    let program = RunningProgram::start_ready(command);
     assert!(program.out().contains(" serves 2 sites\n  one.example, *.one.example: "), "{}", program.out());
     assert_eq!(program.err(), "");
-    let mut client = TestClient::connect(program.address());
     #[rustfmt::skip]
     let cases = [
         ("one.example",       "/",       "200 one"),
@@ -75,13 +78,19 @@ fn each_site_uses_its_own_settings() {
         ("another.example",   "/",       "200 one"),
         ("two.example",       "/about",  "200 about two"),
     ];
-    for (host, target, want) in cases {
-        assert_eq!(summary(&request(&mut client, host, target)), want, "{host} {target}");
+    for endpoint in tls.endpoints(&program.addresses()) {
+        let mut client = endpoint.connect();
+        for (host, target, want) in cases {
+            assert_eq!(summary(&request(&mut client, host, target)), want, "{endpoint}: {host} {target}");
+        }
+        assert_eq!(
+            client.read_to_end(),
+            b"",
+            "{endpoint}: the second site allows two requests per connection"
+        );
+        let two = request(&mut endpoint.connect(), "two.example", "/");
+        assert_eq!((two.field("X-Site"), two.field("Connection")), (Some("two"), None), "{endpoint}");
     }
-    assert_eq!(client.read_to_end(), b"", "the second site allows two requests per connection");
-    let mut client = TestClient::connect(program.address());
-    let two = request(&mut client, "two.example", "/");
-    assert_eq!((two.field("X-Site"), two.field("Connection")), (Some("two"), None));
 }
 
 #[test]

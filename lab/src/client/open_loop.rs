@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::request::RequestForm;
 use super::response::{OK, ResponseError};
-use super::tls::{TlsOffer, TlsStream, host};
+use super::tls::{LoadTlsStream, TlsOffer, host};
 use super::{ClientError, connect, read_response};
 
 /// Connections to one server, with or without TLS.
@@ -40,7 +40,7 @@ impl OpenLoopClient<TcpStream> {
     }
 }
 
-impl OpenLoopClient<TlsStream> {
+impl OpenLoopClient<LoadTlsStream> {
     /// The same with TLS.
     pub(crate) fn connect_tls(
         server: SocketAddr,
@@ -48,7 +48,7 @@ impl OpenLoopClient<TlsStream> {
         path: &str,
         count: u32,
         rate: u32,
-    ) -> Result<OpenLoopClient<TlsStream>, ClientError> {
+    ) -> Result<OpenLoopClient<LoadTlsStream>, ClientError> {
         let request = RequestForm::Short.request(&host(server), path);
         OpenLoopClient::open(|| offer.connect(server, RESPONSE_TIME_MAX), request, count, rate)
     }

@@ -13,7 +13,7 @@ use rustls::{ClientConfig, ClientConnection, HandshakeKind, NamedGroup, RootCert
 use super::{ClientError, connect};
 
 /// A blocking connection with TLS.
-pub(crate) type TlsStream = StreamOwned<ClientConnection, TcpStream>;
+pub(crate) type LoadTlsStream = StreamOwned<ClientConnection, TcpStream>;
 
 /// What a client offers and trusts: TLS 1.3 with TLS_AES_128_GCM_SHA256 and X25519, ALPN `http/1.1`, and one certificate. A server
 /// cannot choose anything else.
@@ -54,7 +54,7 @@ impl TlsOffer {
         &self,
         server: SocketAddr,
         read_timeout: Duration,
-    ) -> Result<TlsStream, ClientError> {
+    ) -> Result<LoadTlsStream, ClientError> {
         let mut stream = StreamOwned::new(self.session()?, connect(server, read_timeout)?);
         while stream.conn.is_handshaking() {
             stream.conn.complete_io(&mut stream.sock)?;
