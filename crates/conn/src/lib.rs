@@ -61,6 +61,7 @@ mod byte_ranges;
 mod challenge;
 mod content_cursor;
 mod counters;
+mod functions;
 mod h1;
 mod health;
 mod host_map;
@@ -96,6 +97,7 @@ pub use backend::{
 pub use backend::{echo::EchoBackend, sim::BackendSim};
 pub use challenge::{CHALLENGE_ANSWER_LEN_MAX, FindChallenge};
 pub use counters::{Counter, CounterName, Counters, LATENCY_MS, VERSIONS};
+pub use functions::{CollectBudget, InlineContent, InlineFunction, InlineRequest, InlineResponse, Payload};
 pub use h1::CONTENT_LEN_MAX;
 pub use hosts::{HostName, HostNameError, Hosts, HostsError};
 pub use open_exchanges::OPEN_COUNT_MAX;

@@ -12,8 +12,9 @@
 
 use crate::{
     Limits,
-    backend::BackendRoute,
+    backend::{BackendId, BackendRoute},
     challenge::{Challenge, FindChallenge},
+    functions::{CollectBudget, InlineFunction, InlineFunctions},
     hosts::{HostMatch, Hosts},
     proxy_trust::ProxyTrust,
     request::Request,
@@ -74,6 +75,8 @@ pub struct Sites {
     health_path: Option<Arc<[u8]>>,
     /// The answers to directories that check names. If it is set, `routes` is set too.
     challenges: Option<FindChallenge>,
+    /// The functions that respond in the place of backends.
+    functions: InlineFunctions,
     /// The proxies that are trusted to name the client.
     proxy_trust: Arc<ProxyTrust>,
     /// The images by number.
@@ -183,6 +186,7 @@ impl Sites {
             https_port,
             health_path: None,
             challenges: None,
+            functions: InlineFunctions::default(),
             proxy_trust: Arc::default(),
             slots,
             retiring: Vec::new(),
@@ -207,6 +211,21 @@ impl Sites {
     /// Returns the lookup of answers to ACME directories.
     pub(crate) fn challenges(&self) -> Option<&FindChallenge> {
         self.challenges.as_ref()
+    }
+
+    /// Adds a function that responds in the place of a backend. The content of its requests counts towards the budget.
+    pub fn add_function(
+        &mut self,
+        backend: BackendId,
+        function: Arc<dyn InlineFunction>,
+        budget: &CollectBudget,
+    ) {
+        self.functions.add(backend, function, budget);
+    }
+
+    /// Returns the functions that respond in the place of backends.
+    pub(crate) fn functions(&self) -> &InlineFunctions {
+        &self.functions
     }
 
     /// Sets the proxies that are trusted to name the client, for new connections.
@@ -302,7 +321,10 @@ impl Sites {
         let route = match (host_match, routes.find(request, !is_other_listeners)) {
             // A redirect host has nothing of its own.
             (Some(HostMatch::RedirectHost(site)), _) => Route::RedirectHost(site),
-            (Some(HostMatch::OtherListener(_)), None) => Route::NoSite(fallback, NoSite::Host),
+            // A route to a backend is in the tables of all listeners, and what a listener asks of its clients holds for it too.
+            (Some(HostMatch::OtherListener(_)), None | Some(FoundRoute::Backend(_))) => {
+                Route::NoSite(fallback, NoSite::Host)
+            }
             (Some(HostMatch::Site(site)), Some(FoundRoute::Backend(to))) => Route::Backend(site, to),
             (_, Some(FoundRoute::Backend(to))) => Route::Backend(fallback, to),
             (_, Some(FoundRoute::Mount(site, rest))) => Route::Mount(site, rest),

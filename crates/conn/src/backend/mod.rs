@@ -49,7 +49,7 @@ pub struct BackendLimits {
     pub min_content_rate: u32,
     /// The time in which the backend must take more of a request, or send more of its response.
     pub response_ms: u64,
-    /// The time after which an idle connection to the backend closes.
+    /// The time after which an idle connection to the backend closes. 0: a connection carries one exchange.
     pub idle_ms: u64,
 }
 
@@ -261,7 +261,8 @@ impl BackendConnection {
     }
 
     fn become_idle(&mut self, cx: &mut ConnResources<'_>) {
-        let is_wanted = !self.is_stopping && cx.pipes.idle().add(self.backend, self.number);
+        let is_wanted =
+            !self.is_stopping && self.limits.idle_ms > 0 && cx.pipes.idle().add(self.backend, self.number);
         if !is_wanted {
             return self.close();
         }

@@ -9,7 +9,9 @@
 //! Until a request is admitted nothing has changed: the engine offers the same input again.
 
 use super::{
-    Blocked, CONTENT_LEN_MAX, Ending, Http1, Http1Phase, RequestContent, emit, request::request,
+    Blocked, CONTENT_LEN_MAX, Ending, Http1, Http1Phase, RequestContent, emit,
+    function::{self, FunctionExchange},
+    request::request,
     request_content,
 };
 use crate::{
@@ -80,7 +82,18 @@ impl Http1 {
         let route = cx.sites.route(self.accepted.routes, &request);
         let site = route.site();
         if let Route::Backend(_, backend) = route {
-            return self.begin_piped(cx, out, input, client, site, backend);
+            // A response needs a buffer: without one the function is not called.
+            if !cx.pool.has_for_response() {
+                return self.refuse(cx, out, input, site, Status::ServiceUnavailable);
+            }
+            let called = function::call(cx.sites, &backend, head, head_len, &request);
+            return match called {
+                None => self.begin_piped(cx, out, input, client, site, backend),
+                Some(called) => {
+                    let exchange = FunctionExchange { client, site, route: backend };
+                    self.called(cx, out, input, exchange, called)
+                }
+            };
         }
         let content = match RequestContent::of(head, CONTENT_LEN_MAX) {
             Ok(content) => content,

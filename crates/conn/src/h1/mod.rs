@@ -19,12 +19,14 @@
 //! | `proxy_header` | reads the PROXY header before the first request |
 //! | `emit` | queues a response |
 //! | `piped` | an exchange with a backend |
+//! | `function` | an exchange with a function that the worker calls |
 //! | `request_content` | the content of a request |
 //! | `recorded_responses` | ends the recorded exchanges whose responses were sent |
 
 mod client;
 mod emit;
 mod exchange;
+mod function;
 mod piped;
 mod proxy_header;
 mod ready;
@@ -45,6 +47,7 @@ use crate::{
     sites::{MissingPage, SiteId},
     span::{Outbox, Span},
 };
+use function::FunctionPhase;
 use piped::{OpenPipe, PipedExchange};
 use recorded_responses::RecordedResponses;
 use request_content::{InvalidContent, RequestContent};
@@ -98,6 +101,8 @@ enum Http1Phase {
     Content(RequestContent),
     /// Waits for the content of a request or for its response, which pass through a pipe.
     Piped(Box<PipedExchange>),
+    /// Waits for the rest of a request to a function of this worker, or for room for the rest of its response.
+    Function(Box<FunctionPhase>),
     /// Waits until the last response has been sent. No more input is parsed. `linger`: the client may send more, and closing now could
     /// reset the connection before the client has read the response.
     LastResponse {
@@ -228,6 +233,7 @@ impl Http1 {
         match &mut self.phase {
             Http1Phase::Head | Http1Phase::ProxyHeader => 0,
             Http1Phase::Piped(_) => self.forward_content(cx, out, input),
+            Http1Phase::Function(_) => self.collect_content(cx, out, input),
             Http1Phase::Content(content) => match content.decode(cx.pool.bytes(input)) {
                 Ok(dropped) => {
                     if content.is_complete() {
@@ -254,6 +260,7 @@ impl Http1 {
     pub(crate) fn ended(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) {
         match self.phase {
             Http1Phase::Piped(_) => return self.piped_input_ended(cx, out),
+            Http1Phase::Function(_) => return self.function_input_ended(cx, out),
             Http1Phase::ProxyHeader => return self.proxy_header_missing(cx),
             _ => {}
         }
@@ -266,7 +273,8 @@ impl Http1 {
             Http1Phase::ProxyHeader
             | Http1Phase::Lingering { .. }
             | Http1Phase::Closed
-            | Http1Phase::Piped(_) => Http1Phase::Closed,
+            | Http1Phase::Piped(_)
+            | Http1Phase::Function(_) => Http1Phase::Closed,
         };
         if out.is_empty() {
             self.output_empty(cx);
@@ -282,6 +290,8 @@ impl Http1 {
         }
         if let Http1Phase::Piped(_) = self.phase {
             self.piped_output_sent(cx, out);
+        } else if let Http1Phase::Function(_) = self.phase {
+            self.function_output_sent(cx, out);
         } else if out.is_empty() {
             self.completed(cx);
             self.output_empty(cx);
@@ -303,7 +313,8 @@ impl Http1 {
             Http1Phase::Lingering { by } if unacknowledged > 0 => {
                 mem::replace(by, cx.now) > cx.now || is_fast_enough
             }
-            Http1Phase::Piped(piped) if out.is_empty() => return self.piped_window_ended(cx, out),
+            Http1Phase::Piped(_) if out.is_empty() => return self.piped_window_ended(cx, out),
+            Http1Phase::Function(_) if out.is_empty() => return self.collecting_window_ended(cx, out),
             _ => !out.is_empty() && is_fast_enough,
         };
         if !goes_on {
@@ -337,6 +348,9 @@ impl Http1 {
             // Other connections need its buffers.
             Http1Phase::Piped(_) if out.is_empty() => {
                 self.end_piped_with(cx, out, Status::ServiceUnavailable);
+            }
+            Http1Phase::Function(_) if out.is_empty() => {
+                self.end_collecting(cx, out, Status::ServiceUnavailable);
             }
             // The response was sent, but a reset could still overtake it.
             Http1Phase::Content(_) if out.is_empty() => {
@@ -419,11 +433,15 @@ impl Http1 {
         let (input, close) = match self.phase {
             Http1Phase::Head | Http1Phase::ProxyHeader => (READ, Close::No),
             // Input that would be dropped waits too: the same bound in all phases.
-            Http1Phase::Content(_) | Http1Phase::Piped(_) | Http1Phase::LastResponse { .. }
+            Http1Phase::Content(_)
+            | Http1Phase::Piped(_)
+            | Http1Phase::Function(_)
+            | Http1Phase::LastResponse { .. }
                 if out.is_full() =>
             {
                 (Input::Pause, Close::No)
             }
+            Http1Phase::Function(ref phase) => (phase.input(out), Close::No),
             Http1Phase::Piped(ref piped) if piped.wants_content() => (READ, Close::No),
             Http1Phase::Piped(_) => (Input::Pause, Close::No),
             Http1Phase::Content(_) => (READ, Close::No),
@@ -554,6 +572,7 @@ impl Http1 {
             }
             // The backend connection has a deadline, and the content of the request a window.
             Http1Phase::Piped(ref piped) => piped.deadline(),
+            Http1Phase::Function(ref phase) => phase.deadline(),
             Http1Phase::ProxyHeader | Http1Phase::Head | Http1Phase::Content(_) => self.receive_deadline(cx),
             // A client with TLS may announce its end at any time: RFC 8446, section 6.1.
             Http1Phase::LastResponse { linger } if linger || self.tls.is_some() => {

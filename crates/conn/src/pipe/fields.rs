@@ -10,6 +10,7 @@
 //! are not in the list (RFC 9110, section 7.6.1).
 
 use crate::bounded_writer::BoundedWriter;
+use tarpon_http::{FieldName, field::has_token, fields::Fields};
 
 /// The length of what precedes a name.
 const PREFIX_LEN: usize = 4;
@@ -96,6 +97,19 @@ impl<'t> MessageFieldsWriter<'t> {
     pub fn len(&self) -> usize {
         self.0.len()
     }
+}
+
+/// Returns the fields of a request that a backend or a function gets: not those that belong to the connection, also by a member of Connection;
+/// nor Host and Expect, which the server handles.
+pub(crate) fn end_to_end_fields<'a>(
+    fields: &'a Fields<'a>,
+) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+    fields.iter().filter(|(name, _)| {
+        !belongs_to_connection(name)
+            && !name.eq_ignore_ascii_case(b"host")
+            && !name.eq_ignore_ascii_case(b"expect")
+            && !has_token(fields.all(FieldName::Connection), name)
+    })
 }
 
 /// Returns whether a field belongs to one connection, and so never passes through a pipe: RFC 9110, section 7.6.1.

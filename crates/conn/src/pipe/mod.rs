@@ -22,6 +22,7 @@ mod idle;
 
 use crate::{
     backend::BackendRoute,
+    functions::Payload,
     pool::{BUF_LEN, BufRange, Pool},
 };
 use idle::IdleBackends;
@@ -91,6 +92,8 @@ pub struct Pipes {
 #[derive(Debug)]
 struct Pipe {
     route: BackendRoute,
+    /// What the connector of the backend gets.
+    payload: Option<Payload>,
     /// The numbers of the connections. `None`: it has left, or the backend connection has not joined yet.
     client: Option<u32>,
     server: Option<u32>,
@@ -138,6 +141,7 @@ impl Pipes {
     pub(crate) fn open(&mut self, client: u32, route: BackendRoute) -> PipeId {
         let pipe = Pipe {
             route,
+            payload: None,
             client: Some(client),
             server: None,
             has_backend_left: false,
@@ -155,6 +159,18 @@ impl Pipes {
             None => self.unconnected.push_back(id),
         }
         id
+    }
+
+    /// Opens a pipe with a payload for the connector of the backend. Such a backend keeps no idle connection.
+    pub(crate) fn open_with(&mut self, client: u32, route: BackendRoute, payload: Payload) -> PipeId {
+        let id = self.open(client, route);
+        self.pipe(id).payload = Some(payload);
+        id
+    }
+
+    /// Takes the payload of a pipe that needs a new backend connection.
+    pub fn take_payload(&mut self, id: PipeId) -> Option<Payload> {
+        self.pipe(id).payload.take()
     }
 
     /// Returns the next pipe that needs a new backend connection, and its route. The engine connects, or calls

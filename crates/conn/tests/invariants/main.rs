@@ -10,6 +10,7 @@
 //! | `time.rs` | deadlines, and the minimum rate of a client |
 //! | `ends.rs` | the end of a connection: a stop, a drain, the last request |
 //! | `backends.rs` | exchanges with a backend, through a pipe |
+//! | `functions.rs` | exchanges with a function of the worker |
 //! | `proxies.rs` | the clients behind proxies, and PROXY headers |
 //! | `transports.rs` | what a sealing transport adds: a handshake, records, an alert |
 //! | `tls.rs` | connections through TLS |
@@ -21,6 +22,7 @@
 
 mod backends;
 mod ends;
+mod functions;
 mod log_paths;
 mod properties;
 mod proxies;

@@ -82,7 +82,7 @@ pub(super) fn framing(
     })
 }
 
-pub(super) fn put_status_line(writer: &mut BoundedWriter<'_>, code: u16) -> Option<()> {
+pub(in crate::h1) fn put_status_line(writer: &mut BoundedWriter<'_>, code: u16) -> Option<()> {
     writer.put(b"HTTP/1.1 ")?;
     writer.put(&[100, 10, 1].map(|unit| b'0' + (code / unit % 10) as u8))?;
     writer.put(b" ")?;
@@ -124,7 +124,7 @@ pub(super) fn put_chunk(cx: &mut ConnResources<'_>, data: BufRange) -> BufRange 
 }
 
 /// Returns the status that a response is counted as. A client treats an unknown code as the first one of its class: RFC 9110, section 15.
-pub(super) fn counted_as(code: u16) -> Status {
+pub(in crate::h1) fn counted_as(code: u16) -> Status {
     Status::from_code(code).unwrap_or(match code / 100 {
         2 => Status::Ok,
         3 => Status::Found,

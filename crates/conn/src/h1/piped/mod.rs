@@ -23,6 +23,7 @@ use super::{Ending, Http1, Http1Phase, InvalidContent, RequestContent, emit};
 use crate::{
     BufRange, ConnResources, Tick,
     backend::{BackendLimits, BackendRoute},
+    functions::Payload,
     open_exchanges::{NO_PLACE, OpenExchange},
     pipe::{MESSAGE_ROOM, Message, PipeEnd, PipeId, Side},
     pool::BUF_LEN,
@@ -30,6 +31,8 @@ use crate::{
     sites::SiteId,
     span::{Outbox, Span},
 };
+pub(super) use head::{counted_as, put_status_line};
+
 use head::ContentFraming;
 use request::PipedRequest;
 use tarpon_http::{
@@ -73,6 +76,17 @@ pub(super) struct PipedExchange {
     response: PipedResponse,
 }
 
+/// A response that a backend sends to a request that the worker has answered by a payload.
+pub(super) struct LaterResponse {
+    pub(super) payload: Payload,
+    pub(super) client: Client,
+    pub(super) site: SiteId,
+    pub(super) route: BackendRoute,
+    pub(super) version: Version,
+    pub(super) client_persists: bool,
+    pub(super) with_content: bool,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PipedResponse {
     /// The head has not passed.
@@ -81,7 +95,7 @@ enum PipedResponse {
 }
 
 /// The response that asks for the content: RFC 9110, section 15.2.1.
-const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+pub(super) const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 impl PipedExchange {
     /// Returns whether the connection reads content for the backend.
@@ -151,6 +165,33 @@ impl Http1 {
         request.head_len
     }
 
+    /// Begins an exchange whose request is complete and known to the backend by a payload.
+    #[cold]
+    pub(super) fn respond_later(&mut self, cx: &mut ConnResources<'_>, later: LaterResponse) {
+        let LaterResponse { payload, client, site, route, version, client_persists, with_content } = later;
+        let pipe = cx.pipes.open_with(self.accepted.number, route, payload);
+        cx.pipes.push(pipe, Side::Client, Message::End(PipeEnd::Complete));
+        let recorded_at = finish_piped_record(cx);
+        self.pipe = Some(OpenPipe { id: pipe, recorded_at });
+        self.phase = Http1Phase::Piped(Box::new(PipedExchange {
+            pipe,
+            limits: route.limits,
+            site,
+            client,
+            version,
+            client_persists,
+            redirect_count: 0,
+            with_content,
+            awaits_continue: false,
+            content: None,
+            is_blocked: false,
+            has_client_ended: false,
+            window_len: 0,
+            window_end: cx.now.after(route.limits.content_window_ms),
+            response: PipedResponse::Head,
+        }));
+    }
+
     /// Records the start of an exchange whose head is at the front of `input`. Returns its place.
     fn start_piped_record(
         &mut self,
@@ -167,11 +208,7 @@ impl Http1 {
         let Ok(Some((head, head_len))) = http_head::parse(bytes) else { return NO_PLACE };
         let start = self.exchange_start(cx, out, site, client, None);
         cx.records.start_record(start, Some(&head), &bytes[..head_len]);
-        let place = cx.records.finish_record(Status::Ok, 0).unwrap_or(NO_PLACE);
-        if place != NO_PLACE {
-            cx.records.open_exchange(place).content_len = 0;
-        }
-        place
+        finish_piped_record(cx)
     }
 
     /// Changes the record of the exchange.
@@ -349,4 +386,13 @@ impl Http1 {
     pub(crate) fn has_pipe(&self) -> bool {
         self.pipe.is_some()
     }
+}
+
+/// Finishes the start record of an exchange whose response is not known. Returns its place.
+fn finish_piped_record(cx: &mut ConnResources<'_>) -> u32 {
+    let place = cx.records.finish_record(Status::Ok, 0).unwrap_or(NO_PLACE);
+    if place != NO_PLACE {
+        cx.records.open_exchange(place).content_len = 0;
+    }
+    place
 }

@@ -2,13 +2,13 @@
 
 use crate::{
     h1::{RequestContent, request::request, request_content::expects_continue},
-    pipe::fields::{MessageFieldsWriter, belongs_to_connection},
+    pipe::fields::{MessageFieldsWriter, end_to_end_fields},
     plan,
     request::{Client, Request, Resource},
 };
 use std::{io::Write, net::IpAddr};
 use tarpon_http::{
-    FieldName, field,
+    FieldName,
     head::{self, Head, Version},
     persist,
     status::Status,
@@ -105,12 +105,8 @@ fn write_request(
             let len = write_address(address, &mut text);
             writer.put(b":client", &text[..len])?;
         }
-        let nominated = |name: &[u8]| field::has_token(head.fields.all(FieldName::Connection), name);
-        for (name, value) in head.fields.iter() {
-            let is_replaced = name.eq_ignore_ascii_case(b"host") || name.eq_ignore_ascii_case(b"expect");
-            if !is_replaced && !belongs_to_connection(name) && !nominated(name) {
-                writer.put(name, value)?;
-            }
+        for (name, value) in end_to_end_fields(&head.fields) {
+            writer.put(name, value)?;
         }
         Some(writer.len())
     };
