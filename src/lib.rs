@@ -20,6 +20,7 @@
 //! | to | see |
 //! |---|---|
 //! | serve one site or several | [`Server`], [`Site`], [`VirtualHosts`], [`Settings`] |
+//! | respond by functions of the program | [`Functions`], [`Route`], [`Request`], [`Response`] |
 //! | serve HTTPS | [`Listener::with_tls`], [`TlsConfig`], [`TlsCertificate`] |
 //! | replace a site when its files change | [`SiteWatcher`], [`Handle::swap`] |
 //! | pack a site into one archive, check it, manage releases | [`pack`], [`inspect`], [`verify`], [`Releases`] |
@@ -61,12 +62,20 @@ pub use base::{
     cgi_config::{CgiConfig, SiteCgi},
     engine::{ChosenEngine, Engine},
     error::UserError,
+    functions::{
+        Functions,
+        request::FunctionRequest as Request,
+        response::{FunctionResponse as Response, IntoResponse},
+        route::FunctionRoute as Route,
+        stream::{EventWriter, ResponseWriter},
+    },
     log_config::{LogClientIp, LogFormat, LogTarget, Logging, Rotation, SiteLog},
     settings::{Settings, SiteLimits, UnknownHost},
     site_config::{MAX_UNPACKED_LEN, SiteSource, UserConfig, UserDirectories},
     socket_access::SocketAccess,
     tls_config::{CertificateFiles, ServiceTls, TlsPolicy},
 };
+pub use bytes::Bytes;
 pub use control::{
     access_log::{LogSink, rotate_files},
     admin::{Admin, Order, fetch_metrics, send_order},

@@ -14,6 +14,7 @@
 //! | `cgi_config` | how CGI programs run, and those of a site |
 //! | `log_config` | the access log and the event log: format, content, targets, rotation |
 //! | `engine` | the engines by name |
+//! | `functions/` | functions of the embedding program: routes, requests, responses |
 //! | `address` | the address of a listening socket |
 //! | `admin_access` | which clients may use the admin listener |
 //! | `socket_access` | which users may connect to a Unix socket |
@@ -26,6 +27,7 @@ pub(crate) mod admin_access;
 pub(crate) mod cgi_config;
 pub(crate) mod engine;
 pub(crate) mod error;
+pub(crate) mod functions;
 pub(crate) mod log_config;
 pub(crate) mod settings;
 pub(crate) mod site_config;

@@ -20,6 +20,7 @@ use crate::{
     data::{
         acme_table::AcmeTable,
         engine::WorkerReady,
+        functions::{self, FunctionThreads},
         log_ring::LogRings,
         worker::{
             Backends, WorkerConfig,
@@ -50,6 +51,8 @@ pub struct Server {
     addresses: Vec<Address>,
     /// The files of Unix sockets, removed at the end.
     files: Vec<SocketFile>,
+    /// The threads of functions.
+    threads: FunctionThreads,
 }
 
 /// What a server of a service shares with helpers.
@@ -128,7 +131,7 @@ impl Server {
         let hosts: VirtualHosts = sites.into();
         let policies: Vec<_> = listeners.iter().map(Listener::policy).collect();
         let routes = hosts.routes(&policies).map_err(io::Error::other)?;
-        let VirtualHosts { sites, labels, .. } = hosts;
+        let VirtualHosts { sites, labels, functions, .. } = hosts;
         let engine = settings.engine;
         let worker_count = settings.workers().get();
         if !Engine::EMBEDDED.contains(&engine) {
@@ -147,6 +150,10 @@ impl Server {
                 "name the addresses of the proxies in Settings::proxy_trust",
             )));
         }
+        let mut backends = Backends::default();
+        let threads = functions::add(functions, &mut backends).map_err(io::Error::other)?;
+        cgi.iter().try_for_each(|cgi| cgi.add_to(&mut backends)).map_err(io::Error::other)?;
+        let tables = backends.add_routes(&routes.tables).map_err(io::Error::other)?;
         let logs: Vec<_> = sites.iter().map(|site| site.log).collect();
         let site_set = SiteSet::new(settings, sites);
         let connection_count_max = connection_count_max(worker_count, site_set.descriptor_count());
@@ -176,8 +183,6 @@ impl Server {
         let idle_workers = Arc::new(SharedArray::<IdleWorkers>::new(1)?).row(0);
         idle_workers.set_all_idle(worker_count);
         let proxy_trust = Arc::new(settings.proxy_trust.clone());
-        let mut backends = Backends::default();
-        cgi.iter().for_each(|cgi| cgi.add_to(&mut backends));
         let config = |number| {
             let (mut sockets, mut socket_settings) = (Vec::new(), Vec::new());
             for listener in &listeners {
@@ -193,7 +198,7 @@ impl Server {
                 socket_settings: socket_settings.into(),
                 mailbox: handle.mailboxes[number].clone(),
                 sites: sites.clone(),
-                routes: routes.tables.clone(),
+                routes: tables.clone(),
                 health_path: settings.health_path.as_ref().map(|path| path.as_bytes().into()),
                 server_header: settings.server_header,
                 proxy_trust: proxy_trust.clone(),
@@ -232,7 +237,7 @@ impl Server {
         let ready_count = all_ready.iter().count();
         let addresses = listeners.iter().map(|listener| listener.address().clone()).collect();
         let files = listeners.iter_mut().filter_map(Listener::take_file).collect();
-        let server = Server { workers, handle, addresses, files };
+        let server = Server { workers, handle, addresses, files, threads };
         if ready_count < worker_count {
             server.handle.stop(Duration::ZERO);
             server.join()?;
@@ -251,7 +256,7 @@ impl Server {
         self.handle.clone()
     }
 
-    /// Waits until all workers have ended. A worker that fails ends the others too.
+    /// Waits until all workers have ended, and all functions on threads have returned. A worker that fails ends the others too.
     ///
     /// # Errors
     /// The first error of a worker.
@@ -263,6 +268,7 @@ impl Server {
         if let Some(log) = &self.handle.log {
             log.end();
         }
+        self.threads.join();
         drop(self.files);
         ends.into_iter().try_for_each(|end| end.unwrap_or_else(|panic| resume_unwind(panic)))
     }

@@ -10,12 +10,14 @@
 //! | `engine` | waits for the kernel and drives connections |
 //! | `worker` | what all engines share: slots, timers, mailbox, residency, sending |
 //! | `acme_table` | certificates, their states and the answers to ACME directories, in shared memory |
+//! | `functions/` | functions of the embedding program, on workers and on threads |
 //! | `log_ring` | the bounded queue of log records from a worker to the log |
 //! | `services` | what a worker asks of a helper |
 
 pub(crate) mod acme_table;
 #[allow(unsafe_code)]
 pub(crate) mod engine;
+pub(crate) mod functions;
 pub(crate) mod log_ring;
 pub(crate) mod services;
 pub(crate) mod worker;

@@ -21,6 +21,7 @@ use rustix::process::{Resource, getrlimit};
 use std::{
     fs::File,
     io::{BufWriter, Write},
+    path::Path,
     sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -130,6 +131,18 @@ fn options(source: &SiteSource) -> PackOptions {
     let (dialect, policy, users) = (source.dialect, source.policy.clone(), source.users.directories.clone());
     let programs = source.programs.clone();
     PackOptions { dialect, policy, users, programs, ..PackOptions::new(unix_s()) }
+}
+
+/// Builds a site without files.
+pub(super) fn empty() -> Result<Site, UserError> {
+    let source = SiteSource::default();
+    let failed = |error| pack_error(PackError::Root { path: "an empty site".into(), error }, None);
+    let archive = memory::file().map_err(failed)?;
+    // An archive ends with two blocks of zeros.
+    archive.set_len(1024).map_err(failed)?;
+    let options = options(&source);
+    let (path, prefix) = (Path::new("empty.tar"), Path::new(""));
+    site(|out| pack_tar(&archive, path, prefix, out, &options)).map_err(|error| pack_error(error, None))
 }
 
 /// Builds the site of an open archive, with the settings of `source`.

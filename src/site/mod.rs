@@ -99,6 +99,14 @@ impl Site {
         from_archive(Archive::new(&source.path, source.max_unpacked_len, source.preload)?, &source)
     }
 
+    /// Returns a site without files: each of its responses is an error page.
+    ///
+    /// # Panics
+    /// If the process is out of memory or descriptors.
+    pub fn empty() -> Site {
+        builder::empty().expect("memory for a small image")
+    }
+
     /// Returns the number of files.
     pub fn file_count(&self) -> u64 {
         self.file_count

@@ -13,6 +13,7 @@ use crate::{
     base::{
         address::Address,
         error::UserError,
+        functions::Functions,
         log_config::SiteLog,
         settings::{SiteLimits, UnknownHost},
     },
@@ -57,6 +58,7 @@ pub struct VirtualHosts {
     unknown: UnknownHost,
     /// A name for each site, for logs and metrics. `None`: it has no host and no mount.
     pub(crate) labels: Vec<Option<String>>,
+    pub(crate) functions: Functions,
 }
 
 impl VirtualHosts {
@@ -72,7 +74,7 @@ impl VirtualHosts {
             }
         }
         let labels = sites.iter().map(|site| site.address().label()).collect();
-        let hosts = VirtualHosts { sites, unknown, labels };
+        let hosts = VirtualHosts { sites, unknown, labels, functions: Functions::default() };
         // Whatever its listeners will be.
         hosts.routes(&[])?;
         Ok(hosts)
@@ -81,6 +83,12 @@ impl VirtualHosts {
     /// Returns the routes of a server with these listeners.
     pub(crate) fn routes(&self, listeners: &[ListenerPolicy<'_>]) -> Result<ServerRoutes, UserError> {
         server_routes(self.sites.iter().map(VirtualHost::address), self.unknown, listeners)
+    }
+
+    /// Adds the functions of the embedding program. A route to a function comes before the files of the sites.
+    #[must_use]
+    pub fn with_functions(self, functions: Functions) -> VirtualHosts {
+        VirtualHosts { functions, ..self }
     }
 }
 
@@ -136,5 +144,12 @@ impl From<Site> for VirtualHosts {
     /// Returns a server with one site that answers every host.
     fn from(site: Site) -> VirtualHosts {
         VirtualHosts::new(vec![site.into()], UnknownHost::Site(0)).expect("one site without names")
+    }
+}
+
+impl From<Functions> for VirtualHosts {
+    /// Returns a server for functions, beside a [site without files](Site::empty).
+    fn from(functions: Functions) -> VirtualHosts {
+        VirtualHosts::from(Site::empty()).with_functions(functions)
     }
 }

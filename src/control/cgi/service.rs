@@ -16,7 +16,7 @@ use crate::{
 };
 use rustix::fs::{AtFlags, CWD, FileType, statat};
 use std::{path::PathBuf, sync::Arc, time::Duration};
-use tarpon_conn::{BackendId, BackendLimits, BackendRoute, HostName, SiteBackends, SiteId};
+use tarpon_conn::{BackendLimits, BackendRoute, HostName, SiteBackends, SiteId};
 use tarpon_site::Printable;
 
 /// The programs of a configuration.
@@ -126,11 +126,13 @@ impl CgiService {
 
 impl CgiBackends {
     /// Adds connectors and routes to those of a server.
-    pub(crate) fn add_to(&self, backends: &mut Backends) {
+    ///
+    /// # Errors
+    /// There are too many mounts.
+    pub(crate) fn add_to(&self, backends: &mut Backends) -> Result<(), UserError> {
         for (number, mount) in self.mounts.iter().enumerate() {
-            let route =
-                BackendRoute { backend: BackendId(backends.connectors.len() as u16), limits: self.limits };
-            backends.connectors.push(Arc::new(CgiConnector::new(self.workers.clone(), number)));
+            let connector = Arc::new(CgiConnector::new(self.workers.clone(), number));
+            let route = BackendRoute { backend: backends.add(connector)?, limits: self.limits };
             let site = SiteId::new(mount.site);
             let place = backends.by_site.iter().position(|(of, _)| *of == site).unwrap_or_else(|| {
                 backends.by_site.push((site, SiteBackends::default()));
@@ -142,6 +144,7 @@ impl CgiBackends {
                 CgiMountKind::Suffix(suffix) => of_site.suffix = Some((suffix.as_str().into(), route)),
             }
         }
+        Ok(())
     }
 }
 

@@ -208,6 +208,7 @@ impl<'a> Master<'a> {
         let settings_of =
             |listener: &Listener| repeat_n(listener.settings(&routes), listener.sockets().len());
         let socket_settings = listeners.iter().flat_map(settings_of).collect();
+        let routes = shared.backends.add_routes(&routes.tables).map_err(|error| error.to_string())?;
         let ticket_keys = listeners.iter().find_map(Listener::ticket_keys).cloned();
         let listeners = listeners.into_iter().flat_map(Listener::into_sockets).collect();
         let machine = WorkerPool::new(PoolConfig {
@@ -234,7 +235,7 @@ impl<'a> Master<'a> {
             emit,
             confinement,
             worker_seccomp,
-            routes: routes.tables,
+            routes,
             labels,
             shared,
             listeners: PoolListeners::new(listeners).map_err(in_words)?,
@@ -407,7 +408,7 @@ impl SharedMemory {
         };
         let idle_workers = Arc::new(SharedArray::new(1)?).row(0);
         let mut backends = Backends::default();
-        cgi.iter().for_each(|cgi| cgi.add_to(&mut backends));
+        cgi.iter().try_for_each(|cgi| cgi.add_to(&mut backends)).map_err(io::Error::other)?;
         let helper = cgi.map(|cgi| cgi.workers);
         Ok(SharedMemory { counters, idle_workers, rings, acme, cgi_stats, backends, helper })
     }

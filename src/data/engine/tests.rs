@@ -23,7 +23,7 @@ use std::{
     thread,
     time::Duration,
 };
-use tarpon_conn::{BackendId, BackendLimits, BackendRoute, EchoBackend};
+use tarpon_conn::{BackendLimits, BackendRoute, EchoBackend};
 
 /// Connects to a thread that runs an [`EchoBackend`].
 #[derive(Default)]
@@ -76,17 +76,15 @@ impl RunningWorker {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let connector = Arc::new(connector);
-        let route = BackendRoute { backend: BackendId(0), limits: BackendLimits::default() };
-        let backends = Backends {
-            connectors: vec![Arc::clone(&connector) as Arc<dyn BackendConnector>],
-            routes: vec![("/app".parse().unwrap(), route)],
-            ..Backends::default()
-        };
+        let mut backends = Backends::default();
+        let backend = backends.add(Arc::clone(&connector) as Arc<dyn BackendConnector>).unwrap();
+        let route = BackendRoute { backend, limits: BackendLimits::default() };
+        backends.routes.push((None, "/app".parse().unwrap(), route));
         let listeners = match engine {
             TestedEngine::Engine(_) => vec![listener.try_clone().unwrap().into()],
             TestedEngine::OneConnection => Vec::new(),
         };
-        let config = change(WorkerConfig { backends, ..WorkerConfig::for_test(2, listeners) });
+        let config = change(WorkerConfig::for_test(2, listeners).with_backends(backends));
         // Clients that wait are for the other worker.
         config.idle_workers.set(1, true);
         let mailbox = Arc::clone(&config.mailbox);

@@ -1,45 +1,87 @@
 //! Connections to backends, which make dynamic content: the worker connects when a pipe needs a connection.
 
 use super::{Slot, Worker};
+use crate::base::error::UserError;
+use rustix::io::Errno;
 use std::{io, os::fd::OwnedFd, sync::Arc};
 use tarpon_conn::{
-    BackendId, BackendRefusal, BackendRoute, Connection, PathPrefix, RouteTable, RouteTarget, SiteBackends,
-    SiteId, Transport,
+    BackendId, BackendRefusal, BackendRoute, CollectBudget, Connection, HostName, InlineFunction, PathPrefix,
+    Payload, PipeId, RouteTable, RouteTarget, SiteBackends, SiteId, Sites, Transport,
 };
 
 /// The backends of a server, and the routes to them.
 #[derive(Clone, Default)]
 pub(crate) struct Backends {
     /// By the number of the backend.
-    pub(crate) connectors: Vec<Arc<dyn BackendConnector>>,
-    /// Each for the paths with this prefix, at all hosts.
-    pub(crate) routes: Vec<(PathPrefix, BackendRoute)>,
+    connectors: Vec<Arc<dyn BackendConnector>>,
+    /// The functions that a worker calls in the place of a backend, and the memory for the content of their requests.
+    inline: Vec<(BackendId, Arc<dyn InlineFunction>)>,
+    budget: CollectBudget,
+    /// Each for the paths with this prefix, at the hosts that the name matches. `None`: at all hosts.
+    pub(crate) routes: Vec<(Option<HostName>, PathPrefix, BackendRoute)>,
     /// Those within sites.
     pub(crate) by_site: Vec<(SiteId, SiteBackends)>,
 }
 
 impl Backends {
+    /// Adds a backend. Returns its number.
+    ///
+    /// # Errors
+    /// There are too many: the numbers have 16 bits.
+    pub(crate) fn add(&mut self, connector: Arc<dyn BackendConnector>) -> Result<BackendId, UserError> {
+        let number = u16::try_from(self.connectors.len()).map_err(|_| {
+            UserError::new(
+                "cannot add these routes to functions and programs",
+                format_args!("there are more than {}", u32::from(u16::MAX) + 1),
+                "use fewer routes",
+            )
+        })?;
+        self.connectors.push(connector);
+        Ok(BackendId(number))
+    }
+
+    /// Adds a function that workers call in the place of a backend, which sends the responses that the function leaves to it.
+    pub(crate) fn add_inline(&mut self, backend: BackendId, function: Arc<dyn InlineFunction>) {
+        self.inline.push((backend, function));
+    }
+
     /// Returns whether a backend gets the addresses of clients.
     pub(super) fn need_peers(&self) -> bool {
         !self.connectors.is_empty()
     }
 
+    /// Adds the functions that a worker calls to its sites.
+    pub(super) fn add_functions(&self, sites: &mut Sites) {
+        for (backend, function) in &self.inline {
+            sites.add_function(*backend, Arc::clone(function), &self.budget);
+        }
+    }
+
     /// Returns these routes to sites, and those to backends.
-    pub(super) fn add_routes(&self, sites: &Arc<[RouteTable]>) -> Arc<[RouteTable]> {
+    ///
+    /// # Errors
+    /// A route to a backend has the host and prefix of another route.
+    pub(crate) fn add_routes(&self, sites: &Arc<[RouteTable]>) -> Result<Arc<[RouteTable]>, UserError> {
         if self.routes.is_empty() && self.by_site.is_empty() {
-            return Arc::clone(sites);
+            return Ok(Arc::clone(sites));
         }
         let mut tables: Vec<_> = sites.to_vec();
-        for (prefix, route) in &self.routes {
-            for table in &mut tables {
-                // The first route of a prefix stays.
-                let _ = table.add(None, prefix.clone(), RouteTarget::Backend(*route));
+        for table in &mut tables {
+            for (host, prefix, route) in &self.routes {
+                table.add(host.as_ref(), prefix.clone(), RouteTarget::Backend(*route)).map_err(|_| {
+                    let host = host.as_ref().map(HostName::to_string).unwrap_or_default();
+                    UserError::new(
+                        format_args!("cannot add the route {host}{prefix}"),
+                        "another route or site is there",
+                        "use another path or host, or distinguish the requests in one function",
+                    )
+                })?;
+            }
+            for (site, backends) in &self.by_site {
+                table.set_site_backends(*site, backends.clone());
             }
         }
-        for (site, backends) in &self.by_site {
-            tables.iter_mut().for_each(|table| table.set_site_backends(*site, backends.clone()));
-        }
-        tables.into()
+        Ok(tables.into())
     }
 }
 
@@ -47,6 +89,12 @@ impl Backends {
 pub(crate) trait BackendConnector: Send + Sync {
     /// Returns a connected stream socket, without waiting.
     fn connect(&self, is_nonblocking: bool) -> io::Result<OwnedFd>;
+
+    /// Returns a connected stream socket, for the pipe that has carried this payload. Without waiting.
+    fn connect_with(&self, payload: Payload, is_nonblocking: bool) -> io::Result<OwnedFd> {
+        drop(payload);
+        self.connect(is_nonblocking)
+    }
 }
 
 /// Returns why a pipe gets no connection.
@@ -54,6 +102,7 @@ fn refusal(error: &io::Error) -> BackendRefusal {
     match error.kind() {
         // The backend exists, and has not come to what was sent before.
         io::ErrorKind::WouldBlock => BackendRefusal::Full,
+        _ if matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE)) => BackendRefusal::Full,
         _ => BackendRefusal::Unreachable,
     }
 }
@@ -74,7 +123,7 @@ impl<S: Default> Worker<S> {
         while let Some((pipe, route)) = self.context.pipes.next_unconnected() {
             let connected = match self.slots.is_full() {
                 true => Err(BackendRefusal::Full),
-                false => self.connect(route.backend, is_nonblocking).map_err(|error| refusal(&error)),
+                false => self.connect(pipe, route.backend, is_nonblocking).map_err(|error| refusal(&error)),
             };
             match connected {
                 Ok(fd) => {
@@ -89,9 +138,18 @@ impl<S: Default> Worker<S> {
         None
     }
 
-    fn connect(&self, BackendId(number): BackendId, is_nonblocking: bool) -> io::Result<OwnedFd> {
+    fn connect(
+        &mut self,
+        pipe: PipeId,
+        BackendId(number): BackendId,
+        is_nonblocking: bool,
+    ) -> io::Result<OwnedFd> {
+        let payload = self.context.pipes.take_payload(pipe);
         match self.backends.connectors.get(number as usize) {
-            Some(connector) => connector.connect(is_nonblocking),
+            Some(connector) => match payload {
+                None => connector.connect(is_nonblocking),
+                Some(payload) => connector.connect_with(payload, is_nonblocking),
+            },
             None => Err(io::ErrorKind::NotFound.into()),
         }
     }

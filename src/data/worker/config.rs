@@ -102,4 +102,10 @@ impl WorkerConfig {
             log: None,
         }
     }
+
+    /// Returns the configuration with backends, and the routes to them.
+    pub(crate) fn with_backends(self, backends: Backends) -> WorkerConfig {
+        let routes = backends.add_routes(&self.routes).expect("no other route");
+        WorkerConfig { backends, routes, ..self }
+    }
 }

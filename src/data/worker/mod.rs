@@ -147,7 +147,6 @@ impl<S: Default> Worker<S> {
         let unix_ms = unix_ms();
         records.set_time(unix_ms);
         let prefixes = ResponsePrefixes::new(unix_ms / 1_000);
-        let routes = backends.add_routes(&routes);
         let mut context = WorkerContext {
             sites: Sites::by_route(images, Arc::clone(&routes)),
             pool,
@@ -172,6 +171,7 @@ impl<S: Default> Worker<S> {
             let find = move |host: &[u8], token: &[u8], to: &mut [u8]| acme.answer(host, token, to);
             context.sites.set_challenges(Arc::new(find), routes);
         }
+        backends.add_functions(&mut context.sites);
         let needs_peers = context.records.is_on() || !proxy_trust.proxies.is_empty() || backends.need_peers();
         context.sites.set_proxy_trust(proxy_trust);
         for (number, (versions, _)) in sites.iter().enumerate() {
