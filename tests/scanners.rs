@@ -31,58 +31,27 @@ const SSLYZE_PYTHON: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/sslyze/bin/py
 fn sslyze_finds_the_configuration_that_mozilla_recommends() {
     for (key, algorithm) in KEYS {
         let scanned = Scanned::start(algorithm);
-        let options = "-W ignore -m sslyze --json_out=sslyze.json --mozilla_config=intermediate --early_data --resum \
+        let options = "-W ignore -m sslyze --mozilla_config=intermediate --early_data \
                        --certinfo_ca_file=ca.pem";
         let options: Vec<_> = options.split_whitespace().collect();
         let text = scanned.scan(SSLYZE_PYTHON, &options);
-        // The public authorities do not know that of the test.
-        let issues = text.lines().filter_map(|line| line.trim().strip_prefix("* "));
-        let of_mozilla: Vec<_> = issues.skip_while(|line| !line.contains("_validation")).collect();
-        assert_eq!(
-            of_mozilla,
-            [
-                "certificate_path_validation: Certificate path validation failed for CN=rcgen self signed cert."
-            ],
-            "{key}: {text}"
-        );
-        let results: Value = scanned.json("sslyze.json");
-        let result = |name: &str| {
-            let scan = &results["server_scan_results"][0]["scan_result"][name];
-            assert_eq!(scan["status"], "COMPLETED", "{key}, {name}: {scan}");
-            scan["result"].clone()
-        };
-        let paths = &result("certificate_info")["certificate_deployments"][0]["path_validation_results"];
-        let own = paths
-            .as_array()
-            .expect("a list")
-            .iter()
-            .find(|path| path["trust_store"]["name"] == "Supplied CA file");
-        assert_eq!(
-            own.expect("the authority of the test")["was_validation_successful"],
-            true,
-            "{key}: {own:?}"
-        );
-        #[rustfmt::skip]
-        let facts: &[(&str, &str, Value)] = &[
-            ("ssl_2_0_cipher_suites",      "is_tls_version_supported",                 false.into()),
-            ("ssl_3_0_cipher_suites",      "is_tls_version_supported",                 false.into()),
-            ("tls_1_0_cipher_suites",      "is_tls_version_supported",                 false.into()),
-            ("tls_1_1_cipher_suites",      "is_tls_version_supported",                 false.into()),
-            ("tls_1_2_cipher_suites",      "is_tls_version_supported",                 true.into()),
-            ("tls_1_3_cipher_suites",      "is_tls_version_supported",                 true.into()),
-            ("tls_compression",            "supports_compression",                     false.into()),
-            ("tls_1_3_early_data",         "supports_early_data",                      false.into()),
-            ("openssl_ccs_injection",      "is_vulnerable_to_ccs_injection",           false.into()),
-            ("tls_fallback_scsv",          "supports_fallback_scsv",                   true.into()),
-            ("heartbleed",                 "is_vulnerable_to_heartbleed",              false.into()),
-            ("robot",                      "robot_result",                             "NOT_VULNERABLE_RSA_NOT_SUPPORTED".into()),
-            ("session_renegotiation",      "is_vulnerable_to_client_renegotiation_dos", false.into()),
-            ("session_renegotiation",      "supports_secure_renegotiation",            true.into()),
-            ("session_resumption",         "tls_ticket_resumption_result",             "FULLY_SUPPORTED".into()),
-            ("tls_extended_master_secret", "supports_ems_extension",                   true.into()),
+        assert!(text.contains(": OK - Compliant."), "{key}: {text}");
+        let lines: Vec<_> =
+            text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        let facts = [
+            "OK - Compression disabled",
+            "OK - Not vulnerable to OpenSSL CCS injection",
+            "TLS_FALLBACK_SCSV: OK - Supported",
+            "OK - Not vulnerable to Heartbleed",
+            "OK - Not vulnerable, RSA cipher suites not supported.",
+            "Client Renegotiation DoS Attack: OK - Not vulnerable",
+            "Secure Renegotiation: OK - Supported",
+            "Supplied CA file CA Store (N/A): OK - Certificate is trusted",
+            // Early data, the only scan with this answer.
+            "Not Supported",
         ];
-        for (scan, fact, want) in facts {
-            assert_eq!(&result(scan)[fact], want, "{key}, {scan}: {fact}");
+        for fact in facts {
+            assert!(lines.iter().any(|line| line == fact), "{key}: {fact}: {text}");
         }
     }
 }

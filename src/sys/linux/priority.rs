@@ -4,7 +4,7 @@ use rustix::process::{getpriority_process, setpriority_process};
 use std::{io, mem, time::Duration};
 
 /// What a thread that lowers its priority adds to its niceness. Each step is worth a quarter, so it gets a quarter of a core that other threads
-/// keep busy: enough to go on, whoever else is busy.
+/// keep busy: enough to go on.
 const NICENESS: i32 = 5;
 
 /// The least that Linux accepts. A request takes a tenth of it.
