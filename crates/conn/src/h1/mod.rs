@@ -288,13 +288,20 @@ impl Http1 {
         if !self.recorded.is_empty() {
             self.recorded.sent(cx.records, cx.now, self.sent_len);
         }
-        if let Http1Phase::Piped(_) = self.phase {
-            self.piped_output_sent(cx, out);
-        } else if let Http1Phase::Function(_) = self.phase {
-            self.function_output_sent(cx, out);
+        if let Http1Phase::Piped(_) | Http1Phase::Function(_) = self.phase {
+            self.streamed_output_sent(cx, out);
         } else if out.is_empty() {
             self.completed(cx);
             self.output_empty(cx);
+        }
+    }
+
+    /// Goes on with a response that is made while it is sent.
+    #[inline(never)]
+    fn streamed_output_sent(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) {
+        match self.phase {
+            Http1Phase::Function(_) => self.function_output_sent(cx, out),
+            _ => self.piped_output_sent(cx, out),
         }
     }
 

@@ -70,6 +70,7 @@ impl Http1 {
     }
 
     /// Collects content at the front of `input`, and calls the function if it is complete. Returns how many bytes it has consumed.
+    #[inline(never)]
     pub(in crate::h1) fn collect_content(
         &mut self,
         cx: &mut ConnResources<'_>,
@@ -131,6 +132,7 @@ impl Http1 {
     }
 
     /// Ends an exchange whose request cannot be completed.
+    #[inline(never)]
     pub(in crate::h1) fn end_collecting(
         &mut self,
         cx: &mut ConnResources<'_>,
@@ -169,6 +171,7 @@ impl Http1 {
     }
 
     /// Handles the end of the window in which the client must send content.
+    #[inline(never)]
     pub(in crate::h1) fn collecting_window_ended(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) {
         let Http1Phase::Function(phase) = &mut self.phase else { return };
         let FunctionPhase::Collecting(request) = &mut **phase else { return self.abort() };

@@ -105,6 +105,7 @@ impl Http1 {
     }
 
     /// Handles the end of the client's input.
+    #[inline(never)]
     pub(super) fn function_input_ended(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) {
         let Http1Phase::Function(phase) = &mut self.phase else { return };
         match &mut **phase {
