@@ -1,10 +1,6 @@
 //! The access log: one line per exchange, in every format, to files, sockets and standard output.
 
-#![allow(clippy::disallowed_methods, reason = "tests name their own files")]
-
-mod common;
-
-use common::{
+use crate::common::{
     EMBEDDED, ENGINES, TEST_TIMEOUT,
     client::{Response, TestClient, get},
     distinct_bytes,
@@ -259,7 +255,7 @@ fn files_rotate_by_age() {
 fn lines_go_to_datagram_and_stream_sockets() {
     for &engine in EMBEDDED {
         let dir = site(&[("index.html", "home")]);
-        let socket_dir = common::readable_dir();
+        let socket_dir = crate::common::readable_dir();
         let target = |name: &str| LogTarget::Socket(socket_dir.path().join(name));
         let datagrams = UnixDatagram::bind(socket_dir.path().join("datagrams")).expect("a socket");
         let stream = UnixListener::bind(socket_dir.path().join("stream")).expect("a socket");
@@ -323,7 +319,7 @@ fn program_logs_to_a_file_and_to_standard_output() {
 #[test]
 fn log_file_is_private_and_links_are_not_followed() {
     let dir = site(&[("index.html", "home")]);
-    let logs = common::readable_dir();
+    let logs = crate::common::readable_dir();
     let at = |name: &str| logs.path().join(name);
     let mode = |name: &str| fs::metadata(at(name)).unwrap().permissions().mode() & 0o777;
     let log_to = |target: &Path, more: &[&str]| {
@@ -397,7 +393,7 @@ fn program_rotates_log_files() {
 #[test]
 fn restarted_socket_listener_gets_lines_again() {
     let dir = site(&[("index.html", "home")]);
-    let socket_dir = common::readable_dir();
+    let socket_dir = crate::common::readable_dir();
     let path = socket_dir.path().join("socket");
     let target = format!("unix:{}", path.display());
     let first = UnixDatagram::bind(&path).expect("a socket");
@@ -629,7 +625,7 @@ struct LogFile {
 
 impl Default for LogFile {
     fn default() -> LogFile {
-        LogFile { dir: common::readable_dir() }
+        LogFile { dir: crate::common::readable_dir() }
     }
 }
 

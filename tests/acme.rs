@@ -1,10 +1,6 @@
 //! Certificates by ACME, against Pebble.
 
-#![allow(clippy::disallowed_methods, reason = "tests name their own files")]
-
-mod common;
-
-use common::{
+use crate::common::{
     ENGINES,
     acme::{SimulatedClock, files, retry_delays, wait_for_certificate, wait_for_warning},
     client::TestClient,

@@ -2,11 +2,7 @@
 //!
 //! A proxy in front of Pebble answers in its place, or holds requests.
 
-#![allow(clippy::disallowed_methods, reason = "tests name their own files")]
-
-mod common;
-
-use common::{
+use crate::common::{
     ENGINES,
     acme::{SimulatedClock, files, retry_delays, wait_for_certificate, wait_for_warning},
     client::TestClient,

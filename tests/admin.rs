@@ -1,10 +1,6 @@
 //! The admin listener: health, readiness, metrics, and the command `tarpon status`.
 
-#![allow(clippy::disallowed_methods, reason = "tests name their own files")]
-
-mod common;
-
-use common::{
+use crate::common::{
     ENGINES, TEST_TIMEOUT,
     client::{Response, TestClient, get},
     distinct_bytes,

@@ -1,9 +1,7 @@
 //! Engines whose workers serve one connection at a time: a client that waits gets a worker whatever the other clients do, and a worker
 //! closes an idle connection only while a client waits.
 
-mod common;
-
-use common::{
+use crate::common::{
     ENGINES, TEST_TIMEOUT,
     client::{TestClient, get},
     server::TestServer,

@@ -1,8 +1,6 @@
 //! Pages in headless Chromium: all kinds of requests (`tests/browser/check.js`), listings, error pages, a switch between releases.
 
-mod common;
-
-use common::{
+use crate::common::{
     ENGINES,
     client::TestClient,
     endpoint::TestTls,
@@ -228,7 +226,7 @@ fn page_loaded_before_a_switch_gets_its_release_in_a_browser() {
     {
         for engine in ENGINES {
             let (releases, loaded) =
-                (common::readable_dir(), TcpListener::bind("127.0.0.1:0").expect("a port"));
+                (crate::common::readable_dir(), TcpListener::bind("127.0.0.1:0").expect("a port"));
             let port = loaded.local_addr().expect("an address").port();
             pack(&release(1, "B4qfzvDp", "CxT9_qWe", port), &releases.path().join("1.tar"));
             pack(&release(2, "CxT9_qWe", "B4qfzvDp", port), &releases.path().join("2.tar"));
@@ -268,7 +266,7 @@ fn browser_gets_a_delta_to_the_script_of_the_next_release() {
         let size = got.strip_prefix("release 2, dcb, ").and_then(|size| size.parse().ok());
         // The whole script has 60 KB.
         assert!(size.is_some_and(|size: u32| size < 200), "{engine}: {page:?}");
-        let site = common::site(&files);
+        let site = crate::common::site(&files);
         compare(site.path(), "assets/app-CxT9_qWe.js", sum);
         assert_eq!((&*page.errors, program.err()), ("[]", String::new()), "{engine}");
     }

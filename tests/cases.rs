@@ -5,17 +5,16 @@
 //!       └─ on a real server, for every engine ─────────┴─▶ output = the responses of the case
 //! ```
 
-mod common;
 #[cfg(debug_assertions)]
 #[path = "cases/faults.rs"]
 mod faults;
 
-use bytes::Bytes;
-use common::{
+use crate::common::{
     ENGINES,
     endpoint::{Endpoint, TestTls},
     server::TestServer,
 };
+use bytes::Bytes;
 use std::{
     collections::HashMap,
     fs::{self, File},
@@ -386,7 +385,7 @@ fn read(name: impl AsRef<Path>) -> String {
 
 /// Creates the site that the file `site` describes.
 fn fixture() -> TempDir {
-    let dir = common::readable_dir();
+    let dir = crate::common::readable_dir();
     let modified = UNIX_EPOCH + Duration::from_secs(MODIFIED_S);
     for line in read("site").lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         if let Some((name, target)) = line.split_once(" -> ") {
@@ -395,7 +394,10 @@ fn fixture() -> TempDir {
         }
         let (name, content) = line.split_once('|').unwrap_or_else(|| panic!("neither file nor link: {line}"));
         let name = name.trim();
-        common::write_files(dir.path(), &[(name, bytes(content.strip_prefix(' ').unwrap_or(content)))]);
+        crate::common::write_files(
+            dir.path(),
+            &[(name, bytes(content.strip_prefix(' ').unwrap_or(content)))],
+        );
         let file = File::options().append(true).open(dir.path().join(name)).expect("a file");
         file.set_modified(modified).expect("a date");
     }

@@ -1,11 +1,8 @@
 //! CGI programs, on every engine: in shell, Python, Perl and C.
 
-#![allow(clippy::disallowed_methods, reason = "tests name their own files")]
 #![cfg(target_os = "linux")]
 
-mod common;
-
-use common::{
+use crate::common::{
     ENGINES,
     program::{RunningProgram, children, process_name, serve, serve_config, tarpon},
     readable_dir, site, wait_for,

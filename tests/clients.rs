@@ -1,9 +1,7 @@
 //! Third-party clients: http.client of Python, fetch of Node, net/http of Go. Each one sends the same requests and gets the files
 //! on disk, with and without TLS. `tests/clients/README.md` documents the programs.
 
-mod common;
-
-use common::{
+use crate::common::{
     ENGINES,
     endpoint::TestTls,
     program::RunningProgram,

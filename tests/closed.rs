@@ -3,11 +3,7 @@
 //!
 //! Only root can start such a server, so these tests do nothing for other users.
 
-#![allow(clippy::disallowed_methods, reason = "tests name their own files")]
-
-mod common;
-
-use common::{
+use crate::common::{
     ENGINES,
     client::TestClient,
     program::{ProgramExit, RunningProgram, serve},
@@ -88,7 +84,7 @@ fn earlier_releases_below_a_closed_directory_are_served() {
     pack(&[("index.html", "one"), (old, "old")], &closed.at("1.tar"));
     pack(&[("index.html", "two"), (new, "new")], &closed.at("2.tar"));
     for name in ["1.tar", "2.tar"] {
-        let mut command = common::program::tarpon(["release", "activate"].map(AsRef::as_ref));
+        let mut command = crate::common::program::tarpon(["release", "activate"].map(AsRef::as_ref));
         command.arg(&closed.path).arg(name);
         let ProgramExit { status, err, .. } = RunningProgram::run(command);
         assert!(status.success(), "{err}");

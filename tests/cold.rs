@@ -1,8 +1,6 @@
 //! Files and archives that the kernel has dropped from the page cache are served, and no worker blocks on the disk.
 
-mod common;
-
-use common::{
+use crate::common::{
     ENGINES,
     client::TestClient,
     program::{RunningProgram, serve, tarpon},
@@ -25,7 +23,7 @@ use tarpon::Engine;
 #[test]
 fn files_outside_the_page_cache_are_served() {
     // In the target directory, because the directory for temporary files may be a tmpfs.
-    let temp = common::make_readable(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap());
+    let temp = crate::common::make_readable(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap());
     let (dir, archive) = (temp.path().join("site"), temp.path().join("site.tar"));
     fs::create_dir(&dir).unwrap();
     let contents = [("small.txt", 100), ("middle.txt", 8 << 10), ("large.bin", 3 << 20)];
@@ -69,7 +67,7 @@ fn files_outside_the_page_cache_are_served() {
 /// Small files are in the image. The kernel has dropped all of its pages except those that a process maps.
 #[test]
 fn workers_do_not_fault_on_a_lookup_in_a_cold_image() {
-    let temp = common::make_readable(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap());
+    let temp = crate::common::make_readable(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap());
     let (dir, packed) = (temp.path().join("site"), temp.path().join("packed.tar"));
     fs::create_dir(&dir).unwrap();
     // Incompressible bytes.

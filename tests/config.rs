@@ -1,10 +1,6 @@
 //! Reading, checking, showing and serving the configuration; the documentation generated from the options.
 
-#![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
-
-mod common;
-
-use common::{
+use crate::common::{
     client::{TestClient, get},
     program::{ProgramExit, RunningProgram, serve, tarpon},
     site, wait_for, write_files,
@@ -415,14 +411,14 @@ fn reference_matches_the_program() {
     } else {
         assert!(
             document == want,
-            "docs/configuration.md is out of date; renew it: RENEW=1 cargo test --test config reference"
+            "docs/configuration.md is out of date; renew it: RENEW=1 cargo test --test all config::reference"
         );
     }
 }
 
 #[test]
 fn manual_pages_pass_mandoc_lint() {
-    let dir = common::readable_dir();
+    let dir = crate::common::readable_dir();
     let ended = RunningProgram::run(tarpon_command(&["manual", "--all", dir.path().to_str().unwrap()], &[]));
     assert!(ended.status.success(), "{}", ended.err);
     let pages: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -471,7 +467,7 @@ fn manual_pages_pass_mandoc_lint() {
 
 #[test]
 fn shells_accept_their_completions() {
-    let dir = common::readable_dir();
+    let dir = crate::common::readable_dir();
     for shell in ["bash", "zsh", "fish"] {
         let script = dir.path().join(shell);
         fs::write(&script, RunningProgram::run(tarpon_command(&["completions", shell], &[])).out).unwrap();

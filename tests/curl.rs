@@ -1,10 +1,6 @@
 //! Tests with curl.
 
-#![allow(clippy::disallowed_methods, reason = "tests name their own files")]
-
-mod common;
-
-use common::{
+use crate::common::{
     ENGINES, distinct_bytes,
     endpoint::TestTls,
     program::{RunningProgram, serve},
@@ -218,11 +214,11 @@ fn server_with(engine: &str) -> CurlServer {
     // The test harness shows this if the test fails.
     println!("with {engine}");
     let dir = site(&[("index.html", &b"home"[..]), ("dir/index.html", b"in here")]);
-    common::write_files(dir.path(), &[("large", distinct_bytes(LARGE_LEN))]);
+    crate::common::write_files(dir.path(), &[("large", distinct_bytes(LARGE_LEN))]);
     let many: Vec<_> =
         (0..100).map(|number| (format!("many/{number}"), format!("number {number}"))).collect();
-    common::write_files(dir.path(), &many);
-    common::write_files(dir.path(), &[("page.txt", "page ".repeat(100))]);
+    crate::common::write_files(dir.path(), &many);
+    crate::common::write_files(dir.path(), &[("page.txt", "page ".repeat(100))]);
     let gzip = Command::new("gzip").args(["-k", "page.txt"]).current_dir(dir.path()).status();
     assert!(gzip.expect("gzip is missing").success());
     let tls = TestTls::new();

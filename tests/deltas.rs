@@ -2,9 +2,7 @@
 //! them with the reference decoder of Zstandard. The tests of the browser decode Brotli with a dictionary, because the program `brotli`
 //! cannot.
 
-mod common;
-
-use common::{
+use crate::common::{
     ENGINES,
     client::{Response, TestClient},
     program::{RunningProgram, serve, tarpon},
@@ -177,7 +175,7 @@ struct TestReleases {
 
 impl TestReleases {
     fn new() -> TestReleases {
-        let dir = common::readable_dir();
+        let dir = crate::common::readable_dir();
         let sites = [(OLD, 1), (NEW, 2)].map(|(path, number)| {
             let site = site(&[(&path[1..], script(number)), ("plain.js", plain(number))]);
             let picture: Vec<u8> =
@@ -193,7 +191,7 @@ impl TestReleases {
     }
 
     /// Packs one release. The first one offers dictionaries.
-    fn pack(&self, number: usize, options: &[(&str, &Path)]) -> common::program::ProgramExit {
+    fn pack(&self, number: usize, options: &[(&str, &Path)]) -> crate::common::program::ProgramExit {
         let mut command = tarpon(["pack".as_ref(), self.sites[number].path().as_os_str()]);
         command.args(["--effort", "fast", "-o"]).arg(&self.archives[number]);
         for (option, value) in options {

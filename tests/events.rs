@@ -1,8 +1,6 @@
 //! Messages of the server: text on a terminal, JSON lines otherwise.
 
-mod common;
-
-use common::{
+use crate::common::{
     ENGINES,
     client::{TestClient, get},
     distinct_bytes,

@@ -1,10 +1,6 @@
 //! The examples in `examples/`, as users run them: with requests of curl.
 
-#![allow(clippy::disallowed_methods, reason = "tests name their own files")]
-
-mod common;
-
-use common::distinct_bytes;
+use crate::common::distinct_bytes;
 use std::{
     env, fs,
     io::{BufRead, BufReader, Read},
@@ -55,7 +51,7 @@ fn built() -> &'static Path {
     static BUILT: LazyLock<PathBuf> = LazyLock::new(|| {
         let root = env!("CARGO_MANIFEST_DIR");
         let status = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--locked", "--package", "tarpon", "--examples"])
+            .args(["build", "--quiet", "--locked", "--workspace", "--examples"])
             .current_dir(root)
             .status();
         assert!(status.unwrap().success(), "the examples are built");

@@ -1,8 +1,6 @@
 //! Executables with an embedded site, and mapped archives that are truncated or replaced.
 
-mod common;
-
-use common::{
+use crate::common::{
     ENGINES,
     client::TestClient,
     program::{RunningProgram, serve, tarpon},
@@ -18,7 +16,7 @@ use tempfile::TempDir;
 
 #[test]
 fn executable_serves_inspects_verifies_and_extracts_its_site() {
-    let (dir, out) = (site(&contents()), common::readable_dir());
+    let (dir, out) = (site(&contents()), crate::common::readable_dir());
     let program = packed(&dir, &out, &["--executable"]);
     for engine in ENGINES {
         for preload in [&[][..], &["--preload"]] {
@@ -91,7 +89,7 @@ fn contents_of_an_executable_are_reused() {
 
 #[test]
 fn truncated_executable_has_no_site() {
-    let (dir, out) = (site(&contents()), common::readable_dir());
+    let (dir, out) = (site(&contents()), crate::common::readable_dir());
     let program = packed(&dir, &out, &["--executable"]);
     let whole = fs::metadata(&program).unwrap().len();
     File::options().write(true).open(&program).unwrap().set_len(whole - 1).unwrap();
@@ -119,7 +117,7 @@ fn directory_can_be_preloaded() {
 
 #[test]
 fn truncated_archive_aborts_responses_until_it_is_replaced() {
-    let (dir, out) = (site(&contents()), common::readable_dir());
+    let (dir, out) = (site(&contents()), crate::common::readable_dir());
     for engine in ENGINES {
         for first in ["/small.txt", "/middle.txt", "/large.txt", "/missing", "/"] {
             let archive = packed(&dir, &out, &[]);

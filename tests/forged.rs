@@ -1,8 +1,6 @@
 //! Forged archives: whatever their bytes are, each response ends where its client expects it to end.
 
-mod common;
-
-use common::{
+use crate::common::{
     distinct_bytes, seeds_factor,
     server::{EmbeddedServer, settings},
     site,

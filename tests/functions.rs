@@ -1,10 +1,6 @@
 //! Functions of the embedding program, on every engine.
 
-#![allow(clippy::disallowed_methods, reason = "tests name their own files")]
-
-mod common;
-
-use common::{
+use crate::common::{
     EMBEDDED,
     client::{Response as Received, TestClient},
     distinct_bytes,

@@ -1,8 +1,6 @@
 //! Handover between servers that share a listening socket, without a failed request.
 
-mod common;
-
-use common::{
+use crate::common::{
     EMBEDDED, TEST_TIMEOUT,
     client::TestClient,
     distinct_bytes,
@@ -42,7 +40,7 @@ fn handover_fails_no_request() {
                         let mut client = TestClient::connect(address);
                         let (mut served, mut last_count) = (0, 0);
                         for (name, len) in LENS.iter().cycle().take_while(|_| !stopping.load(Ordering::SeqCst)) {
-                            client.send(common::client::get(&format!("/{name}")));
+                            client.send(crate::common::client::get(&format!("/{name}")));
                             let response = client.try_response().unwrap_or_else(|error| {
                                 panic!("{engine}: request {served} of a client, with {last_count} handovers: {error}")
                             });

@@ -1,8 +1,6 @@
 //! The health path for load balancers: on every host, with any site, until the server stops.
 
-mod common;
-
-use common::{
+use crate::common::{
     ENGINES,
     client::{Response, TestClient},
     endpoint::TestTls,

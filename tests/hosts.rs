@@ -1,8 +1,6 @@
 //! Several sites in one server, selected by host.
 
-mod common;
-
-use common::{
+use crate::common::{
     EMBEDDED, ENGINES,
     client::{Response, TestClient},
     distinct_bytes,
@@ -277,7 +275,7 @@ fn truncated_archive_affects_only_its_site() {
             fs::write(dir.path().join("index.html"), name).expect("a page");
             dir
         });
-        let archives = common::readable_dir();
+        let archives = crate::common::readable_dir();
         let paths = ["one.tar", "two.tar"].map(|name| archives.path().join(name));
         for (dir, path) in dirs.iter().zip(&paths) {
             let source = SiteSource { path: dir.path().to_owned(), ..SiteSource::default() };

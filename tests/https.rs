@@ -1,10 +1,6 @@
 //! HTTPS: certificates by name, what listeners ask of clients, and files that change. Clients are curl and openssl.
 
-#![allow(clippy::disallowed_methods, reason = "tests name their own files")]
-
-mod common;
-
-use common::{
+use crate::common::{
     ENGINES,
     port::ReservedPort,
     program::{

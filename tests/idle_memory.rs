@@ -1,16 +1,13 @@
 //! The memory of idle connections, on every engine whose workers serve many: with TLS it is that of the keys, and no buffer of the worker.
 
-mod common;
-
-use common::{
+use crate::common::{
     ENGINES,
     client::TestClient,
     endpoint::{Endpoint, TestTls},
+    kernel::private_len,
     program::RunningProgram,
     site,
 };
-use rustix::process::Pid;
-use std::fs;
 
 /// Idle connections of each kind. The memory of a process is known to some pages, which are few bytes for each of them.
 const CONNECTION_COUNT: usize = 300;
@@ -52,11 +49,4 @@ fn idle_client(endpoint: &Endpoint) -> TestClient {
         assert_eq!(client.get(target).status, 200, "{endpoint}");
     }
     client
-}
-
-/// Returns the length of the memory that a process alone has. proc(5), /proc/pid/status.
-fn private_len(pid: Pid) -> usize {
-    let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).expect("a process");
-    let kib = status.lines().find_map(|line| line.strip_prefix("RssAnon:")?.trim().strip_suffix(" kB"));
-    kib.and_then(|kib| kib.parse::<usize>().ok()).expect("a number") << 10
 }

@@ -1,10 +1,6 @@
 //! Configurations of several files, and values of the environment in them.
 
-#![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
-
-mod common;
-
-use common::{
+use crate::common::{
     client::TestClient,
     program::{RunningProgram, has_exited, tarpon, with_long_timeouts},
     site, wait_for,

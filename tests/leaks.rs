@@ -2,9 +2,9 @@
 //!
 //! Each test runs in a process of its own, where it counts all threads and descriptors.
 
-mod common;
-
-use common::{EMBEDDED, client::TestClient, kernel::wait_until_asleep, server::settings, site, wait_for};
+use crate::common::{
+    EMBEDDED, client::TestClient, kernel::wait_until_asleep, server::settings, site, wait_for,
+};
 use rustix::process::{Resource, Rlimit, getpid, getrlimit, setrlimit};
 use std::{
     env, fs,
@@ -68,11 +68,11 @@ fn dropped_watch_leaks_nothing() {
             let (send, changes) = channel();
             let following = watched.follow(move |change| send.send(change).unwrap()).unwrap();
             fs::write(dir.path().join("index.html"), format!("round {round}")).unwrap();
-            let change = changes.recv_timeout(common::TEST_TIMEOUT).unwrap();
+            let change = changes.recv_timeout(crate::common::TEST_TIMEOUT).unwrap();
             assert!(matches!(change, SiteChange::Site(_)));
             drop((change, following));
             // The channel closes after the last change.
-            while changes.recv_timeout(common::TEST_TIMEOUT).is_ok() {}
+            while changes.recv_timeout(crate::common::TEST_TIMEOUT).is_ok() {}
             before.wait_for();
         }
     });
@@ -147,7 +147,11 @@ fn in_own_process(test: &str, run: impl FnOnce()) {
         return run();
     }
     let mut command = Command::new(env::current_exe().unwrap());
-    let ran = command.args(["--exact", test, "--test-threads=1"]).env(MARK, "").output().unwrap();
+    let ran = command
+        .args(["--exact", &format!("leaks::{test}"), "--test-threads=1"])
+        .env(MARK, "")
+        .output()
+        .unwrap();
     let output = String::from_utf8_lossy(&ran.stdout);
     assert!(ran.status.success() && output.contains("1 passed"), "{output}");
 }

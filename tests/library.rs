@@ -1,8 +1,6 @@
 //! The library: a server embedded in another program.
 
-mod common;
-
-use common::{
+use crate::common::{
     EMBEDDED, ENGINES,
     client::{TestClient, get},
     distinct_bytes,
@@ -168,7 +166,7 @@ fn site_reports_its_contents() {
 }
 
 /// Removes the date from a response, which leaves what the site determines.
-fn without_date(mut response: common::client::Response) -> common::client::Response {
+fn without_date(mut response: crate::common::client::Response) -> crate::common::client::Response {
     response.head = response.head.lines().filter(|line| !line.starts_with("Date: ")).collect();
     response
 }

@@ -1,10 +1,6 @@
 //! Symbolic links that lead out of a site, into directories that the configuration names.
 
-#![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
-
-mod common;
-
-use common::{
+use crate::common::{
     client::TestClient,
     program::{RunningProgram, serve, tarpon, without_user_change},
     readable_dir, wait_for, write_files,

@@ -2,9 +2,7 @@
 //!
 //! REDbot sends follow-up requests for content codings, ranges and validators, and compares the responses.
 
-mod common;
-
-use common::{
+use crate::common::{
     ENGINES,
     program::{RunningProgram, serve},
     sample::{CODED, LARGE, sample_site},

@@ -1,10 +1,6 @@
 //! The addresses of `--listen` and `[[listener]]`: ports at several addresses, and the permissions of Unix sockets.
 
-#![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
-
-mod common;
-
-use common::{
+use crate::common::{
     client::TestClient,
     port::ReservedPort,
     program::{RunningProgram, UpgradedProgram, has_exited, serve, tarpon, wrap_command},

@@ -1,10 +1,6 @@
 //! Directory listings on every engine, of a directory, a tar archive and a packed site.
 
-#![allow(clippy::disallowed_methods, reason = "tests name their own files")]
-
-mod common;
-
-use common::{
+use crate::common::{
     ENGINES,
     client::{Response, TestClient},
     endpoint::TestTls,

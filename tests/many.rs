@@ -1,8 +1,6 @@
 //! Ten thousand clients at once, on every engine whose workers serve many connections: most connections are idle, and each gets responses.
 
-mod common;
-
-use common::{
+use crate::common::{
     ENGINES,
     client::{TestClient, get},
     program::{RunningProgram, serve},

@@ -1,10 +1,6 @@
 //! Metrics go on through a reload, a killed server, and upgrades: each response counts once, and no counter ever decreases.
 
-#![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
-
-mod common;
-
-use common::{
+use crate::common::{
     ENGINES,
     client::{TestClient, get},
     distinct_bytes,

@@ -1,8 +1,6 @@
 //! Sites mounted at paths: a directory, an archive and a packed site in one server.
 
-mod common;
-
-use common::{
+use crate::common::{
     ENGINES,
     client::TestClient,
     endpoint::TestTls,
@@ -36,7 +34,7 @@ fn dir(name: &str) -> TempDir {
 /// Starts a server with a site of its own at `/`, a directory at `/docs`, a packed site at `/docs/api v1`, and at one host an archive.
 fn four_sites(engine: Engine, tls: &TestTls) -> TestServer {
     let dirs = ["main", "docs", "api", "tar"].map(dir);
-    let work = common::readable_dir();
+    let work = crate::common::readable_dir();
     let (packed, archive) = (work.path().join("api.tar"), work.path().join("plain.tar"));
     pack_for("/docs/api v1", dirs[2].path(), &packed);
     tar(dirs[3].path(), &archive);
@@ -166,7 +164,7 @@ fn base_precedes_redirects_for_a_proxy_that_strips_it() {
 
 #[test]
 fn mounted_site_is_followed_and_a_mount_is_added_by_a_reload() {
-    let (main, docs, work) = (dir("main"), dir("docs"), common::readable_dir());
+    let (main, docs, work) = (dir("main"), dir("docs"), crate::common::readable_dir());
     let admin = format!("unix:{}", work.path().join("admin.sock").to_str().expect("UTF-8"));
     let config = |mount: &str| {
         format!(
@@ -197,7 +195,7 @@ fn mounted_site_is_followed_and_a_mount_is_added_by_a_reload() {
 
 #[test]
 fn unusable_mounts_fail_with_a_hint() {
-    let (docs, work) = (dir("docs"), common::readable_dir());
+    let (docs, work) = (dir("docs"), crate::common::readable_dir());
     let packed = work.path().join("docs.tar");
     pack_for("", docs.path(), &packed);
     #[rustfmt::skip]
@@ -236,8 +234,8 @@ fn library_mounts_a_site() {
     };
     let error = sites(with_base("")).expect_err("its redirects lead elsewhere").to_string();
     assert!(error.contains("Policy::base"), "{error}");
-    let served = common::server::EmbeddedServer::sites(
-        &common::server::settings(Engine::Poll, 1),
+    let served = crate::common::server::EmbeddedServer::sites(
+        &crate::common::server::settings(Engine::Poll, 1),
         sites(with_base("/docs")).expect("different paths"),
     );
     let mut client = TestClient::connect(served.address);

@@ -1,8 +1,6 @@
 //! Mounts beside nginx (`location` with `alias`) and Caddy (`handle_path`): the same paths, and the site that answers each.
 
-mod common;
-
-use common::{
+use crate::common::{
     client::TestClient,
     other_server::OtherServer,
     port::ReservedPort,
@@ -37,7 +35,7 @@ const PATHS: &[(&str, &str, &str, &str)] = &[
 fn mounts_answer_as_those_of_other_servers_but_for_the_listed_paths() {
     let main = site(&[("index.html", "main"), ("a.txt", "a of main")]);
     let docs = site(&[("index.html", "docs"), ("a.txt", "a of docs")]);
-    let work = common::readable_dir();
+    let work = crate::common::readable_dir();
     let path = |dir: &tempfile::TempDir| dir.path().to_str().expect("UTF-8").to_owned();
     let (main_path, docs_path) = (path(&main), path(&docs));
 

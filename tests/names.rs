@@ -2,9 +2,7 @@
 //!
 //! The tests send each message to a pseudo-terminal, with names that hold control sequences.
 
-mod common;
-
-use common::{
+use crate::common::{
     client::TestClient,
     program::{RunningProgram, serve, tarpon, unprivileged, without_user_change},
     readable_dir, wait_for, write_files,

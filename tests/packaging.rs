@@ -1,8 +1,6 @@
 //! Checks each file of `packaging/` with the program that reads it.
 
-mod common;
-
-use common::{
+use crate::common::{
     EMBEDDED,
     client::{TestClient, get},
     server::{EmbeddedServer, settings},

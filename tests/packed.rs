@@ -1,8 +1,6 @@
 //! Packed sites with the program: `pack`, `serve`, `inspect` and `verify`, and the files that an interrupted `pack` leaves.
 
-mod common;
-
-use common::{
+use crate::common::{
     ENGINES,
     client::TestClient,
     distinct_bytes,
@@ -405,7 +403,7 @@ fn small_site() -> TempDir {
 }
 
 fn out() -> TempDir {
-    common::readable_dir()
+    crate::common::readable_dir()
 }
 
 /// Returns a `tarpon pack`, with `--effort fast` unless the options have another.

@@ -2,11 +2,7 @@
 //!
 //! Each test runs on every engine, with a directory, a tar archive and a packed site.
 
-#![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
-
-mod common;
-
-use common::{
+use crate::common::{
     ENGINES,
     client::{Response, TestClient},
     endpoint::TestTls,
@@ -303,7 +299,7 @@ fn impossible_options_are_an_error_and_conflicting_pages_a_warning() {
     assert!(!ended.status.success() && ended.err.contains("a path that begins with /"), "{ended:?}");
     let program = RunningProgram::start_ready(serve(forms.dir.path(), &["--clean-urls"]));
     let warning = "1 clean URL that belongs to another file: about.html";
-    common::wait_for(warning, || program.err().contains(warning).then_some(()));
+    crate::common::wait_for(warning, || program.err().contains(warning).then_some(()));
 }
 
 /// What the case shows; the request; the status, the value of Cache-Control and values of other fields; a part of the content.
@@ -317,7 +313,7 @@ struct SiteForms {
 
 impl SiteForms {
     fn of(files: &[(&str, &str)]) -> SiteForms {
-        let forms = SiteForms { dir: site(files), out: common::readable_dir() };
+        let forms = SiteForms { dir: site(files), out: crate::common::readable_dir() };
         let mut tar = Command::new("tar");
         tar.arg("-cf").arg(forms.tar()).arg("-C").arg(forms.dir.path()).arg(".");
         assert!(tar.status().expect("tar").success());

@@ -1,10 +1,6 @@
 //! The worker processes of the engines `prefork` and `fork`: their number, a crash of one, and their cleanup.
 
-#![allow(clippy::disallowed_methods, reason = "tests name their own files")]
-
-mod common;
-
-use common::{
+use crate::common::{
     client::{TestClient, connected, get},
     distinct_bytes,
     endpoint::TestTls,
@@ -259,7 +255,7 @@ fn requests_of_all_processes_are_counted_and_logged_once() {
     const CONNECTION_COUNT: usize = 10;
     let dir = site(&[("index.html", "home")]);
     for engine in ENGINES {
-        let temp = common::readable_dir();
+        let temp = crate::common::readable_dir();
         let (log, admin) = (temp.path().join("log"), format!("unix:{}", temp.path().join("admin").display()));
         let options = ["--workers", "16", "--admin", &admin, "--access-log", log.to_str().unwrap()];
         let program = RunningProgram::start_ready(with(dir.path(), engine, &options));
@@ -302,7 +298,7 @@ fn requests_of_all_processes_are_counted_and_logged_once() {
 fn killed_aux_process_is_replaced_and_the_log_continues() {
     let dir = site(&[("index.html", "home")]);
     for engine in ENGINES {
-        let temp = common::readable_dir();
+        let temp = crate::common::readable_dir();
         let (log, admin) = (temp.path().join("log"), format!("unix:{}", temp.path().join("admin").display()));
         let options = ["--workers", "2", "--admin", &admin, "--access-log", log.to_str().unwrap()];
         let program = RunningProgram::start_ready(with(dir.path(), engine, &options));

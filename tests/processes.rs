@@ -1,10 +1,6 @@
 //! The processes of `tarpon serve`: clients get their responses although the server or the builder is killed.
 
-#![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
-
-mod common;
-
-use common::{
+use crate::common::{
     ENGINES,
     client::{TestClient, get},
     is_disconnect,
@@ -25,7 +21,7 @@ use tarpon::Engine;
 
 #[test]
 fn killed_server_process_is_replaced_and_waiting_clients_are_served() {
-    let (dir, temp) = (site(&[("index.html", "home")]), common::readable_dir());
+    let (dir, temp) = (site(&[("index.html", "home")]), crate::common::readable_dir());
     for &engine in ENGINES {
         let socket = temp.path().join("socket");
         let unix = format!("unix:{}", socket.display());
@@ -200,7 +196,7 @@ fn signal_to_the_process_group_stops_all_processes_in_order() {
 
 #[test]
 fn signal_during_the_first_load_stops_the_program_at_once() {
-    let (dir, temp) = (site(&[("index.html", "home")]), common::readable_dir());
+    let (dir, temp) = (site(&[("index.html", "home")]), crate::common::readable_dir());
     let socket = temp.path().join("socket");
     // A site that takes long to load.
     let content = "long ".repeat(1 << 20);

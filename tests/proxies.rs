@@ -1,10 +1,6 @@
 //! The client behind a proxy: Forwarded, X-Forwarded-For and PROXY headers of trusted proxies, and of others.
 
-#![allow(clippy::disallowed_methods, reason = "tests name their own files")]
-
-mod common;
-
-use common::{
+use crate::common::{
     ENGINES,
     client::{TestClient, connected, get},
     endpoint::TestTls,

@@ -1,9 +1,7 @@
 //! Range requests that depend on how the server sends: a response that waits for space in the outbox. `tests/cases/ranges.http` has the
 //! responses, and `slow_readers.rs` the clients that request ranges and never read them.
 
-mod common;
-
-use common::{
+use crate::common::{
     ENGINES, client::get, distinct_bytes, endpoint::TestTls, kernel::wait_until_read, server::TestServer,
     site,
 };

@@ -1,9 +1,7 @@
 //! The examples of the README work: its lines for a container start a server, and its dependency line leads to the library. The texts for
 //! users use the words that users search for. The documentation test of the library compiles the example in Rust.
 
-mod common;
-
-use common::{
+use crate::common::{
     client::TestClient,
     program::{RunningProgram, tarpon},
     readable_dir, site, write_files,

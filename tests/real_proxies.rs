@@ -1,10 +1,6 @@
 //! The configurations of docs/proxies.md, with the real proxies: tarpon logs the client, whatever the client forges.
 
-#![allow(clippy::disallowed_methods, reason = "tests name their own files")]
-
-mod common;
-
-use common::{
+use crate::common::{
     other_server::{CURRENT_CADDY, OtherServer},
     port::ReservedPort,
     program::{RunningProgram, serve_config},

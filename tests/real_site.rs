@@ -1,8 +1,6 @@
 //! A site that was not made for tests: the documentation of Python, from its Debian package.
 
-mod common;
-
-use common::{
+use crate::common::{
     ENGINES,
     client::TestClient,
     page::BrowserPage,
@@ -57,7 +55,7 @@ fn page_of_the_python_documentation_loads_completely_in_a_browser() {
 
 /// Serves the directory, and a tar archive of it, on every engine.
 fn for_each_source_and_engine(dir: &Path, check: impl Fn(&RunningProgram)) {
-    let place = common::readable_dir();
+    let place = crate::common::readable_dir();
     let archive = place.path().join("site.tar");
     let tar = Command::new("tar").arg("-cf").arg(&archive).arg("-C").arg(dir).arg(".").status();
     assert!(tar.expect("tar").success());
@@ -104,7 +102,7 @@ fn documentation() -> TempDir {
         dir.to_string_lossy().contains("/python3") && dir.join("library/functions.html").is_file()
     });
     let from = dirs.first().expect("the package python3-doc is missing: run tests/setup");
-    let to = common::readable_dir();
+    let to = crate::common::readable_dir();
     let status = Command::new("cp").arg("-rL").arg(from.join(".")).arg(to.path()).status().expect("cp");
     assert!(status.success(), "cp: {status}");
     to

@@ -1,10 +1,6 @@
 //! `tarpon release`: exactly one of the packed sites in a directory is current, also with concurrent changes and after a kill.
 
-#![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
-
-mod common;
-
-use common::{
+use crate::common::{
     ENGINES,
     client::TestClient,
     program::{ProgramExit, RunningProgram, serve, tarpon},
@@ -257,7 +253,7 @@ fn release_never_writes_through_a_link() {
 
 #[test]
 fn forged_history_leads_to_no_file_outside_of_the_directory() {
-    let outer = common::readable_dir();
+    let outer = crate::common::readable_dir();
     let dir = outer.path().join("releases");
     fs::create_dir(&dir).unwrap();
     let elsewhere = outer.path().join("x.tar");
@@ -279,7 +275,7 @@ fn forged_history_leads_to_no_file_outside_of_the_directory() {
 
 /// Makes a directory of packed sites. The page of each is its name.
 fn releases(names: &[&str]) -> TempDir {
-    let dir = common::readable_dir();
+    let dir = crate::common::readable_dir();
     for name in names {
         pack(&[("index.html", name)], &dir.path().join(name));
     }

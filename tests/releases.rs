@@ -1,10 +1,6 @@
 //! Releases: one release replaces another without an effect on clients.
 
-#![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
-
-mod common;
-
-use common::{
+use crate::common::{
     ENGINES, TEST_TIMEOUT,
     client::{Response, TestClient, get},
     load::{SetOnDrop, pause},
@@ -43,7 +39,7 @@ fn directories_replace_each_other_under_load() {
 
 #[test]
 fn damaged_release_is_refused_and_the_current_one_stays() {
-    let releases = common::readable_dir();
+    let releases = crate::common::readable_dir();
     let at = |name: &str| releases.path().join(name);
     pack(&release(0), &at("good.tar"));
     let good = fs::read(at("good.tar")).unwrap();
@@ -109,7 +105,7 @@ fn retained_assets_outlive_a_reload_without_changes() {
 #[test]
 fn assets_of_earlier_releases_with_a_hash_in_their_names_are_retained() {
     for &engine in ENGINES {
-        let releases = common::readable_dir();
+        let releases = crate::common::readable_dir();
         let options = ["--engine", engine.name(), "--workers", "1", "--keep-releases", "2"];
         let at = |name: &str| releases.path().join(name);
         let activate = |number: usize| {
@@ -167,7 +163,7 @@ fn assets_of_earlier_releases_with_a_hash_in_their_names_are_retained() {
 
 #[test]
 fn assets_of_a_rewritten_directory_are_retained() {
-    let dir = common::readable_dir();
+    let dir = crate::common::readable_dir();
     for &engine in ENGINES {
         let write = |number| write_files(dir.path(), &release_with_assets(number));
         write(1);
@@ -254,7 +250,7 @@ fn asset(number: usize, size: &str) -> String {
 fn switch_under_load(engine: Engine, switch: fn(&Path, usize)) {
     const CLIENT_COUNT: usize = 3;
     let switch_count = 20 * seeds_factor();
-    let releases = common::readable_dir();
+    let releases = crate::common::readable_dir();
     switch(releases.path(), 0);
     let current = releases.path().join("current");
     // No limit of requests: on a busy machine the switches take long enough for more than the default of 100,000.

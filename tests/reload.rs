@@ -1,10 +1,6 @@
 //! Reloads of the configuration: a valid one takes effect without an effect on clients, and an invalid one changes nothing.
 
-#![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
-
-mod common;
-
-use common::{
+use crate::common::{
     ENGINES,
     client::{TestClient, get},
     distinct_bytes,

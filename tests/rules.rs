@@ -7,16 +7,14 @@
 //!                              └─ packed ────┘            └─ a server of each engine ────┘
 //! ```
 
-mod common;
-
-use bytes::Bytes;
-use common::{
+use crate::common::{
     EMBEDDED, ENGINES,
     client::TestClient,
     endpoint::TestTls,
     program,
     server::{EmbeddedServer, TestServer, settings},
 };
+use bytes::Bytes;
 use std::{
     ffi::OsStr,
     fs::{self, File},
@@ -579,7 +577,7 @@ fn rules_give_the_expected_responses_in_memory_with_any_cuts() {
 #[test]
 fn archive_and_packed_site_have_the_rules_of_their_directory() {
     for case in cases() {
-        let (dir, temp) = (case.dir(), common::readable_dir());
+        let (dir, temp) = (case.dir(), crate::common::readable_dir());
         let path = temp.path().join("site.tar");
         let tar = Command::new("tar").arg("-cf").arg(&path).arg("-C").arg(dir.path()).arg(".").status();
         assert!(tar.expect("tar").success());
@@ -645,7 +643,7 @@ fn rules_of_the_configuration_make_the_same_image_as_those_of_files() {
 #[test]
 #[rustfmt::skip]
 fn rules_of_the_configuration_come_before_those_of_files() {
-    let dir = common::site(&[
+    let dir = crate::common::site(&[
         ("site/index.html", "hello"),
         ("site/_redirects", "/a /of-the-file\n/b /of-the-file\n"),
         ("site/_headers", "/*\n  X-A: of the file\n  X-B: of the file\n"),
@@ -717,11 +715,11 @@ fn requester(mut client: TestClient) -> impl FnMut(&str) -> String {
 
 #[test]
 fn changed_rule_takes_effect_unless_it_is_invalid() {
-    let dir = common::site(&[("index.html", "hello"), ("_redirects", "/a /b\n")]);
+    let dir = crate::common::site(&[("index.html", "hello"), ("_redirects", "/a /b\n")]);
     let program = program::RunningProgram::start_ready(program::serve(dir.path(), &["--workers", "1"]));
     let mut client = TestClient::connect(program.address());
     let mut location = |want: &str| {
-        common::wait_for(want, || {
+        crate::common::wait_for(want, || {
             client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
             let response = client.response();
             response.head.contains(want).then_some(())
@@ -731,7 +729,7 @@ fn changed_rule_takes_effect_unless_it_is_invalid() {
     fs::write(dir.path().join("_redirects"), "/a /c 302\n").expect("a file");
     location("Location: /c\r\n");
     fs::write(dir.path().join("_redirects"), "/a /d 302 Country=au\n").expect("a file");
-    common::wait_for("a warning", || {
+    crate::common::wait_for("a warning", || {
         program.err().contains("_redirects:1:11: Country conditions are not supported").then_some(())
     });
     location("Location: /c\r\n");
@@ -743,7 +741,7 @@ fn changed_rule_takes_effect_unless_it_is_invalid() {
 
 #[test]
 fn site_with_invalid_rules_is_not_served() {
-    let dir = common::site(&[("index.html", "hello"), ("_headers", "/*\n  Content-Length: 7\n")]);
+    let dir = crate::common::site(&[("index.html", "hello"), ("_headers", "/*\n  Content-Length: 7\n")]);
     let output = program::serve(dir.path(), &[]).output().expect("a program");
     assert!(!output.status.success());
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -770,7 +768,7 @@ fn cases() -> impl Iterator<Item = &'static RuleCase> {
 impl RuleCase {
     fn dir(&self) -> tempfile::TempDir {
         let content = |path: &&'static str| (*path, format!("/{path}"));
-        let dir = common::site(&self.files.iter().map(content).collect::<Vec<_>>());
+        let dir = crate::common::site(&self.files.iter().map(content).collect::<Vec<_>>());
         for (name, text) in [("_redirects", self.redirects), ("_headers", self.headers)] {
             File::create(dir.path().join(name))
                 .and_then(|mut file| file.write_all(text.as_bytes()))

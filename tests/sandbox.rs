@@ -1,10 +1,6 @@
 //! The rights of the processes of `tarpon serve`, as the kernel reports them.
 
-#![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
-
-mod common;
-
-use common::{
+use crate::common::{
     EMBEDDED, ENGINES,
     client::TestClient,
     program::{RunningProgram, children, serve},

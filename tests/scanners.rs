@@ -1,10 +1,6 @@
 //! What known scanners find in TLS: sslyze and testssl.sh, with a certificate of ECDSA and with one of RSA.
 
-#![allow(clippy::disallowed_methods, reason = "tests name their own files")]
-
-mod common;
-
-use common::{
+use crate::common::{
     program::{RunningProgram, serve_config},
     site,
     tls_files::TlsFiles,

@@ -1,6 +1,6 @@
 //! Black-box tests of `tarpon serve` on epoll; the tests are in `serve/`.
 
-mod common;
+#[path = "serve/mod.rs"]
 mod serve;
 
 const ENGINE: tarpon::Engine = tarpon::Engine::Epoll;

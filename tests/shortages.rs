@@ -1,11 +1,7 @@
 //! The program when the system runs short of something: processes, descriptors, room in a backlog. The running processes serve on, and
 //! what failed is tried again.
 
-#![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
-
-mod common;
-
-use common::{
+use crate::common::{
     client::{TestClient, get},
     program::{RunningProgram, has_exited, serve, suspend, wrap_command},
     site, wait_for, write_files,
@@ -88,7 +84,7 @@ fn server_without_descriptors_for_its_start_is_started_later() {
 
 #[test]
 fn output_that_nobody_reads_stops_no_one() {
-    let (dir, temp) = (site(&[("index.html", "one")]), common::readable_dir());
+    let (dir, temp) = (site(&[("index.html", "one")]), crate::common::readable_dir());
     let fifo = temp.path().join("fifo");
     mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     let mut pipe = fs::File::options().read(true).write(true).open(&fifo).unwrap();
@@ -108,7 +104,7 @@ fn output_that_nobody_reads_stops_no_one() {
 
 #[test]
 fn flood_of_reloads_costs_few_and_answers_all() {
-    let (dir, temp) = (site(&[("index.html", "one")]), common::readable_dir());
+    let (dir, temp) = (site(&[("index.html", "one")]), crate::common::readable_dir());
     let admin = temp.path().join("admin");
     let address = format!("unix:{}", admin.display());
     let program = RunningProgram::start_ready(serve(dir.path(), &["--admin", &address]));
@@ -144,7 +140,7 @@ fn flood_of_reloads_costs_few_and_answers_all() {
 
 #[test]
 fn log_reader_with_a_full_backlog_blocks_neither_start_nor_reopen_nor_stop() {
-    let (dir, temp) = (site(&[("index.html", "one")]), common::readable_dir());
+    let (dir, temp) = (site(&[("index.html", "one")]), crate::common::readable_dir());
     let path = temp.path().join("log");
     let target = format!("unix:{}", path.display());
     let fill = |listener: &UnixListener| {
@@ -195,7 +191,7 @@ fn sites_with_too_many_large_files_together_are_refused_by_name() {
         (0..count).map(|number| (format!("{number}"), content(number))).collect()
     };
     let dirs = [30, 20, 10, 1].map(|count| site(&files(count)));
-    let config = common::readable_dir();
+    let config = crate::common::readable_dir();
     let path = config.path().join("tarpon.toml");
     let mut text = "[server]\nadmin = \"off\"\n[[listener]]\naddress = \"127.0.0.1:0\"\n".to_owned();
     for (number, dir) in dirs.iter().enumerate() {
@@ -253,7 +249,7 @@ fn process_1_of_a_container_reaps_orphans() {
     assert!(enter.status.success(), "{enter:?}");
     let is_zombie =
         |path: &Path| fs::read_to_string(path.join("stat")).is_ok_and(|stat| stat.contains(") Z "));
-    let children = || -> Vec<Pid> { common::program::children(init) };
+    let children = || -> Vec<Pid> { crate::common::program::children(init) };
     // Builder and server stay; the orphan is gone, and no zombie is left.
     wait_for("the orphan to be reaped", || {
         let children = children();

@@ -1,8 +1,6 @@
 //! Sites that answer at listeners of their own.
 
-mod common;
-
-use common::{
+use crate::common::{
     ENGINES,
     client::TestClient,
     port::ReservedPort,
@@ -27,7 +25,7 @@ fn get(client: &mut TestClient, host: &str) -> String {
 fn site_answers_at_its_listeners_only_on_every_engine() {
     for &engine in ENGINES {
         let [main, staging, shared] = ["main", "staging", "shared"].map(dir);
-        let work = common::readable_dir();
+        let work = crate::common::readable_dir();
         let reserved = ReservedPort::new();
         let config = format!(
             "[[listener]]\naddress = \"127.0.0.1:0\"\n\
@@ -61,7 +59,7 @@ fn site_answers_at_its_listeners_only_on_every_engine() {
 
 #[test]
 fn server_has_no_other_listeners_if_each_site_names_its_own() {
-    let (main, work, reserved) = (dir("main"), common::readable_dir(), ReservedPort::new());
+    let (main, work, reserved) = (dir("main"), crate::common::readable_dir(), ReservedPort::new());
     let config = format!("[[site]]\npath = {:?}\nlisten = [\"{}\"]\n", main.path(), reserved.address);
     let program = RunningProgram::start_ready(serve_config(&config, work.path(), &[]));
     assert_eq!(program.addresses(), [reserved.address]);
@@ -70,7 +68,7 @@ fn server_has_no_other_listeners_if_each_site_names_its_own() {
 
 #[test]
 fn conflicts_count_among_the_sites_of_a_listener() {
-    let work = common::readable_dir();
+    let work = crate::common::readable_dir();
     let site = |options: &str| format!("[[site]]\npath = \".\"\n{options}\n");
     #[rustfmt::skip]
     let cases = [

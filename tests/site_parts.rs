@@ -1,10 +1,6 @@
 //! Options for parts of a site: `[[site.location]]`, `[[site.error-page]]`, `index`; and `server-header`.
 
-#![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
-
-mod common;
-
-use common::{
+use crate::common::{
     ENGINES,
     client::TestClient,
     program::{RunningProgram, tarpon, with_long_timeouts},

@@ -4,9 +4,7 @@
 //! These attacks need real time, so they belong to `tests/run --soak`. `crates/conn/tests/invariants/time.rs` shows the deadlines with a
 //! simulated clock, and `tests/serve/timeouts.rs` that the engines keep them.
 
-mod common;
-
-use common::{
+use crate::common::{
     ENGINES,
     program::{RunningProgram, serve_exactly},
     site, wait_for,
@@ -107,7 +105,7 @@ impl Attack {
 
     fn is_survived_on(&self, engine: Engine, dir: &Path) {
         let program = attackable(dir, engine);
-        let reports = common::readable_dir();
+        let reports = crate::common::readable_dir();
         let url = format!("http://{}", program.address());
         let mut attack = self.start(&url, reports.path());
         let (mut held, mut served) = (0, 0);

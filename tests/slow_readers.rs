@@ -1,9 +1,7 @@
 //! More clients that never read their responses than a worker has buffers for, on every engine whose workers serve many connections: the
 //! worker evicts some of them, and other clients get the same responses as without them.
 
-mod common;
-
-use common::{
+use crate::common::{
     ENGINES, TEST_TIMEOUT,
     client::{TestClient, get},
     kernel::wait_until_read,

@@ -6,11 +6,7 @@
 //! `STRESS_SEED` seeds the random numbers (1), `STRESS_SECONDS` is the time for each engine and seed (1). `TARPON_SEEDS_FACTOR` is the
 //! number of seeds (1).
 
-#![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
-
-mod common;
-
-use common::{
+use crate::common::{
     EMBEDDED, TEST_TIMEOUT,
     client::{Response, TestClient, get},
     distinct_bytes,

@@ -1,10 +1,6 @@
 //! The test in the role of systemd: the notifications of the program, and socket activation.
 
-#![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
-
-mod common;
-
-use common::{
+use crate::common::{
     ENGINES, TEST_TIMEOUT,
     client::TestClient,
     load::LoadGenerator,

@@ -1,10 +1,6 @@
 //! A site in a tar archive gets the responses of its directory, whichever program wrote the archive.
 
-#![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
-
-mod common;
-
-use common::{
+use crate::common::{
     ENGINES,
     client::{TestClient, get},
     endpoint::{Endpoint, TestTls},
@@ -43,7 +39,7 @@ const TARFILE: &str = "import sys, tarfile; to = tarfile.open(sys.argv[1], 'w', 
 #[test]
 fn archive_gets_the_responses_of_its_directory() {
     let dir = small_site();
-    let temp = common::readable_dir();
+    let temp = crate::common::readable_dir();
     // The long name does not fit in these two formats.
     let short = |name: &str| name.ends_with("ustar") || name.ends_with("v7");
     let tls = TestTls::new();
@@ -93,7 +89,7 @@ fn archive_gets_the_responses_of_its_directory() {
 #[test]
 fn replaced_archive_is_served_and_an_incomplete_one_is_refused() {
     let (old, new) = (site(&[("index.html", "old")]), site(&[("index.html", "new")]));
-    let temp = common::readable_dir();
+    let temp = crate::common::readable_dir();
     let (archive, next) = (temp.path().join("site.tar"), temp.path().join("next"));
     write_archive(WRITERS[0].1, &archive, old.path());
     let program = RunningProgram::start_ready(serve(&archive, &[]));
@@ -115,7 +111,7 @@ fn replaced_archive_is_served_and_an_incomplete_one_is_refused() {
 #[test]
 fn archive_behind_a_link_is_reloaded_when_either_is_replaced() {
     let [old, new, newest] = ["old", "new", "newest"].map(|content| site(&[("index.html", content)]));
-    let (temp, releases) = (common::readable_dir(), common::readable_dir());
+    let (temp, releases) = (crate::common::readable_dir(), crate::common::readable_dir());
     let release = |name: &str, dir: &TempDir| {
         let (next, archive) = (releases.path().join("next"), releases.path().join(name));
         write_archive(WRITERS[0].1, &next, dir.path());
@@ -141,7 +137,7 @@ fn archive_behind_a_link_is_reloaded_when_either_is_replaced() {
 fn truncated_archive_aborts_responses_until_it_is_replaced() {
     let tls = TestTls::new();
     let dir = site(&[("a.txt", "small".repeat(100)), ("large.bin", "large".repeat(1 << 20))]);
-    let temp = common::readable_dir();
+    let temp = crate::common::readable_dir();
     let (archive, next) = (temp.path().join("site.tar"), temp.path().join("next"));
     for engine in ENGINES {
         // With sorted names, `a.txt` lies before the truncation and `large.bin` across it.
@@ -192,11 +188,11 @@ fn emptied_archive_aborts_responses_of_every_size_and_the_server_survives() {
     let tls = TestTls::new();
     // Without TLS the server copies the first file into the response, gathers the second, and sends the third from its descriptor.
     let contents = [("small.txt", 100), ("middle.txt", 8 << 10), ("large.txt", 64 << 10)];
-    let dir = common::readable_dir();
+    let dir = crate::common::readable_dir();
     for (name, len) in contents {
         fs::write(dir.path().join(name), "x".repeat(len)).unwrap();
     }
-    let temp = common::readable_dir();
+    let temp = crate::common::readable_dir();
     let (archive, next) = (temp.path().join("site.tar"), temp.path().join("next"));
     for engine in ENGINES {
         // Each time the first response after the truncation has another size, without TLS and with it.
@@ -238,7 +234,7 @@ fn emptied_archive_aborts_responses_of_every_size_and_the_server_survives() {
 #[test]
 fn archive_truncated_within_a_file_sends_no_zeros() {
     let tls = TestTls::new();
-    let dir = common::readable_dir();
+    let dir = crate::common::readable_dir();
     // The server copies the first file into the response, and gathers the second.
     let temp = site(&[("site/small.txt", "x".repeat(2_000)), ("site/then.txt", "y".repeat(8 << 10))]);
     let archive = dir.path().join("site.tar");
@@ -322,7 +318,7 @@ fn unusable_archive_fails_with_a_hint() {
 #[test]
 fn compressed_archive_unpacks_up_to_its_limit() {
     let dir = site(&[("index.html", "home"), ("zeros", &"\0".repeat(3 << 20))]);
-    let temp = common::readable_dir();
+    let temp = crate::common::readable_dir();
     let at = |name: &str| temp.path().join(name);
     let packed =
         tarpon(["pack".as_ref(), dir.path().as_os_str(), "-o".as_ref(), at("packed.tar").as_os_str()]);

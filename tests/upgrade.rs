@@ -1,10 +1,6 @@
 //! `tarpon upgrade`: a new program takes over without an effect on clients, and a program that fails to start changes nothing.
 
-#![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
-
-mod common;
-
-use common::{
+use crate::common::{
     ENGINES,
     client::TestClient,
     load::LoadGenerator,
@@ -168,11 +164,11 @@ fn orders_wait_for_an_upgrade_under_way() {
 #[test]
 fn download_from_the_predecessor_completes() {
     let copy = InstalledProgram::new("grace-period = \"1h\"\n");
-    let large = common::distinct_bytes(32 << 20);
+    let large = crate::common::distinct_bytes(32 << 20);
     write_files(copy.dir.path(), &[("one/large", &large)]);
     let program = copy.start();
     let mut client = TestClient::connect(copy.address);
-    client.send(common::client::get("/large"));
+    client.send(crate::common::client::get("/large"));
     assert_eq!(client.try_head().unwrap().status, 200);
     copy.configure("two", "");
     let upgraded = copy.upgrade();

@@ -3,11 +3,7 @@
 //! A test that runs as root starts the program in a mount namespace, with its own file of users at /etc/passwd. Without root, the tests give
 //! users to a server within their own process.
 
-#![allow(clippy::disallowed_methods, reason = "a test names files of its own")]
-
-mod common;
-
-use common::{
+use crate::common::{
     ENGINES, TEST_TIMEOUT,
     client::{Response, TestClient},
     program::{RunningProgram, serve, wrap_command},

@@ -51,7 +51,7 @@ fn counts_of_all_seeds(engine: Engine, site: &Path) -> BTreeMap<String, u64> {
     for seed in seeds(SEED_COUNT) {
         let Ok(counts_of_run) = catch_unwind(|| run(engine, seed, site)) else {
             let test = "cases_pass_on_every_engine_with_faults";
-            panic!("{engine} fails; replay it with: {FAULTS_VARIABLE}={seed} cargo test --test cases {test}");
+            panic!("{engine} fails; replay it with: {FAULTS_VARIABLE}={seed} cargo test --test all {test}");
         };
         counts_of_run.into_iter().for_each(|(name, count)| *counts.entry(name).or_insert(0) += count);
     }

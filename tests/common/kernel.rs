@@ -159,3 +159,10 @@ fn run_counts(processes: &[Pid]) -> Option<RunCounts> {
         })
         .collect()
 }
+
+/// Returns the length of the memory that a process alone has. proc(5), /proc/pid/status.
+pub(crate) fn private_len(pid: Pid) -> usize {
+    let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).expect("a process");
+    let kib = status.lines().find_map(|line| line.strip_prefix("RssAnon:")?.trim().strip_suffix(" kB"));
+    kib.and_then(|kib| kib.parse::<usize>().ok()).expect("a number") << 10
+}

@@ -22,7 +22,7 @@
 //! | `tls_files` | a certificate authority, certificates in files, and clients that trust it |
 //! | `tls_stream` | the client's end of a TLS connection |
 
-#![allow(dead_code, reason = "each test uses some of these helpers")]
+#![allow(dead_code, reason = "`no_allocation` uses some of these helpers")]
 
 pub(crate) mod acme;
 pub(crate) mod client;

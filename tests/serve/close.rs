@@ -1,19 +1,17 @@
 //! Closing a connection loses no response. The kernel resets a connection that is closed with unread input, and a reset
 //! discards data in flight, so the server lingers: it drains the input first.
 
+use super::ENGINE;
 use super::serve;
-use crate::{
-    ENGINE,
-    common::{
-        TEST_TIMEOUT,
-        client::{TestClient, connected, get},
-        distinct_bytes,
-        endpoint::{Endpoint, TestTls},
-        faults::FAULTS_VARIABLE,
-        kernel::{self, wait_until_arrived},
-        program::RunningProgram,
-        site, wait_for,
-    },
+use crate::common::{
+    TEST_TIMEOUT,
+    client::{TestClient, connected, get},
+    distinct_bytes,
+    endpoint::{Endpoint, TestTls},
+    faults::FAULTS_VARIABLE,
+    kernel::{self, wait_until_arrived},
+    program::RunningProgram,
+    site, wait_for,
 };
 use rustix::net::sockopt::{set_socket_linger, set_socket_recv_buffer_size};
 use std::{env, io::ErrorKind, net::TcpStream, path::Path, thread, time::Duration};

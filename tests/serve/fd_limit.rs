@@ -1,14 +1,12 @@
 //! More clients than file descriptors: excess clients wait in the backlog and cost no CPU time.
 
+use super::ENGINE;
 use super::{IS_BLOCKING, serve};
-use crate::{
-    ENGINE,
-    common::{
-        client::{TestClient, get},
-        kernel::wait_until_asleep,
-        program::{RunningProgram, without_user_change, wrap_command},
-        site, wait_for,
-    },
+use crate::common::{
+    client::{TestClient, get},
+    kernel::wait_until_asleep,
+    program::{RunningProgram, without_user_change, wrap_command},
+    site, wait_for,
 };
 use rustix::process::{Resource, Rlimit, prlimit};
 use std::fs;

@@ -1,13 +1,11 @@
 //! Several sites in one server, selected by host and configured in `tarpon.toml`.
 
-use crate::{
-    ENGINE,
-    common::{
-        client::{Response, TestClient},
-        endpoint::TestTls,
-        program::{RunningProgram, tarpon},
-        site, wait_for, write_files,
-    },
+use super::ENGINE;
+use crate::common::{
+    client::{Response, TestClient},
+    endpoint::TestTls,
+    program::{RunningProgram, tarpon},
+    site, wait_for, write_files,
 };
 use std::{fs, path::Path, process::Command};
 use tempfile::TempDir;

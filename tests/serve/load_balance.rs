@@ -1,7 +1,7 @@
 //! A worker shares its time and buffers fairly between clients.
 
+use super::ENGINE;
 use super::{IS_BLOCKING, serve, serve_exactly};
-use crate::ENGINE;
 use crate::common::{
     client::{TestClient, get},
     kernel::{sleep_count, wait_until_arrived, wait_until_asleep, wait_until_read},

@@ -1,4 +1,4 @@
-//! Black-box tests of `tarpon serve`. One test binary per engine runs all of them.
+//! Black-box tests of `tarpon serve`. A module for each engine includes them.
 //!
 //! | module | subject |
 //! |---|---|
@@ -12,8 +12,6 @@
 //! | `hosts` | several sites, selected by host |
 //! | `stop` | stopping with a grace period |
 
-#![allow(clippy::disallowed_methods, reason = "tests name their own files")]
-
 mod close;
 #[cfg(debug_assertions)]
 mod faults;
@@ -26,7 +24,8 @@ mod start;
 mod stop;
 mod timeouts;
 
-use crate::{ENGINE, common::program};
+use super::ENGINE;
+use crate::common::program;
 use std::{path::Path, process::Command};
 
 /// Returns the command `tarpon serve` with this engine, on a free local port unless the options name an address.

@@ -1,7 +1,7 @@
 //! The banner, the listeners and start errors.
 
+use super::ENGINE;
 use super::{serve, serve_exactly};
-use crate::ENGINE;
 use crate::common::{
     client::{TestClient, get},
     program::{RunningProgram, tarpon, unprivileged},

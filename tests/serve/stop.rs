@@ -1,14 +1,12 @@
 //! Stopping on a signal, with a grace period.
 
+use super::ENGINE;
 use super::serve;
-use crate::{
-    ENGINE,
-    common::{
-        client::{TestClient, get},
-        distinct_bytes,
-        program::{RunningProgram, suspend, wrap_command},
-        site, wait_for,
-    },
+use crate::common::{
+    client::{TestClient, get},
+    distinct_bytes,
+    program::{RunningProgram, suspend, wrap_command},
+    site, wait_for,
 };
 use rustix::process::{Signal, kill_process};
 use std::{

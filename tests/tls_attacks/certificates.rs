@@ -1,12 +1,10 @@
 //! Certificates of clients, at a listener that requires one.
 
-use super::{
-    AttackedServer, VERSIONS,
-    common::{
-        ENGINES,
-        client::{connected, get},
-        tls_stream::TlsStream,
-    },
+use super::{AttackedServer, VERSIONS};
+use crate::common::{
+    ENGINES,
+    client::{connected, get},
+    tls_stream::TlsStream,
 };
 use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, KeyPair, date_time_ymd};
 use rustls::{

@@ -1,15 +1,13 @@
 //! Clients that stop, close or reset at each step of a handshake and of a response.
 
-use super::{
-    AttackedServer, VERSIONS,
-    common::{
-        ENGINES,
-        client::get,
-        client_hello::{ClientHello, PADDING},
-        is_disconnect,
-        load::pause,
-        tls_stream::TlsStream,
-    },
+use super::{AttackedServer, VERSIONS};
+use crate::common::{
+    ENGINES,
+    client::get,
+    client_hello::{ClientHello, PADDING},
+    is_disconnect,
+    load::pause,
+    tls_stream::TlsStream,
 };
 use rustix::net::sockopt::set_socket_linger;
 use rustls::ProtocolVersion;

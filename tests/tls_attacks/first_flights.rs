@@ -1,18 +1,15 @@
 //! What a client sends before the server has answered.
 
-use super::{
-    AttackedServer,
-    common::{
-        ENGINES,
-        client::get,
-        client_hello::{
-            ALPN, ClientHello, KEY_SHARE, PADDING, SERVER_NAME, SIGNATURE_ALGORITHMS, SUPPORTED_GROUPS,
-            SUPPORTED_VERSIONS, handshake_message, protocols, record, server_name, with_len8, with_len16,
-        },
-        is_disconnect,
-        record_forge::{ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, HANDSHAKE},
+use super::{AttackedServer, send};
+use crate::common::{
+    ENGINES,
+    client::get,
+    client_hello::{
+        ALPN, ClientHello, KEY_SHARE, PADDING, SERVER_NAME, SIGNATURE_ALGORITHMS, SUPPORTED_GROUPS,
+        SUPPORTED_VERSIONS, handshake_message, protocols, record, server_name, with_len8, with_len16,
     },
-    send,
+    is_disconnect,
+    record_forge::{ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, HANDSHAKE},
 };
 use Seen::*;
 use std::{

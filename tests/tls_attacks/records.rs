@@ -1,15 +1,12 @@
 //! Records after the handshake, sealed with the right keys.
 
-use super::{
-    AttackedServer, VERSIONS,
-    common::{
-        ENGINES,
-        client::get,
-        client_hello::{ClientHello, handshake_message, record},
-        is_disconnect,
-        record_forge::{ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, HANDSHAKE, RecordForge},
-    },
-    send,
+use super::{AttackedServer, VERSIONS, send};
+use crate::common::{
+    ENGINES,
+    client::get,
+    client_hello::{ClientHello, handshake_message, record},
+    is_disconnect,
+    record_forge::{ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, HANDSHAKE, RecordForge},
 };
 use std::{net::Shutdown, thread};
 

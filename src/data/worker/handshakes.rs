@@ -71,11 +71,15 @@ impl Handshakes {
         Ok(handle)
     }
 
-    /// Queues a job and returns at once.
+    /// Queues a job and returns at once. A step that follows another comes before all first steps, which take longest: it ends a handshake,
+    /// and its records hold a buffer meanwhile.
     pub(super) fn push(&self, job: HandshakeJob) {
         let HandshakeQueueHandle(queue) = &*self.0;
         if let Some(jobs) = &mut *queue.lock() {
-            jobs.push_back(job);
+            match job.step.is_first() {
+                true => jobs.push_back(job),
+                false => jobs.push_front(job),
+            }
         }
         queue.wake.notify_one();
     }

@@ -65,6 +65,7 @@ use mailbox::{Mailbox, ShutdownMode, WorkerMessage};
 use rustix::net::{AddressFamily, getpeername, getsockname, sockopt::set_socket_linger};
 use served_site::ServedSite;
 use std::{
+    collections::VecDeque,
     net::SocketAddr,
     os::fd::{AsFd, OwnedFd},
     sync::Arc,
@@ -100,6 +101,9 @@ pub(crate) struct Worker<S> {
     handshakes: Option<Handshakes>,
     /// Slots whose missing pages were read, or whose handshakes go on: the engine drives them next.
     resumed: Vec<u32>,
+    /// Steps of handshakes that have run, and how many of them the worker may still handle in this batch.
+    stepped: VecDeque<(SlotId, Box<HandshakeStep>)>,
+    step_budget: usize,
     backends: Backends,
     /// The address of a client is logged, or decides whether it is trusted.
     needs_peers: bool,
@@ -116,6 +120,11 @@ const BUF_COUNT_PER_CONNECTION: usize = 16;
 
 /// The worker evicts a connection when less than one in this many buffers is free: the rest is for the connections of one batch.
 const BUF_RESERVE: usize = 16;
+
+/// Steps of handshakes that a worker handles in one batch: the records of each take a buffer until they are sent, and fewer than the reserve
+/// has. Other connections come between.
+const STEPS_PER_BATCH: usize = 64;
+const _: () = assert!(STEPS_PER_BATCH < BUF_COUNT_MAX / BUF_RESERVE);
 
 impl<S: Default> Worker<S> {
     pub(crate) fn new(config: WorkerConfig) -> Worker<S> {
@@ -178,7 +187,7 @@ impl<S: Default> Worker<S> {
             context.update_site(SiteId::new(number), versions.clone());
         }
         let slots = Slots::new(connection_count_max);
-        let (timers, resumed) = (TimerWheel::new(), Vec::new());
+        let (timers, resumed, stepped) = (TimerWheel::new(), Vec::new(), VecDeque::new());
         Worker {
             listeners,
             socket_settings,
@@ -193,6 +202,8 @@ impl<S: Default> Worker<S> {
             loader,
             handshakes,
             resumed,
+            stepped,
+            step_budget: STEPS_PER_BATCH,
             backends,
             needs_peers,
         }
@@ -386,13 +397,36 @@ impl<S: Default> Worker<S> {
     /// Returns the next connection whose range was read, or whose handshake goes on. The engine drives it.
     #[inline]
     pub(crate) fn next_resumed(&mut self) -> Option<u32> {
-        self.resumed.pop()
+        if let Some(index) = self.resumed.pop() {
+            return Some(index);
+        }
+        self.next_stepped()
+    }
+
+    /// Handles the next step of a handshake that has run, and returns its slot. `None`: it is the turn of other connections.
+    fn next_stepped(&mut self) -> Option<u32> {
+        loop {
+            if self.stepped.is_empty() {
+                return None;
+            }
+            if self.step_budget == 0 {
+                self.step_budget = STEPS_PER_BATCH;
+                return None;
+            }
+            self.step_budget -= 1;
+            let (id, step) = self.stepped.pop_front()?;
+            let Some(slot) = self.slots.find(id) else { continue };
+            if self.context.stepped(slot, step).is_err() {
+                slot.transport.evict(&mut slot.conn, &mut self.context.conn_resources());
+            }
+            return Some(id.index);
+        }
     }
 
     /// Returns how long the engine may wait for the kernel, in milliseconds. `None`: without limit.
     #[inline]
     pub(crate) fn wait_ms(&self) -> Option<u64> {
-        if self.context.pipes.has_work() {
+        if self.context.pipes.has_work() || !self.stepped.is_empty() {
             return Some(0);
         }
         let times = [self.shutdown_deadline, self.accept_backoff].map(|at| at.unwrap_or(Tick::NEVER));
@@ -423,12 +457,7 @@ impl<S: Default> Worker<S> {
                     }
                 }
                 WorkerMessage::HandshakeStepped { step, index, generation } => {
-                    if let Some(slot) = self.slots.find(SlotId { index, generation }) {
-                        if self.context.stepped(slot, step).is_err() {
-                            slot.transport.evict(&mut slot.conn, &mut self.context.conn_resources());
-                        }
-                        self.resumed.push(index);
-                    }
+                    self.stepped.push_back((SlotId { index, generation }, step));
                 }
             }
         }

@@ -16,8 +16,11 @@ use std::fmt;
 /// A step of a handshake.
 pub struct HandshakeStep {
     pub(super) conn: UnbufferedServerConnection,
-    /// The records of the client. The transport keeps them too, until the step is done.
+    pub(super) is_first: bool,
+    /// The records of the client.
     pub(super) wire: Vec<u8>,
+    /// How many of their bytes, at the front, the engine no longer has. It keeps the others until the step is done.
+    pub(super) taken_len: usize,
     /// How many of their bytes are used.
     pub(super) used: usize,
     /// The records that the server sends.
@@ -39,15 +42,30 @@ pub(super) enum StepEnd {
 }
 
 impl HandshakeStep {
-    pub(super) fn new(conn: UnbufferedServerConnection, wire: &[u8]) -> HandshakeStep {
+    /// `held`: records of an earlier step, which come first. `taken_len`: how many bytes of the wire the engine drops now.
+    pub(super) fn new(
+        conn: UnbufferedServerConnection,
+        held: Vec<u8>,
+        wire: &[u8],
+        taken_len: usize,
+        is_first: bool,
+    ) -> HandshakeStep {
         HandshakeStep {
             conn,
-            wire: wire.to_vec(),
+            is_first,
+            taken_len: held.len() + taken_len,
+            wire: [&held, wire].concat(),
             used: 0,
             own: Vec::new(),
             plain: Vec::new(),
             result: Ok(StepEnd::NeedsInput),
         }
+    }
+
+    /// Returns whether this is the first step of its connection.
+    #[must_use]
+    pub fn is_first(&self) -> bool {
+        self.is_first
     }
 
     /// Ends the connection in place of a step that has panicked.

@@ -351,16 +351,16 @@ impl Sealed {
         cx: &mut ConnResources<'_>,
         step: HandshakeStep,
     ) -> Result<(), TransportError> {
-        match &mut self.records {
-            RecordLayer::Tls(tls) => tls.stepped(step.conn, &step.wire[step.used..]),
+        let used_len = match &mut self.records {
+            RecordLayer::Tls(tls) => tls.stepped(step.conn, &step.wire, step.used, step.taken_len),
             #[cfg(feature = "sim")]
-            RecordLayer::Scrambled { .. } => {}
-        }
+            RecordLayer::Scrambled { .. } => 0,
+        };
         if self.drops_input {
             // The connection ends.
             return Ok(());
         }
-        self.used_len = step.used;
+        self.used_len = used_len;
         for records in step.own.chunks(BUF_LEN) {
             self.own.push_back(new_range(cx.pool, records)?);
         }

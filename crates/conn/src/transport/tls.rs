@@ -36,10 +36,14 @@ pub(super) struct Tls {
     conn: Option<UnbufferedServerConnection>,
     /// The step of the handshake that is to run next.
     step: Option<Box<HandshakeStep>>,
-    /// The length of the client's complete records that the last step could not use: it waits for another one.
+    /// The records of the first step that it could not use. The engine no longer has them.
+    held: Vec<u8>,
+    /// The length of the client's other complete records that the last step could not use: it waits for another one.
     waited_len: usize,
     /// No wire byte has arrived.
     is_new: bool,
+    /// No step of the handshake was prepared.
+    is_first_step: bool,
     /// The last call needed more input to go on.
     needs_input: bool,
     /// The connection carries HTTP, as far as the handshake has shown.
@@ -53,8 +57,10 @@ impl Tls {
         Ok(Tls {
             conn: Some(conn),
             step: None,
+            held: Vec::new(),
             waited_len: 0,
             is_new: true,
+            is_first_step: true,
             needs_input: true,
             is_http: true,
             is_established: false,
@@ -165,14 +171,18 @@ impl Tls {
     }
 
     /// Prepares the next step of the handshake, if the client has sent a record more.
+    ///
+    /// The first step takes its records along: no buffer of the pool is held by clients that wait for a thread, however many they are.
     fn prepare_step(&mut self, wire: &[u8]) -> Result<Opened, RecordError> {
-        if complete_len(wire) <= self.waited_len {
+        let complete_len = complete_len(wire);
+        if complete_len <= self.waited_len {
             return if wire.len() == BUF_LEN { Err(RecordError::Invalid) } else { Ok(Opened::Incomplete) };
         }
-        if let Some(conn) = self.conn.take() {
-            self.step = Some(Box::new(HandshakeStep::new(conn, wire)));
-        }
-        Ok(Opened::Incomplete)
+        let Some(conn) = self.conn.take() else { return Ok(Opened::Incomplete) };
+        let (held, is_first) = (mem::take(&mut self.held), mem::take(&mut self.is_first_step));
+        let taken_len = if is_first && complete_len == wire.len() { wire.len() } else { 0 };
+        self.step = Some(Box::new(HandshakeStep::new(conn, held, wire, taken_len, is_first)));
+        Ok(if taken_len > 0 { Opened::Own { len: taken_len } } else { Opened::Incomplete })
     }
 
     /// Returns whether a step of the handshake waits to be [taken](Tls::take_step).
@@ -189,10 +199,18 @@ impl Tls {
         self.step.take()
     }
 
-    /// Takes the connection back from a step that has run.
-    pub(super) fn stepped(&mut self, conn: UnbufferedServerConnection, unused: &[u8]) {
+    /// Takes the connection back from a step that has run. Returns how many bytes it has used at the front of the engine's inbox.
+    pub(super) fn stepped(
+        &mut self,
+        conn: UnbufferedServerConnection,
+        wire: &[u8],
+        used: usize,
+        taken_len: usize,
+    ) -> usize {
         self.conn = Some(conn);
-        self.waited_len = complete_len(unused);
+        self.held = wire[used.min(taken_len)..taken_len].to_vec();
+        self.waited_len = complete_len(&wire[used.max(taken_len)..]);
+        used.saturating_sub(taken_len)
     }
 
     /// Returns whether the connection was made for something else than HTTP.

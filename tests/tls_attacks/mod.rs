@@ -8,16 +8,12 @@
 //! | `certificates` | certificates of clients |
 //! | `endings` | clients that stop, close or reset at each step, and deadlines |
 
-#![allow(clippy::disallowed_methods, reason = "tests name their own files")]
-
 mod certificates;
-#[path = "../common/mod.rs"]
-mod common;
 mod endings;
 mod first_flights;
 mod records;
 
-use common::{
+use crate::common::{
     client::{TestClient, connected},
     is_disconnect,
     kernel::connection_count,
@@ -75,7 +71,7 @@ impl AttackedServer {
             site = dir.path(),
             closed = closed.address,
         );
-        let workers = common::workers(engine, 1).to_string();
+        let workers = crate::common::workers(engine, 1).to_string();
         let usual = ["--engine", engine.name(), "--workers", &workers, "--admin", "unix:admin.sock"];
         let mut command = serve_config(&config, files.path(), &[&usual[..], options].concat());
         command.current_dir(files.path());
