@@ -94,7 +94,7 @@ impl HandshakeStorm {
         }
         let mut late = connected(plain);
         late.write_all(get("/").as_bytes()).expect("room in the socket");
-        let order = Order::watch(clients.iter().map(|client| &client.socket).chain([&late]));
+        let order = ReadyOrder::watch(clients.iter().map(|client| &client.socket).chain([&late]));
         kill_process(program.server(), Signal::CONT).expect("the server");
         let earlier = order.count_before(count);
         let waiting_len = len_of_each();
@@ -126,16 +126,16 @@ impl HandshakeStorm {
 }
 
 /// The order in which sockets become readable.
-struct Order(OwnedFd);
+struct ReadyOrder(OwnedFd);
 
-impl Order {
-    fn watch<'a>(sockets: impl Iterator<Item = &'a TcpStream>) -> Order {
+impl ReadyOrder {
+    fn watch<'a>(sockets: impl Iterator<Item = &'a TcpStream>) -> ReadyOrder {
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC).expect("an epoll instance");
         for (number, socket) in sockets.enumerate() {
             let flags = EventFlags::IN | EventFlags::ONESHOT;
             epoll::add(&poll, socket, EventData::new_u64(number as u64), flags).expect("room for an event");
         }
-        Order(poll)
+        ReadyOrder(poll)
     }
 
     /// Waits for a socket, by its number. Returns how many others came before.
