@@ -70,7 +70,7 @@ impl HandshakeStorm {
         let [tls, plain]: [SocketAddr; 2] = program.addresses().try_into().expect("two listeners");
         let config = files.client(&TLS13);
         let begin = || TlsStream::begin(connected(tls), &config);
-        // What the first connection takes is shared by the others.
+        // The first connection takes memory that the others share.
         TlsStream::new(connected(tls), &config).expect("a handshake");
         TestClient::connect(plain).get("/");
         wait_for("the end of these connections", || (program.connection_count() == 0).then_some(()));

@@ -41,9 +41,36 @@ struct HandshakeQueueHandle(Arc<HandshakeQueue>);
 #[derive(Default)]
 struct HandshakeQueue {
     /// `None`: it is closed.
-    jobs: Mutex<Option<VecDeque<HandshakeJob>>>,
+    jobs: Mutex<Option<StepQueue<HandshakeJob>>>,
     /// Notified for a new job, and when the queue closes.
     wake: Condvar,
+}
+
+/// Steps in order, where first steps and later ones take turns. A later step ends a handshake, and its records hold a buffer until it has
+/// run: it does not wait for thousands of first steps. Nor can clients that send their first message in many pieces keep others from theirs.
+struct StepQueue<T> {
+    first: VecDeque<T>,
+    later: VecDeque<T>,
+    is_turn_of_first: bool,
+}
+
+impl<T> Default for StepQueue<T> {
+    fn default() -> StepQueue<T> {
+        StepQueue { first: VecDeque::new(), later: VecDeque::new(), is_turn_of_first: false }
+    }
+}
+
+impl<T> StepQueue<T> {
+    fn push(&mut self, is_first: bool, step: T) {
+        if is_first { &mut self.first } else { &mut self.later }.push_back(step);
+    }
+
+    fn pop(&mut self) -> Option<T> {
+        let StepQueue { first, later, is_turn_of_first } = self;
+        let queues = if *is_turn_of_first { [first, later] } else { [later, first] };
+        *is_turn_of_first = !*is_turn_of_first;
+        queues.into_iter().find_map(VecDeque::pop_front)
+    }
 }
 
 impl Handshakes {
@@ -52,8 +79,8 @@ impl Handshakes {
     /// # Errors
     /// The system is out of threads.
     pub(crate) fn start(thread_count: usize) -> io::Result<Handshakes> {
-        let queue =
-            Arc::new(HandshakeQueue { jobs: Mutex::new(Some(VecDeque::new())), ..Default::default() });
+        let queue = HandshakeQueue { jobs: Mutex::new(Some(StepQueue::default())), ..Default::default() };
+        let queue = Arc::new(queue);
         let handle = Handshakes(Arc::new(HandshakeQueueHandle(Arc::clone(&queue))));
         let (started, all_started) = std::sync::mpsc::channel();
         for number in 0..thread_count {
@@ -71,15 +98,11 @@ impl Handshakes {
         Ok(handle)
     }
 
-    /// Queues a job and returns at once. A step that follows another comes before all first steps, which take longest: it ends a handshake,
-    /// and its records hold a buffer meanwhile.
+    /// Queues a job and returns at once.
     pub(super) fn push(&self, job: HandshakeJob) {
         let HandshakeQueueHandle(queue) = &*self.0;
         if let Some(jobs) = &mut *queue.lock() {
-            match job.step.is_first() {
-                true => jobs.push_back(job),
-                false => jobs.push_front(job),
-            }
+            jobs.push(job.step.is_first(), job);
         }
         queue.wake.notify_one();
     }
@@ -109,14 +132,31 @@ impl HandshakeQueue {
     fn take(&self) -> Option<HandshakeJob> {
         let mut jobs = self.lock();
         loop {
-            if let Some(job) = jobs.as_mut()?.pop_front() {
+            if let Some(job) = jobs.as_mut()?.pop() {
                 return Some(job);
             }
             jobs = self.wake.wait(jobs).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<VecDeque<HandshakeJob>>> {
+    fn lock(&self) -> MutexGuard<'_, Option<StepQueue<HandshakeJob>>> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_and_later_steps_take_turns() {
+        let mut queue = StepQueue::default();
+        for (is_first, step) in [(true, "a"), (true, "b"), (true, "c"), (false, "1"), (false, "2")] {
+            queue.push(is_first, step);
+        }
+        let order: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
+        assert_eq!(order, ["1", "a", "2", "b", "c"]);
+        queue.push(false, "3");
+        assert_eq!(queue.pop(), Some("3"));
     }
 }

@@ -406,10 +406,7 @@ impl<S: Default> Worker<S> {
     /// Handles the next step of a handshake that has run, and returns its slot. `None`: it is the turn of other connections.
     fn next_stepped(&mut self) -> Option<u32> {
         loop {
-            if self.stepped.is_empty() {
-                return None;
-            }
-            if self.step_budget == 0 {
+            if self.stepped.is_empty() || self.step_budget == 0 {
                 self.step_budget = STEPS_PER_BATCH;
                 return None;
             }
