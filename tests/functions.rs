@@ -9,9 +9,12 @@ use crate::common::{
     site, wait_for,
 };
 use std::{
+    error::Error,
+    fmt,
     fs::{self, File},
     io::{Read, Write},
     num::NonZeroUsize,
+    panic::panic_any,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
@@ -20,7 +23,7 @@ use std::{
     thread,
     time::Duration,
 };
-use tarpon::{Engine, Functions, Request, Response, Route, Site, VirtualHosts};
+use tarpon::{Bytes, Engine, Functions, Request, Response, Route, Site, VirtualHosts};
 
 /// Serves functions, and a site with one file, with one worker.
 fn serve(engine: Engine, functions: Functions) -> EmbeddedServer {
@@ -299,6 +302,143 @@ fn failures_become_500_and_the_worker_goes_on() {
             }
             assert_eq!(client.get("/").content, b"home");
         }
+    }
+}
+
+/// A value of a program that panics when it is dropped, and whose text panics if it is empty. It is the owner of bytes, too.
+#[derive(Debug)]
+struct PanicsWhenDropped(Vec<u8>);
+
+impl Drop for PanicsWhenDropped {
+    fn drop(&mut self) {
+        // A panic during a panic aborts the process.
+        if !thread::panicking() {
+            panic!("a test panics in a drop");
+        }
+    }
+}
+
+impl AsRef<[u8]> for PanicsWhenDropped {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Display for PanicsWhenDropped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        assert!(!self.0.is_empty(), "a test panics in a text");
+        f.write_str("a test fails")
+    }
+}
+
+impl Error for PanicsWhenDropped {}
+
+fn panics_when_dropped() -> PanicsWhenDropped {
+    PanicsWhenDropped(vec![b'x'; 100])
+}
+
+#[test]
+fn panics_in_drops_of_the_program_end_neither_worker_nor_thread() {
+    const LONG: usize = 300_000;
+    let long = || Bytes::from_owner(PanicsWhenDropped(vec![b'x'; LONG]));
+    let stream = || {
+        let value = panics_when_dropped();
+        Response::stream("a/b", move |to| to.write_all(value.as_ref())).len(100)
+    };
+    for &engine in EMBEDDED {
+        let of_route = panics_when_dropped();
+        let functions = Functions::new()
+            .route(Route::new("/short", |_| Bytes::from_owner(panics_when_dropped()).to_vec()))
+            .route(Route::new("/owner", |_| Response::text(Bytes::from_owner(panics_when_dropped()))))
+            .route(Route::new("/long", move |_| Response::text(long())))
+            .route(Route::new("/stream", move |_| stream()))
+            .route(Route::new("/error", |_| Err::<Response, _>(panics_when_dropped())))
+            .route(Route::new("/text", |_| Err::<Response, _>(PanicsWhenDropped(Vec::new()))))
+            .route(Route::new("/panic", |_| -> Response { panic_any(panics_when_dropped()) }))
+            .route(Route::new("/invalid", move |_| stream().status(1)))
+            .route(Route::new("/threads/owner", move |_| Response::text(long())).on_threads())
+            .route(Route::new("/threads/stream", move |_| stream()).on_threads())
+            .route(Route::new("/threads/error", |_| Err::<Response, _>(panics_when_dropped())).on_threads())
+            .route(Route::new("/threads/fail", |_| {
+                Response::stream("a/b", |_| Err(std::io::Error::other(panics_when_dropped())))
+            }))
+            .route(Route::new("/owned", move |_| of_route.as_ref().to_vec()))
+            .thread_count(NonZeroUsize::MIN)
+            .queue_len(1);
+        // One worker, except with `threads`, and one thread for functions: the next request finds out whether a panic has ended either.
+        let served = serve(engine, functions);
+        let exchange = |method: &str, target: &str| {
+            let mut client = TestClient::connect(served.address);
+            client.send(request(method, target, "Connection: close\r\n", b""));
+            let head = client.try_head().unwrap();
+            (head.status, client.try_read_to_end().unwrap_or_default().len())
+        };
+        for method in ["GET", "HEAD"] {
+            let is_head = method == "HEAD";
+            #[rustfmt::skip]
+            let cases = [
+                // target             status  content
+                ("/short",            500,    22),
+                ("/owner",            200,    100),
+                ("/long",             200,    LONG),
+                ("/error",            500,    22),
+                ("/text",             500,    22),
+                ("/panic",            500,    22),
+                ("/invalid",          500,    22),
+                ("/threads/owner",    200,    LONG),
+                ("/threads/error",    500,    22),
+            ];
+            for (target, status, len) in cases {
+                let want = (status, if is_head { 0 } else { len });
+                assert_eq!(exchange(method, target), want, "{engine:?} {method} {target}");
+            }
+            // The closure panics after it has written: the response is aborted.
+            for target in ["/stream", "/threads/stream", "/threads/fail"] {
+                let status = exchange(method, target).0;
+                assert!(matches!(status, 200 | 502), "{engine:?} {method} {target}: {status}");
+            }
+        }
+        // A client leaves in the middle of a response.
+        let mut client = TestClient::connect(served.address);
+        client.send(request("GET", "/long", "", b"").repeat(20));
+        client.try_head().unwrap();
+        drop(client);
+        assert_eq!(TestClient::connect(served.address).get("/").content, b"home", "{engine:?}");
+        // The server drops the functions, and what they hold.
+        served.stop().unwrap();
+    }
+}
+
+#[test]
+fn worker_drops_a_stream_that_no_thread_sends() {
+    for &engine in EMBEDDED {
+        let (gate, open) = Gate::new();
+        let entered = Arc::clone(&gate);
+        let slow = Route::new("/slow", move |_| {
+            gate.pass();
+            "done"
+        });
+        let stream = Route::new("/stream", |_| {
+            let value = panics_when_dropped();
+            Response::stream("a/b", move |to| to.write_all(value.as_ref()))
+        });
+        let functions = Functions::new()
+            .route(slow.on_threads())
+            .route(stream)
+            .thread_count(NonZeroUsize::MIN)
+            .queue_len(0);
+        let served = serve(engine, functions);
+        // It is dropped before the server, which waits for the function.
+        let open = open;
+        let mut waiting = TestClient::connect(served.address);
+        waiting.send(request("GET", "/slow", "", b""));
+        wait_for("the call", || (entered.entered.load(SeqCst) == 1).then_some(()));
+        let mut client = TestClient::connect(served.address);
+        client.send(request("GET", "/stream", "", b""));
+        assert_eq!(read(&mut client).status, 503, "{engine:?}");
+        assert_eq!(TestClient::connect(served.address).get("/").content, b"home", "{engine:?}");
+        open.send(()).unwrap();
+        assert_eq!(read(&mut waiting).content, b"done", "{engine:?}");
     }
 }
 

@@ -5,9 +5,9 @@
 //!                                                                       └ a payload ─▶ pipe ─▶ backend, which sends the response
 //! ```
 //!
-//! A function must neither wait nor panic: the other connections of the worker wait for it.
+//! A function must neither wait nor panic: the other connections of the worker wait for it. Its bytes may have an owner whose drop panics.
 
-use crate::{backend::BackendId, pipe::fields::end_to_end_fields};
+use crate::{backend::BackendId, pipe::fields::end_to_end_fields, program_value::ProgramValue};
 use bytes::Bytes;
 use std::{
     any::Any,
@@ -77,8 +77,8 @@ pub struct InlineResponse {
 /// The content of a response.
 #[derive(Debug)]
 pub enum InlineContent {
-    /// These bytes.
-    Bytes(Bytes),
+    /// These bytes, which may have an owner in the embedding program.
+    Bytes(ProgramValue<Bytes>),
     /// The backend sends the whole response, of which this is a description.
     Later(Payload),
 }

@@ -74,6 +74,7 @@ mod open_exchanges;
 mod pipe;
 mod plan;
 mod pool;
+mod program_value;
 mod proxy_trust;
 mod record;
 mod request;
@@ -106,6 +107,7 @@ pub use pipe::{
     fields::{MessageFields, MessageFieldsWriter},
 };
 pub use pool::{BUF_LEN, BufId, BufRange, Pool};
+pub use program_value::{ProgramValue, drop_caught};
 pub use proxy_trust::{IpNetwork, PeerAddress, ProxyTrust, TrustedProxy};
 pub use record::{
     AGENT_LEN_MAX, AcceptedClient, ExchangeId, HEADS_LEN_MAX, HOST_LEN_MAX, LINE_LEN_MAX, RECORDS_LEN,

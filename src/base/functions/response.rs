@@ -6,6 +6,7 @@ use super::{
 };
 use bytes::Bytes;
 use std::{borrow::Cow, convert::Infallible, error::Error, fmt, fs::File, io, ops::Range};
+use tarpon_conn::ProgramValue;
 
 /// A response: status, fields and content. The server adds Date, Server, and what frames the content.
 ///
@@ -27,9 +28,16 @@ pub struct FunctionResponse {
 
 /// The content of a response.
 pub(crate) enum ResponseContent {
-    Bytes(Bytes),
+    Bytes(ProgramValue<Bytes>),
     File { file: File, at: u64, len: u64 },
-    Stream { write: WriteContent, len: Option<u64> },
+    Stream { write: ProgramValue<WriteContent>, len: Option<u64> },
+}
+
+impl ResponseContent {
+    #[inline]
+    fn of_bytes(bytes: Bytes) -> ResponseContent {
+        ResponseContent::Bytes(ProgramValue::new(bytes))
+    }
 }
 
 /// Writes the content of a response, on a thread.
@@ -70,7 +78,7 @@ const RESERVED: [&str; 10] = [
 impl FunctionResponse {
     /// Returns a response with this status, between 200 and 599, and without content.
     pub fn new(status: u16) -> FunctionResponse {
-        FunctionResponse::with_content(ResponseContent::Bytes(Bytes::new()), b"").status(status)
+        FunctionResponse::with_content(ResponseContent::of_bytes(Bytes::new()), b"").status(status)
     }
 
     /// Returns plain text.
@@ -118,7 +126,7 @@ impl FunctionResponse {
 
     /// Replaces the content by these bytes.
     pub fn content(mut self, bytes: impl Into<Bytes>) -> FunctionResponse {
-        self.content = ResponseContent::Bytes(bytes.into());
+        self.content = ResponseContent::of_bytes(bytes.into());
         self
     }
 
@@ -134,7 +142,8 @@ impl FunctionResponse {
         mut self,
         write: impl FnOnce(&mut ResponseWriter<'_>) -> io::Result<()> + Send + 'static,
     ) -> FunctionResponse {
-        self.content = ResponseContent::Stream { write: Box::new(write), len: None };
+        let write: WriteContent = Box::new(write);
+        self.content = ResponseContent::Stream { write: ProgramValue::new(write), len: None };
         self
     }
 
@@ -184,7 +193,7 @@ impl FunctionResponse {
 
     #[inline]
     fn typed(bytes: impl Into<Bytes>, line: &'static [u8]) -> FunctionResponse {
-        FunctionResponse::with_content(ResponseContent::Bytes(bytes.into()), line)
+        FunctionResponse::with_content(ResponseContent::of_bytes(bytes.into()), line)
     }
 
     #[inline]

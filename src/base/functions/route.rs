@@ -5,7 +5,7 @@ use super::{
     response::{FunctionResponse, IntoResponse},
 };
 use std::{error::Error, fmt, sync::Arc, time::Duration};
-use tarpon_conn::{BackendLimits, HostName, HostNameError, PathPrefix};
+use tarpon_conn::{BackendLimits, HostName, HostNameError, PathPrefix, ProgramValue};
 
 /// A route: the requests that a function responds to.
 ///
@@ -43,7 +43,9 @@ impl FunctionRoute {
             idle_ms: 0,
             ..BackendLimits::default()
         };
-        let function = Arc::new(move |request: &mut FunctionRequest<'_>| function(request).into_response());
+        let function = ProgramValue::new(function);
+        let function =
+            Arc::new(move |request: &mut FunctionRequest<'_>| (*function)(request).into_response());
         FunctionRoute { path: path.into(), host: None, limits, is_on_threads: false, function }
     }
 

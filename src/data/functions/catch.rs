@@ -5,6 +5,7 @@ use std::{
     any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
 };
+use tarpon_conn::drop_caught;
 use tarpon_site::Printable;
 use tracing::error;
 
@@ -12,11 +13,14 @@ use tracing::error;
 #[inline]
 pub(super) fn call(path: &str, function: &Function, request: &mut FunctionRequest<'_>) -> FunctionResponse {
     // After a panic the worker uses nothing of the request. What a function shares with others, its locks guard.
-    let called = catch_unwind(AssertUnwindSafe(|| function(request).and_then(FunctionResponse::checked)));
+    let called = catch_unwind(AssertUnwindSafe(|| {
+        // The text and the drop of an error are code of the program, too.
+        function(request).and_then(FunctionResponse::checked).map_err(|error| error.to_string())
+    }));
     match called {
         Ok(Ok(response)) => response,
-        Ok(Err(error)) => failed(path, request, &error.to_string()),
-        Err(panic) => failed(path, request, &format!("panic: {}", panic_text(&*panic))),
+        Ok(Err(why)) => failed(path, request, &why),
+        Err(panic) => failed(path, request, &panic_text(panic)),
     }
 }
 
@@ -39,7 +43,11 @@ pub(super) fn content_failed(path: &str, why: &str) {
 }
 
 /// Returns the text of a panic.
-pub(super) fn panic_text(panic: &(dyn Any + Send)) -> &str {
+#[cold]
+pub(super) fn panic_text(panic: Box<dyn Any + Send>) -> String {
     let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a message")
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let text = format!("panic: {}", text.unwrap_or("without a message"));
+    drop_caught(panic);
+    text
 }

@@ -74,12 +74,15 @@ fn is_closed(socket: &UnixStream) -> bool {
 /// Sends a response, and its end if it is complete, or that it is aborted. Emits an event if the function is the reason that it is not.
 fn send(path: &str, socket: &UnixStream, response: FunctionResponse, with_content: bool) {
     let mut frames = FrameWriter { socket, buf: Vec::new(), has_ended: false, is_closed: false };
-    let sent = catch_unwind(AssertUnwindSafe(|| send_parts(&mut frames, response, with_content)));
+    let sent = catch_unwind(AssertUnwindSafe(|| {
+        // The text and the drop of an error are code of the program, too.
+        send_parts(&mut frames, response, with_content).map_err(|error| error.to_string())
+    }));
     match sent {
         Ok(Ok(())) => {}
         Ok(Err(_)) if frames.is_closed => {}
-        Ok(Err(error)) => catch::content_failed(path, &error.to_string()),
-        Err(panic) => catch::content_failed(path, &format!("panic: {}", catch::panic_text(&*panic))),
+        Ok(Err(why)) => catch::content_failed(path, &why),
+        Err(panic) => catch::content_failed(path, &catch::panic_text(panic)),
     }
     if !frames.has_ended {
         // The client sees that at once, even while it sends content. If this fails, the worker has closed the socket.
@@ -107,7 +110,7 @@ fn send_parts(
                 // The client gets the head before the first byte of the content.
                 frames.flush()?;
                 let mut writer = ResponseWriter::new(frames);
-                write(&mut writer)?;
+                write.into_inner()(&mut writer)?;
                 writer.flush()?;
             }
         }

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use std::sync::Arc;
 use tarpon_conn::{
     AcceptedClient, BackendId, BackendLimits, BackendRoute, BackendSim, CollectBudget, HostName, Hosts,
-    InlineContent, InlineFunction, InlineRequest, InlineResponse, Limits, RouteTable, RouteTarget,
-    SiteBackends, SiteId, Sites,
+    InlineContent, InlineFunction, InlineRequest, InlineResponse, Limits, ProgramValue, RouteTable,
+    RouteTarget, SiteBackends, SiteId, Sites,
     sim::{Cuts, Sim},
 };
 
@@ -24,7 +24,7 @@ impl InlineFunction for Echo {
         InlineResponse {
             code: number("status=").unwrap_or(200) as u16,
             lines: b"X-Function: echo\r\n"[..].into(),
-            content: InlineContent::Bytes(content.into()),
+            content: InlineContent::Bytes(ProgramValue::new(content.into())),
         }
     }
 }

@@ -16,6 +16,7 @@ use crate::{
         record_head,
     },
     pool::BUF_LEN,
+    program_value::ProgramValue,
     response_prefix::{Persistence, ResponsePrefixes},
     span::{Outbox, Span},
 };
@@ -25,7 +26,7 @@ use tarpon_http::{head::Version, status::Status};
 /// The part of a response that was not queued yet.
 #[derive(Debug)]
 pub(in crate::h1) struct UnsentContent {
-    rest: Bytes,
+    rest: ProgramValue<Bytes>,
     /// The connection closes after it.
     closes: bool,
     client_persists: bool,
@@ -79,7 +80,10 @@ impl Http1 {
         };
         self.phase = after_response(closes, client_persists);
         let full_len = content.len();
-        let mut rest = if with_content && !matches!(code, 204 | 304) { content } else { Bytes::new() };
+        let mut rest = match with_content && !matches!(code, 204 | 304) {
+            true => content,
+            false => ProgramValue::new(Bytes::new()),
+        };
         let status = Status::from_code(code);
         let queued = cx.pool.take_for_response().ok_or(Status::ServiceUnavailable).and_then(|buf| {
             let to = cx.pool.buf_mut(buf);
