@@ -1,5 +1,5 @@
-/* Serves a packed site, with callbacks beside it: /echo sends back what it gets, /count reads a content of any length, and /numbers writes one.
- * Build it with
+/* Serves a packed site, with callbacks beside it: /echo sends back what it gets, /count reads a content of any length, /numbers writes one, and
+ * /archive sends the packed site itself. Build it with
  *
  *     cc site.c $(pkg-config --cflags --libs tarpon)
  *
@@ -7,10 +7,13 @@
 
 #include <tarpon.h>
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static void check(char *error) {
     if (error != NULL) {
@@ -79,6 +82,22 @@ static void numbers(void *context, struct tarpon_request *request, struct tarpon
     tarpon_response_stream(response, write_numbers, free, end);
 }
 
+/* Sends a file, which a thread reads as the client receives. The library closes it. */
+static void archive(void *context, struct tarpon_request *request, struct tarpon_response *response) {
+    int file = open(context, O_RDONLY);
+    struct stat about;
+    (void)request;
+    if (file < 0 || fstat(file, &about) != 0 || !S_ISREG(about.st_mode)) {
+        if (file >= 0) {
+            close(file);
+        }
+        tarpon_response_status(response, 404);
+        return;
+    }
+    tarpon_response_field(response, "Content-Type", "application/x-tar");
+    tarpon_response_file(response, file, 0, (uint64_t)about.st_size);
+}
+
 int main(int argc, char **argv) {
     struct tarpon_server *server;
     sigset_t signals;
@@ -99,6 +118,7 @@ int main(int argc, char **argv) {
     check(tarpon_server_add_site(server, argv[1], NULL));
     check(tarpon_server_route(server, "/echo", TARPON_ON_THREADS, echo, NULL));
     check(tarpon_server_route(server, "/numbers", TARPON_ON_WORKER, numbers, NULL));
+    check(tarpon_server_route(server, "/archive", TARPON_ON_THREADS, archive, argv[1]));
     tarpon_server_set_content_max(server, (uint64_t)1 << 40);
     check(tarpon_server_route(server, "/count", TARPON_ON_THREADS, count, NULL));
     check(tarpon_server_start(server));

@@ -139,10 +139,11 @@ void tarpon_response_field(struct tarpon_response *response,
 // As for `tarpon_response_status`; `content` is NULL or the first of `len` bytes.
 void tarpon_response_content(struct tarpon_response *response, const char *content, size_t len);
 
-// Sets the content: `len` bytes of a file from `at` on. The library closes the descriptor. A thread sends them.
+// Sets the content: `len` bytes of a file from `at` on. The library closes the descriptor. A thread sends them. With a negative descriptor, as
+// that of a failed open, the response is sent as 500.
 //
 // # Safety
-// As for `tarpon_response_status`; `descriptor` is that of an open file, which the program uses no more.
+// As for `tarpon_response_status`; `descriptor` is negative, or that of an open file, which the program uses no more.
 void tarpon_response_file(struct tarpon_response *response,
                           int descriptor,
                           uint64_t at,

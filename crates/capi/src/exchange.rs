@@ -44,6 +44,8 @@ enum CallbackContent {
         len: u64,
     },
     Stream(StreamCallback),
+    /// The descriptor of no file.
+    NoFile(c_int),
 }
 
 /// Responds to a request. It must not throw an exception. `context` is the pointer that was passed with the route; callbacks run on several
@@ -212,10 +214,11 @@ pub unsafe extern "C" fn tarpon_response_content(
     }
 }
 
-/// Sets the content: `len` bytes of a file from `at` on. The library closes the descriptor. A thread sends them.
+/// Sets the content: `len` bytes of a file from `at` on. The library closes the descriptor. A thread sends them. With a negative descriptor, as
+/// that of a failed open, the response is sent as 500.
 ///
 /// # Safety
-/// As for `tarpon_response_status`; `descriptor` is that of an open file, which the program uses no more.
+/// As for `tarpon_response_status`; `descriptor` is negative, or that of an open file, which the program uses no more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tarpon_response_file(
     response: *mut tarpon_response,
@@ -223,9 +226,15 @@ pub unsafe extern "C" fn tarpon_response_file(
     at: u64,
     len: u64,
 ) {
-    // SAFETY: the caller promises a response of a running callback, and gives the descriptor away.
-    let (response, file) = unsafe { (&mut *response, File::from_raw_fd(descriptor)) };
-    response.content = CallbackContent::File { file, at, len };
+    // SAFETY: the caller promises a response of a running callback.
+    let response = unsafe { &mut *response };
+    response.content = match descriptor {
+        ..0 => CallbackContent::NoFile(descriptor),
+        _ => {
+            // SAFETY: the caller gives an open descriptor away.
+            CallbackContent::File { file: unsafe { File::from_raw_fd(descriptor) }, at, len }
+        }
+    };
 }
 
 /// Sets the content: what `write` writes. It is called on a thread with `context`, after the callback has returned, unless the client leaves
@@ -261,17 +270,35 @@ impl tarpon_response {
         self.response = change(mem::replace(&mut self.response, Response::new(200)));
     }
 
-    pub(crate) fn into_response(self) -> Response {
-        match self.content {
+    /// Returns the response, or why it cannot be sent.
+    pub(crate) fn into_response(self) -> Result<Response, String> {
+        Ok(match self.content {
             CallbackContent::Bytes(bytes) => self.response.content(bytes),
             CallbackContent::File { file, at, len } => {
                 self.response.content_of_file(file, at..at.saturating_add(len))
             }
             CallbackContent::Stream(stream) => self.response.content_of_stream(move |to| stream.write(to)),
-        }
+            CallbackContent::NoFile(descriptor) => {
+                return Err(format!("{descriptor} is the descriptor of no file; check the result of open"));
+            }
+        })
     }
 }
 
 fn optional(text: Option<&str>) -> tarpon_bytes {
     text.map_or(tarpon_bytes::NONE, |text| tarpon_bytes::of(text.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptor_of_a_failed_open_is_an_error() {
+        let mut response = tarpon_response::new();
+        // SAFETY: the response lives, and the descriptor is negative.
+        unsafe { tarpon_response_file(&mut response, -1, 0, 9) };
+        let error = response.into_response().expect_err("no file");
+        assert!(error.starts_with("-1 is the descriptor of no file"), "{error}");
+    }
 }

@@ -232,7 +232,7 @@ pub unsafe extern "C" fn tarpon_server_route(
         let (server, path) = unsafe { (&mut *server, text(path, "the path")?) };
         let callback = callback.ok_or("the callback is NULL")?;
         let context = CallbackContext(context);
-        let route = Route::new(path, move |request: &mut Request<'_>| -> Response {
+        let route = Route::new(path, move |request: &mut Request<'_>| -> Result<Response, String> {
             let (mut request, mut response) = (tarpon_request::new(request), tarpon_response::new());
             // SAFETY: the caller of this function promises that the callback may be called with the context on any thread. Request and
             // response live until it returns, and no other code has the response.

@@ -47,9 +47,12 @@ fn programs_in_c_and_cpp_serve() {
         check_hello(installed.run(&[], &hello, &["127.0.0.1:0", engine]));
         let arguments = ["127.0.0.1:0", engine, tls[0].to_str().unwrap(), tls[1].to_str().unwrap()];
         check_hello_over_tls(installed.run(&[], &hello, &arguments), &tls[0]);
-        check_site(installed.run(&[], &site, &[packed.to_str().unwrap(), "127.0.0.1:0", engine]));
+        check_site(
+            installed.run(&[], &site, &[packed.to_str().unwrap(), "127.0.0.1:0", engine]),
+            Some(&packed),
+        );
     }
-    check_site(installed.run(&[], &site, &[dir.path().to_str().unwrap(), "127.0.0.1:0", "epoll"]));
+    check_site(installed.run(&[], &site, &[dir.path().to_str().unwrap(), "127.0.0.1:0", "epoll"]), None);
     // Valgrind has no io_uring.
     let valgrind = [
         "valgrind",
@@ -60,8 +63,24 @@ fn programs_in_c_and_cpp_serve() {
         "--errors-for-leak-kinds=definite",
     ];
     check_hello(installed.run(&valgrind, &hello, &["127.0.0.1:0", "epoll"]));
-    check_site(installed.run(&valgrind, &site, &[packed.to_str().unwrap(), "127.0.0.1:0", "epoll"]));
+    check_site(
+        installed.run(&valgrind, &site, &[packed.to_str().unwrap(), "127.0.0.1:0", "epoll"]),
+        Some(&packed),
+    );
     check_errors(&installed, &site, dir.path());
+}
+
+#[test]
+fn program_with_the_static_library_serves() {
+    let installed = Installed::new();
+    let site = installed.build_static("cc", &["-std=c99", "-D_POSIX_C_SOURCE=200809L"], "site.c");
+    // The program needs no shared library any more.
+    fs::remove_file(installed.lib().join("libtarpon.so.0")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("index.html"), "home").unwrap();
+    let packed = installed.0.path().join("site.tar");
+    pack(dir.path(), &packed);
+    check_site(installed.run(&[], &site, &[packed.to_str().unwrap(), "127.0.0.1:0", "epoll"]), Some(&packed));
 }
 
 /// Checks that errors are texts with a hint.
@@ -99,11 +118,25 @@ impl Installed {
         self.0.path().join("lib")
     }
 
-    /// Builds an example. Returns the program.
+    /// Builds an example with the shared library. Returns the program.
     fn build(&self, compiler: &str, options: &[&str], source: &str) -> PathBuf {
+        self.build_with(compiler, options, source, &self.flags(&[]))
+    }
+
+    /// Builds an example with the static library, as docs/embedding.md shows. Returns the program.
+    fn build_static(&self, compiler: &str, options: &[&str], source: &str) -> PathBuf {
+        let flags = self.flags(&["--static"]).replace("-ltarpon", "-l:libtarpon.a");
+        self.build_with(compiler, options, source, &flags)
+    }
+
+    fn flags(&self, options: &[&str]) -> String {
         let mut flags = Command::new("pkg-config");
-        flags.args(["--cflags", "--libs", "tarpon"]).env("PKG_CONFIG_PATH", self.lib().join("pkgconfig"));
-        let flags = String::from_utf8(flags.output().unwrap().stdout).unwrap();
+        flags.args(options).args(["--cflags", "--libs", "tarpon"]);
+        flags.env("PKG_CONFIG_PATH", self.lib().join("pkgconfig"));
+        String::from_utf8(flags.output().unwrap().stdout).unwrap()
+    }
+
+    fn build_with(&self, compiler: &str, options: &[&str], source: &str, flags: &str) -> PathBuf {
         let program = self.0.path().join(source.replace('.', "_"));
         let mut build = Command::new(compiler);
         build.args(options).args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-pthread"]);
@@ -140,10 +173,14 @@ struct RunningExampleServer {
 impl RunningExampleServer {
     /// Returns the response on a new connection.
     fn respond(&self, request: &str) -> String {
+        String::from_utf8(self.respond_in_bytes(request)).unwrap()
+    }
+
+    fn respond_in_bytes(&self, request: &str) -> Vec<u8> {
         let mut client = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         client.write_all(request.as_bytes()).unwrap();
-        let mut response = String::new();
-        client.read_to_string(&mut response).unwrap();
+        let mut response = Vec::new();
+        client.read_to_end(&mut response).unwrap();
         response
     }
 
@@ -161,7 +198,7 @@ fn check_hello(server: RunningExampleServer) {
             server.respond(&format!("GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
         assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
         assert!(response.contains("\r\nContent-Type: text/plain\r\n"), "{response}");
-        assert!(response.ends_with("\r\nContent-Length: 11\r\n\r\nHello world"), "{response}");
+        assert!(response.ends_with("\r\nContent-Length: 12\r\n\r\nHello world\n"), "{response}");
     }
     server.stop();
 }
@@ -170,11 +207,12 @@ fn check_hello_over_tls(server: RunningExampleServer, certificate: &Path) {
     let mut curl = Command::new("curl");
     curl.args(["-sS", "--cacert"]).arg(certificate).arg(format!("https://127.0.0.1:{}/", server.port));
     let output = curl.output().unwrap();
-    assert_eq!((output.status.success(), &output.stdout[..]), (true, &b"Hello world"[..]), "{output:?}");
+    assert_eq!((output.status.success(), &output.stdout[..]), (true, &b"Hello world\n"[..]), "{output:?}");
     server.stop();
 }
 
-fn check_site(server: RunningExampleServer) {
+/// `packed`: the archive that is served. `None`: a directory is.
+fn check_site(server: RunningExampleServer, packed: Option<&Path>) {
     let response = server.respond("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     assert!(response.starts_with("HTTP/1.1 200 OK\r\n") && response.ends_with("\r\n\r\nhome"), "{response}");
     let response = server.respond(
@@ -193,6 +231,23 @@ fn check_site(server: RunningExampleServer) {
     // Without chunks.
     let response = server.respond("GET /numbers?200000 HTTP/1.0\r\n\r\n");
     assert!(response.starts_with("HTTP/1.1 200 OK\r\n") && response.ends_with(&format!("\r\n\r\n{want}")));
+    // A file: with its content for GET, and without for HEAD.
+    let packed = packed.map(|packed| fs::read(packed).unwrap());
+    for method in ["GET", "HEAD"] {
+        let response = server
+            .respond_in_bytes(&format!("{method} /archive HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
+        let end = response.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
+        let (head, content) = (str::from_utf8(&response[..end]).unwrap(), &response[end..]);
+        match &packed {
+            None => assert!(head.starts_with("HTTP/1.1 404 "), "{head}"),
+            Some(packed) => {
+                let len = format!("\r\ncontent-length: {}\r\n", packed.len());
+                assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+                assert!(head.to_lowercase().contains(&len), "{head}");
+                assert!(content == if method == "HEAD" { &[] } else { &packed[..] }, "{method}");
+            }
+        }
+    }
     // A client that leaves ends the writer, and its context is released.
     let mut client = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
     client.write_all(b"GET /numbers?2000000000 HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
