@@ -602,6 +602,7 @@ fn archive_and_packed_site_have_the_rules_of_their_directory() {
                 dictionaries: &[],
                 offer_dictionaries: false,
                 program: None,
+                programs: None,
                 dialect: case.dialect,
                 policy: &tarpon::Policy::default(),
             };

@@ -59,6 +59,7 @@ fn pack(from: &Path, to: &Path) -> bool {
         dictionaries: &[],
         offer_dictionaries: false,
         program: None,
+        programs: None,
         dialect: Dialect::Netlify,
         policy: &Policy::default(),
     };

@@ -140,6 +140,7 @@ fn good() -> &'static [u8] {
             dictionaries: &[],
             offer_dictionaries: false,
             program: None,
+            programs: None,
             dialect: Dialect::Netlify,
             policy: &Policy::default(),
         };

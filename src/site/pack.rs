@@ -78,6 +78,7 @@ pub fn pack(
         dictionaries: &packing.dictionaries,
         offer_dictionaries: packing.offer_dictionaries || !packing.dictionaries.is_empty(),
         program: program.as_ref(),
+        programs: Some(&source.programs),
         dialect: source.dialect,
         policy: &source.policy,
     };

@@ -47,7 +47,8 @@ impl ProgramFiles {
         });
     }
 
-    fn has_suffix(&self, name: &[u8]) -> bool {
+    /// Returns whether a name ends as those of programs do.
+    pub(crate) fn has_suffix(&self, name: &[u8]) -> bool {
         self.suffix.as_ref().is_some_and(|suffix| name.ends_with(suffix.as_bytes()))
     }
 }

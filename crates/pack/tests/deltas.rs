@@ -269,6 +269,7 @@ fn options() -> SiteOptions<'static> {
         dictionaries: &[],
         offer_dictionaries: false,
         program: None,
+        programs: None,
         dialect: Dialect::Netlify,
         policy: &POLICY,
     }

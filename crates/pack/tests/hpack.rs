@@ -92,6 +92,7 @@ fn pack(site: &Path, target: &Path, dictionaries: &[std::path::PathBuf]) {
         dictionaries,
         offer_dictionaries: true,
         program: None,
+        programs: None,
         dialect: Dialect::Netlify,
         policy: &Policy { listings: true, ..Policy::default() },
     };

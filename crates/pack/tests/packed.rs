@@ -648,6 +648,7 @@ fn options(effort: CompressionEffort) -> SiteOptions<'static> {
         dictionaries: &[],
         offer_dictionaries: false,
         program: None,
+        programs: None,
         dialect: Dialect::Netlify,
         policy: &POLICY,
     }

@@ -352,7 +352,7 @@ const OPTIONS: &[Opt] = &[
     },
     Opt {
         name: "cgi-suffix",
-        commands: &[Serve],
+        commands: &[Serve, Pack],
         heading: CGI,
         value_name: "SUFFIX",
         kind: ValueKind::Text(cgi::suffix, |config, suffix| {
@@ -363,7 +363,7 @@ const OPTIONS: &[Opt] = &[
         example: ".cgi",
         invalid: &["", "cgi", ".", "*.cgi", ".a/b"],
         help: "Run the files of the site whose names end in this as CGI programs",
-        details: "The server serves none of them as a file. The site must be a directory.",
+        details: "The server serves none of them as a file, and a packed site has none of them. A site with such programs must be a directory.",
         ..OPT
     },
     Opt {

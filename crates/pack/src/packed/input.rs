@@ -3,6 +3,7 @@
 use crate::archive::{self, MemberContent};
 use crate::content::OffsetReader;
 use crate::error::PackError;
+use crate::programs::ProgramFiles;
 use crate::skip::Skipped;
 use crate::tree::DirTree;
 use crate::walk::{self, SiteDir, SiteFile, TreeFile, permissions};
@@ -67,18 +68,21 @@ enum FileHandle<'i> {
 }
 
 impl<'i> PackInput<'i> {
-    /// Lists the files and directories.
-    pub(crate) fn list(&self) -> Result<InputList, PackError> {
+    /// Lists the files and directories, without programs.
+    pub(crate) fn list(&self, programs: Option<&ProgramFiles>) -> Result<InputList, PackError> {
         let mut listed = match *self {
             PackInput::Dir(root) => {
                 let tree = DirTree::open(root);
                 let tree = tree.map_err(|error| PackError::Root { path: root.to_owned(), error })?;
-                list_tree(&Arc::new(tree))?
+                list_tree(&Arc::new(tree), programs)?
             }
-            PackInput::Tree(tree) => list_tree(tree)?,
+            PackInput::Tree(tree) => list_tree(tree, programs)?,
             PackInput::Archive { file, path, prefix } => {
                 let (walk, _) = archive::list(file, path, prefix)?;
+                let is_program = |path: &[u8]| programs.is_some_and(|programs| programs.has_suffix(path));
                 let found = walk.files.into_iter();
+                let found =
+                    found.filter(|found| !is_program(&found.path) && !is_program(&found.location.name));
                 let found = found.map(|found| SiteFile {
                     path: found.path,
                     location: ContentLocation::Member(found.location.content),
@@ -133,8 +137,11 @@ impl<'i> PackInput<'i> {
     }
 }
 
-fn list_tree(tree: &Arc<DirTree>) -> Result<InputList, PackError> {
-    let walk = walk::list(tree)?;
+fn list_tree(tree: &Arc<DirTree>, programs: Option<&ProgramFiles>) -> Result<InputList, PackError> {
+    let mut walk = walk::list(tree)?;
+    if let Some(programs) = programs {
+        programs.remove_from(&mut walk.files);
+    }
     let found = walk.files.into_iter();
     let found =
         found.map(|found| SiteFile { path: found.path, location: ContentLocation::File(found.location) });

@@ -2,6 +2,7 @@
 
 use super::encode::CompressionEffort;
 use crate::policy::Policy;
+use crate::programs::ProgramFiles;
 use crate::rules::Dialect;
 use std::fs::File;
 use std::num::NonZeroUsize;
@@ -25,6 +26,8 @@ pub struct SiteOptions<'o> {
     pub offer_dictionaries: bool,
     /// A program to embed the site in. The target becomes that program.
     pub program: Option<&'o File>,
+    /// Files that are programs: they are left out.
+    pub programs: Option<&'o ProgramFiles>,
     /// The format of `_headers` and `_redirects` at the root of the site.
     pub dialect: Dialect,
     /// Which addresses files have, and which fields responses have.

@@ -85,7 +85,7 @@ impl<'i> PackPlan<'i> {
         progress: &Progress,
     ) -> Result<PackPlan<'i>, SiteError> {
         progress.begin(PackStep::Reading, 0);
-        let InputList { found, mut dirs, skipped } = input.list()?;
+        let InputList { found, mut dirs, skipped } = input.list(options.programs)?;
         dirs.iter_mut().for_each(|dir| dir.modified_s = dir.modified_s.min(options.max_mtime_s));
         progress.begin(PackStep::Reading, found.len() as u64);
         let mut workers = vec![(); options.workers.get()];
