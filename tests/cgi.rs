@@ -102,6 +102,9 @@ struct Programs {
 /// Prints its standard input: the whole response, head included.
 const RAW: (&str, &str) = ("raw", "#!/bin/sh\nexec cat\n");
 
+/// Prints its variables.
+const ENV: (&str, &str) = ("env", "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\nexec env\n");
+
 impl Programs {
     fn new(programs: &[(&str, &str)]) -> Programs {
         let (bin, site) = (readable_dir(), site(&[("index.html", "home")]));
@@ -209,8 +212,7 @@ fn programs_in_several_languages_answer_on_every_engine() {
 
 #[test]
 fn environment_is_that_of_rfc_3875_and_nothing_else() {
-    let programs =
-        Programs::new(&[("env", "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\nexec env\n")]);
+    let programs = Programs::new(&[ENV]);
     let mut command =
         programs.command(&["--cgi-env", "TZ=UTC", "--cgi-env", "PASSED", "--cgi-env", "MISSING"]);
     command.env("PASSED", "on").env("SECRET", "1").env("HTTP_PROXY", "http://inherited/");
@@ -253,6 +255,13 @@ fn environment_is_that_of_rfc_3875_and_nothing_else() {
     ];
     want.sort_unstable();
     assert_eq!(found, want);
+    // A client that no proxy has named has a port.
+    let mut stream = TcpStream::connect(served.address()).expect("the server listens");
+    stream.write_all(b"GET /cgi-bin/env HTTP/1.0\r\n\r\n").expect("the server reads");
+    let text = Reply::read(&mut stream).text();
+    let port = stream.local_addr().expect("an address").port();
+    assert!(text.contains("\nREMOTE_ADDR=127.0.0.1\n"), "{text}");
+    assert!(text.contains(&format!("\nREMOTE_PORT={port}\n")), "{text}");
 }
 
 #[test]
@@ -295,13 +304,6 @@ fn heads_and_lengths_of_programs_are_checked() {
         }
         assert!(!reply.head.contains("Keep-Alive"), "{name}");
     }
-    let redirect = post(served.address(), "/cgi-bin/raw", b"Location: /index.html?a=b\n\n");
-    assert_eq!((redirect.status, &*redirect.text()), (200, "home"));
-    let missing = post(served.address(), "/cgi-bin/raw", b"Location: /none\n\n");
-    assert_eq!(missing.status, 404);
-    // RAW has no content now, and so no head.
-    let other = post(served.address(), "/cgi-bin/raw", b"Location: /cgi-bin/raw\n\n");
-    assert_eq!(other.status, 502);
     let two = b"Content-Type: a/b\nSet-Cookie: a=1\nSet-Cookie: b=2\n\n";
     let head = post(served.address(), "/cgi-bin/raw", two).head;
     assert!(head.contains("set-cookie: a=1\r\nset-cookie: b=2"), "{head}");
@@ -549,6 +551,43 @@ fn source_of_a_program_is_never_served() {
 }
 
 #[test]
+fn packed_site_has_no_programs() {
+    let dir = site(&[
+        ("index.html", "home"),
+        ("a.cgi", "source of a"),
+        ("sub/b.cgi", "source of b"),
+        ("bin/c", "source of c"),
+    ]);
+    std::os::unix::fs::symlink("a.cgi", dir.path().join("link.txt")).unwrap();
+    let out = tempfile::tempdir().unwrap();
+    let path = |name: &str| out.path().join(name).to_str().unwrap().to_owned();
+    let (source, tar, config) = (dir.path().to_str().unwrap(), path("files.tar"), path("tarpon.toml"));
+    assert!(Command::new("tar").args(["-cf", &tar, "-C", source, "."]).status().unwrap().success());
+    let text = format!("[[site]]\npath = {source:?}\ncgi-suffix = \".cgi\"\ncgi = [\"/run={source}/bin\"]\n");
+    fs::write(&config, text).unwrap();
+    #[rustfmt::skip]
+    let cases: &[(&str, &str, &[&str], &str)] = &[
+        // case                      packed   options                     programs that it has
+        ("no option",                source,  &[],                        "abc"),
+        ("a suffix",                 source,  &["--cgi-suffix", ".cgi"],  "c"),
+        ("a suffix, of an archive",  &tar,    &["--cgi-suffix", ".cgi"],  "c"),
+        ("a file",                   source,  &["--config", &config],     ""),
+    ];
+    for (name, from, options, want) in cases {
+        let target = path("site.tar");
+        let output = tarpon(["pack", from, "-o", &target].map(OsStr::new)).args(*options).output().unwrap();
+        assert!(output.status.success(), "{name}: {output:?}");
+        let packed = fs::read(&target).unwrap();
+        let has = |text: &str| packed.windows(text.len()).any(|window| window == text.as_bytes());
+        assert!(has("home"), "{name}");
+        for program in ["a", "b", "c"] {
+            assert_eq!(has(&format!("source of {program}")), want.contains(program), "{name}: {program}");
+        }
+        fs::remove_file(&target).unwrap();
+    }
+}
+
+#[test]
 fn mistakes_in_the_configuration_are_errors_with_a_hint() {
     let programs = Programs::new(&[("sh", SHELL)]);
     let (site, bin) = (programs.site.path().to_str().unwrap(), programs.bin.path().to_str().unwrap());
@@ -595,16 +634,78 @@ fn mistakes_in_the_configuration_are_errors_with_a_hint() {
 }
 
 #[test]
-fn programs_answer_over_tls() {
-    let programs =
-        Programs::new(&[("env", "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n'\nexec env\n")]);
-    let served = programs.start(&["--listen", "tls:127.0.0.1:0", "--tls", "self-signed"]);
-    let url = format!("https://{}/cgi-bin/env", served.address());
-    let output =
-        Command::new("curl").args(["--silent", "--insecure", "--data", "a=b", &url]).output().expect("curl");
-    let text = String::from_utf8_lossy(&output.stdout);
-    for line in ["HTTPS=on\n", "REQUEST_SCHEME=https\n", "CONTENT_LENGTH=3\n", "REQUEST_METHOD=POST\n"] {
-        assert!(text.contains(line), "{line}: {text}");
+fn local_redirects_are_followed_on_every_engine() {
+    let programs = Programs::new(&[RAW, ENV]);
+    fs::write(programs.site.path().join("large.txt"), LARGE.repeat(50_000)).expect("a file");
+    for &engine in ENGINES {
+        let served = programs.start(&["--engine", engine.name()]);
+        #[rustfmt::skip]
+        let cases = [
+            // output of the program                  status  content
+            ("Location: /index.html?a=b\n\n",         200,    "home"),
+            // Content in a file beside the image.
+            ("Location: /large.txt\n\n",              200,    &*LARGE.repeat(50_000)),
+            ("Location: /none\n\n",                   404,    "404"),
+            ("Location: /cgi-bin/env?x=1\n\n",        200,    "QUERY_STRING=x=1\n"),
+            // The program gets no content now, and so writes no head.
+            ("Location: /cgi-bin/raw\n\n",            502,    "502"),
+            ("Content-Type: a/b\n\nhello",            200,    "hello"),
+        ];
+        for (output, status, content) in cases {
+            let reply = post(served.address(), "/cgi-bin/raw", output.as_bytes());
+            assert_eq!((reply.status, reply.is_complete), (status, true), "{engine:?} {output}");
+            assert!(reply.text().contains(content), "{engine:?} {output}");
+        }
+        // On one connection, the next response begins where the redirected one ends.
+        let mut stream = TcpStream::connect(served.address()).expect("the server listens");
+        let redirect = "Location: /\n\n";
+        let post = format!(
+            "POST /cgi-bin/raw HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{redirect}",
+            redirect.len()
+        );
+        let last = "GET /large.txt HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        stream.write_all([&post, &*post, last].concat().as_bytes()).expect("the server reads");
+        let mut all = String::new();
+        stream.read_to_string(&mut all).expect("text");
+        let contents: Vec<_> = all.split("HTTP/1.1 200 OK\r\n").skip(1).collect();
+        assert_eq!(contents.len(), 3, "{engine:?}");
+        assert!(contents[..2].iter().all(|part| part.ends_with("\r\n\r\nhome")), "{engine:?}");
+        assert!(contents[2].ends_with(&format!("\r\n\r\n{}", LARGE.repeat(50_000))), "{engine:?}");
+    }
+}
+
+const LARGE: &str = "large ";
+
+#[test]
+fn programs_answer_over_tls_on_every_engine() {
+    let programs = Programs::new(&[RAW, ENV]);
+    let large = LARGE.repeat(50_000);
+    fs::write(programs.site.path().join("large.txt"), &large).expect("a file");
+    for &engine in ENGINES {
+        let served = programs.start(&[
+            "--engine",
+            engine.name(),
+            "--listen",
+            "tls:127.0.0.1:0",
+            "--tls",
+            "self-signed",
+        ]);
+        let raw = format!("https://{}/cgi-bin/raw", served.address());
+        let env = format!("https://{}/cgi-bin/env", served.address());
+        let data = ["Location: /large.txt\n\n", "Content-Type: a/b\n\nhello", "a=b"];
+        let options = ["--silent", "--insecure", "--show-error"];
+        // On one connection.
+        let mut curl = Command::new("curl");
+        for (data, url) in data.iter().zip([&raw, &raw, &env]) {
+            curl.args(options).args(["--data-binary", data, url, "--next"]);
+        }
+        let output = curl.args(options).arg(&env).output().expect("curl");
+        let text = String::from_utf8_lossy(&output.stdout);
+        let rest = text.strip_prefix(&large).and_then(|rest| rest.strip_prefix("hello"));
+        let rest = rest.unwrap_or_else(|| panic!("{engine:?}: {output:?}"));
+        for line in ["HTTPS=on\n", "REQUEST_SCHEME=https\n", "CONTENT_LENGTH=3\n", "REQUEST_METHOD=GET\n"] {
+            assert!(rest.contains(line), "{engine:?} {line}: {rest}");
+        }
     }
 }
 

@@ -21,7 +21,7 @@ use crate::{
 };
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
-    num::NonZeroU32,
+    num::{NonZeroU16, NonZeroU32},
     sync::Arc,
 };
 use tarpon_http::{
@@ -51,6 +51,8 @@ pub struct AcceptedClient {
     pub number: u32,
     /// The address of the peer. `None`: it is unknown, because nothing needs it or the client has disconnected.
     pub peer: Option<PeerAddress>,
+    /// The port of the peer. `None`: it has none, or it is unknown.
+    pub peer_port: Option<NonZeroU16>,
     /// Whether the connection must begin with a PROXY header, of a trusted peer.
     pub expects_proxy_header: bool,
     /// Whether the connection has TLS.

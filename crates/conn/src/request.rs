@@ -8,7 +8,7 @@
 //! The protocol makes a [`Request`] of what it has parsed; route and plan read nothing else of it. A response is queued after the bytes of
 //! the request are gone, so what it needs of them is copied into a buffer before; until then a [`RequestPart`] names it by place.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, num::NonZeroU16};
 use tarpon_http::{
     fields::Fields,
     head::Method,
@@ -41,6 +41,8 @@ pub(crate) struct Request<'a> {
 pub(crate) struct Client {
     /// Its address, as trusted proxies name it. `None`: it has none, or it is unknown.
     pub(crate) address: Option<IpAddr>,
+    /// Its port. `None`: it has none, or a proxy has not named it.
+    pub(crate) port: Option<NonZeroU16>,
     /// The scheme that it has used: that of its connection, or as a trusted proxy names it. `None`: the connection has no TLS, and no proxy
     /// names one.
     pub(crate) scheme: Option<Scheme>,

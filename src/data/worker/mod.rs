@@ -67,6 +67,7 @@ use served_site::ServedSite;
 use std::{
     collections::VecDeque,
     net::SocketAddr,
+    num::NonZeroU16,
     os::fd::{AsFd, OwnedFd},
     sync::Arc,
     thread,
@@ -211,11 +212,12 @@ impl<S: Default> Worker<S> {
 
     /// Adds a connection that the listener of this number has accepted. Returns its slot.
     pub(crate) fn insert(&mut self, fd: OwnedFd, listener: usize) -> u32 {
-        let peer = if self.needs_peers { peer(&fd) } else { None };
+        let (peer, peer_port) = if self.needs_peers { peer(&fd) } else { (None, None) };
         let &SocketSettings { routes, expects_proxy_header, ref tls } = &self.socket_settings[listener];
         let accepted = AcceptedClient {
             number: self.slots.next_index(),
             peer,
+            peer_port,
             routes,
             expects_proxy_header,
             has_tls: tls.is_some(),
@@ -500,15 +502,17 @@ impl<S> Worker<S> {
     }
 }
 
-/// Returns the address of the peer.
-fn peer(fd: impl AsFd) -> Option<PeerAddress> {
+/// Returns the address and the port of the peer.
+fn peer(fd: impl AsFd) -> (Option<PeerAddress>, Option<NonZeroU16>) {
     // The call fails if the client has disconnected already.
     let address = getpeername(&fd).ok().flatten().and_then(|address| SocketAddr::try_from(address).ok());
     match address {
-        Some(address) => Some(PeerAddress::Ip(address.ip().to_canonical())),
+        Some(address) => {
+            (Some(PeerAddress::Ip(address.ip().to_canonical())), NonZeroU16::new(address.port()))
+        }
         None => {
             let is_unix = getsockname(fd).is_ok_and(|own| own.address_family() == AddressFamily::UNIX);
-            is_unix.then_some(PeerAddress::Unix)
+            (is_unix.then_some(PeerAddress::Unix), None)
         }
     }
 }

@@ -37,6 +37,7 @@ impl Http1 {
     pub(super) fn peer(&self) -> Client {
         Client {
             address: self.accepted.peer.and_then(PeerAddress::ip),
+            port: self.accepted.peer_port,
             scheme: self.accepted.has_tls.then_some(Scheme::Https),
             is_malformed: false,
         }
@@ -48,6 +49,8 @@ impl Http1 {
         match forwarded::find_client(fields, field, |address| trust.trusts(PeerAddress::Ip(address))) {
             Ok(ForwardedClient { address, scheme }) => Client {
                 address: address.or(peer.address),
+                // That of the peer belongs to the address of the peer.
+                port: if address.is_none() { peer.port } else { None },
                 scheme: scheme.or(peer.scheme),
                 is_malformed: false,
             },

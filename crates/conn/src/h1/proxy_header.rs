@@ -38,6 +38,9 @@ impl Http1 {
                 0
             }
             Ok(Some((source, len))) => {
+                if source != ProxySource::Peer {
+                    self.accepted.peer_port = None;
+                }
                 self.accepted.peer = match source {
                     ProxySource::Peer => self.accepted.peer,
                     ProxySource::Ip(ip) => Some(PeerAddress::Ip(ip)),

@@ -6,8 +6,8 @@
 //!
 //! As in HTTP/2, pseudo-fields come first: `:method`, `:scheme`, `:authority` and `:path` in a request, `:status` in a response
 //! (RFC 9113, section 8.3). A request also has `:version`, that of HTTP which its
-//! client speaks, and `:client`, the address of the client, if it is known. Fields that belong to one connection
-//! are not in the list (RFC 9110, section 7.6.1).
+//! client speaks, and `:client` and `:client-port`, the address and the port of the client, as far as they are known. Fields that belong to one
+//! connection are not in the list (RFC 9110, section 7.6.1).
 
 use crate::bounded_writer::BoundedWriter;
 use tarpon_http::{FieldName, field::has_token, fields::Fields};

@@ -1,6 +1,7 @@
 //! Writes the head of a request for a backend: its fields without a protocol.
 
 use crate::{
+    bounded_writer::BoundedWriter,
     h1::{RequestContent, request::request, request_content::expects_continue},
     pipe::fields::{MessageFieldsWriter, end_to_end_fields},
     plan,
@@ -62,6 +63,9 @@ impl PipedRequest {
 /// The length of the longest text of an address.
 const ADDRESS_LEN_MAX: usize = "ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255".len();
 
+/// The length of the longest port.
+const PORT_LEN_MAX: usize = "65535".len();
+
 /// Writes an address as text, and returns its length.
 fn write_address(address: IpAddr, to: &mut [u8; ADDRESS_LEN_MAX]) -> usize {
     let mut rest = &mut to[..];
@@ -104,6 +108,13 @@ fn write_request(
             let mut text = [0; ADDRESS_LEN_MAX];
             let len = write_address(address, &mut text);
             writer.put(b":client", &text[..len])?;
+        }
+        if let Some(port) = request.client.port {
+            let mut digits = [0; PORT_LEN_MAX];
+            let mut text = BoundedWriter::new(&mut digits);
+            text.put_number(port.get().into())?;
+            let len = text.len();
+            writer.put(b":client-port", &digits[..len])?;
         }
         for (name, value) in end_to_end_fields(&head.fields) {
             writer.put(name, value)?;
