@@ -117,10 +117,13 @@ fn cases() -> Vec<(&'static str, Vec<u8>, Seen)> {
         ("of endless length",          [record(HANDSHAKE, &[1, 255, 255, 255]), record(HANDSHAKE, &[0; 1 << 14]).repeat(4)].concat(), End),
         // rustls allows each record the length of a sealed one.
         ("a record that is too long",  padded(16_500).records(1 << 15),                                    ServerHello),
-        ("2^14 + 2049",                [&[HANDSHAKE, 3, 3, 0x48, 1][..], &[0; 20_000]].concat(),           Alert(50)),
-        // It fits in no buffer.
-        ("2^14 + 2048",                [&[HANDSHAKE, 3, 3, 0x48, 0][..], &[0; 20_000]].concat(),           End),
-        ("65535",                      [&[HANDSHAKE, 3, 3, 255, 255][..], &[0; 65_535]].concat(),          Alert(50)),
+        ("2^14 + 2049",                [&[HANDSHAKE, 3, 3, 0x48, 1][..], &[0; 20_000]].concat(),           Alert(22)),
+        ("2^14 + 2048",                [&[HANDSHAKE, 3, 3, 0x48, 0][..], &[0; 20_000]].concat(),           Alert(22)),
+        // A buffer has 17 KiB, and a header 5 bytes.
+        ("17,404",                     vec![HANDSHAKE, 3, 3, 0x43, 0xfc],                                 Alert(22)),
+        ("17,403",                     vec![HANDSHAKE, 3, 3, 0x43, 0xfb],                                  Waits),
+        ("2^14 + 2048 in record 2",    [record(HANDSHAKE, &[1, 0, 90, 0]), vec![HANDSHAKE, 3, 3, 0x48, 0]].concat(), Alert(22)),
+        ("65535",                      [&[HANDSHAKE, 3, 3, 255, 255][..], &[0; 65_535]].concat(),          Alert(22)),
         ("two ClientHellos",           one().repeat(2),                                                    LateRefusal),
         ("garbage",                    (0..5_000_u32).map(|at| ((at * at) >> 3) as u8 | 128).collect(),      Alert(50)),
         ("zeros",                      vec![0; 20_000],                                                    Alert(50)),

@@ -50,7 +50,7 @@ fn hostile_records_end_their_connection_alone() {
         ("2^14 bytes",                 BOTH, |forge| [forge.record(DATA, &filled(1 << 14)), forge.record(DATA, TAIL)].concat(), Response(431)),
         ("2^14 + 1 bytes",             BOTH, |forge| forge.record(DATA, &[b'x'; (1 << 14) + 1]),                          Fatal(22)),
         ("2^14 + 900 bytes",           BOTH, |forge| forge.record(DATA, &[b'x'; (1 << 14) + 900]),                        Fatal(22)),
-        ("2^14 + 2,000 bytes",         BOTH, |forge| forge.record(DATA, &[b'x'; (1 << 14) + 2_000]),                      Silence),
+        ("2^14 + 2,000 bytes",         BOTH, |forge| forge.record(DATA, &[b'x'; (1 << 14) + 2_000]),                      Fatal(50)),
         ("2^14 + 2,048 bytes",         BOTH, |forge| forge.record(DATA, &[b'x'; (1 << 14) + 2_048]),                      Fatal(50)),
         ("a length of 65,535",         BOTH, |_| [&[DATA, 3, 3, 255, 255][..], &[0; 65_535]].concat(),                    Fatal(50)),
         ("a record without a tag",     BOTH, |_| record(DATA, b"short"),                                                  Fatal(20)),

@@ -5,13 +5,16 @@
 //! Transport ── HandshakeStep ─▶ run, anywhere ─▶ stepped: its records leave, the used ones are dropped
 //! ```
 
-use super::{sealed::RecordError, tls::encode_last_records};
+use super::{
+    sealed::RecordError,
+    tls::{encode_last_records, mark_oversized},
+};
 use crate::BUF_LEN;
 use rustls::{
     server::UnbufferedServerConnection,
     unbuffered::{ConnectionState, UnbufferedStatus},
 };
-use std::fmt;
+use std::{fmt, mem};
 
 /// A step of a handshake.
 pub struct HandshakeStep {
@@ -50,11 +53,19 @@ impl HandshakeStep {
         taken_len: usize,
         is_first: bool,
     ) -> HandshakeStep {
+        let taken_len = held.len() + taken_len;
+        let mut wire = [&held, wire].concat();
+        let mut rest = &mut wire[..];
+        while let Some(len) = mark_oversized(rest)
+            && let Some((_, behind)) = mem::take(&mut rest).split_at_mut_checked(len)
+        {
+            rest = behind;
+        }
         HandshakeStep {
             conn,
             is_first,
-            taken_len: held.len() + taken_len,
-            wire: [&held, wire].concat(),
+            taken_len,
+            wire,
             used: 0,
             own: Vec::new(),
             plain: Vec::new(),

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{BUF_LEN, BufRange, Pool, TlsSession};
 use rustls::{
-    Error, HandshakeKind, ProtocolVersion, ServerConfig,
+    Error, HandshakeKind, InvalidMessage, ProtocolVersion, ServerConfig,
     server::{ServerConnectionData, UnbufferedServerConnection},
     unbuffered::{ConnectionState, EncryptError, UnbufferedStatus, WriteTraffic},
 };
@@ -104,6 +104,7 @@ impl Tls {
         let conn = self.conn.as_mut().expect("no step follows the handshake");
         let buf = pool.take().ok_or(RecordError::NoBuffer)?;
         let (bytes, room) = pool.split_mut(wire, buf);
+        mark_oversized(bytes);
         let UnbufferedStatus { discard, state } = conn.process_tls_records(bytes);
         let mut is_own = false;
         let opened = match state {
@@ -274,14 +275,27 @@ pub(super) fn encode_last_records(
     (len > 0).then_some(len)
 }
 
-/// Gives the alert to a client that asks for a name without a certificate its right number: unrecognized_name (112), RFC 6066, section 3. rustls
-/// sends access_denied (49), in a record that is not encrypted yet.
+/// Gives alerts in records that are not encrypted yet their right number.
 fn correct_alert(error: &Error, record: &mut [u8]) {
-    if let (Error::General(why), [21, _, _, 0, 2, _, description @ 49]) = (error, record)
-        && why == "no server certificate chain resolved"
-    {
-        *description = 112;
+    let [21, _, _, 0, 2, _, description] = record else { return };
+    match (error, &*description) {
+        // A client asks for a name without a certificate: unrecognized_name, RFC 6066, section 3. rustls sends access_denied.
+        (Error::General(why), 49) if why == "no server certificate chain resolved" => *description = 112,
+        // record_overflow, RFC 8446, section 5.2. rustls sends decode_error.
+        (Error::InvalidMessage(InvalidMessage::MessageTooLarge), 50) => *description = 22,
+        _ => {}
     }
+}
+
+/// Has rustls refuse the record at the front if it is longer than a buffer: rustls waits for the end of some records that are too long. Returns
+/// the length of the record with its header. `None`: the header is incomplete.
+pub(super) fn mark_oversized(bytes: &mut [u8]) -> Option<usize> {
+    let [_, _, _, high, low] = bytes.first_chunk_mut::<HEADER_LEN>()?;
+    let len = usize::from(u16::from_be_bytes([*high, *low]));
+    if len > CIPHERTEXT_LEN_MAX {
+        (*high, *low) = (u8::MAX, u8::MAX);
+    }
+    Some(HEADER_LEN + len)
 }
 
 /// Returns whether the first bytes of a client begin a request without TLS: methods begin with a letter, and records do not.
@@ -316,5 +330,10 @@ fn complete_len(bytes: &[u8]) -> usize {
 /// change_cipher_spec, alert, handshake and application_data. RFC 8446, section 5.1.
 const RECORD_KINDS: RangeInclusive<u8> = 20..=23;
 
-/// The maximum length of an encrypted record, without its header. RFC 5246, section 6.2.3; that of TLS 1.3 is shorter.
-const CIPHERTEXT_LEN_MAX: usize = (1 << 14) + 2048;
+/// The length of the header of a record.
+const HEADER_LEN: usize = 5;
+
+/// The maximum length of a record without its header: those that fit in a buffer are opened. TLS 1.3 allows 2^14 + 256 bytes, and the suites of
+/// TLS 1.2 need no more.
+const CIPHERTEXT_LEN_MAX: usize = BUF_LEN - HEADER_LEN;
+const _: () = assert!(CIPHERTEXT_LEN_MAX >= (1 << 14) + 256);
