@@ -12,6 +12,9 @@
 //! A receive stays armed while the connection wants bytes. When the connection pauses, the engine cancels the receive; bytes that
 //! arrive before the cancel completes wait in pool buffers behind the inbox.
 //!
+//! When more connections have bytes than there are provided buffers, the kernel ends the receives that found none. They start again in
+//! turn ([`StarvedReceives`]).
+//!
 //! Large file ranges are sent with a direct `sendfile` call, as the ring has no such operation. The socket blocks, as the ring needs,
 //! and is made non-blocking for that call.
 
@@ -20,6 +23,7 @@ mod buffers;
 mod drive;
 mod ring;
 mod send_buffers;
+mod starved_receives;
 
 use crate::{
     data::{
@@ -35,6 +39,7 @@ use rustix::{
     io::{Errno, ioctl_fionbio},
     net::sockopt::{Timeout, set_socket_timeout},
 };
+use starved_receives::StarvedReceives;
 use std::{
     collections::VecDeque,
     io, mem,
@@ -67,6 +72,14 @@ enum Receive {
     Armed,
     /// Cancelled, and not completed yet.
     Cancelling,
+    /// Ended by the kernel, as no provided buffer was left. It starts again in its turn.
+    Starved,
+}
+
+impl Receive {
+    fn is_in_flight(self) -> bool {
+        matches!(self, Receive::Armed | Receive::Cancelling)
+    }
 }
 
 enum Send {
@@ -99,6 +112,7 @@ pub(super) fn run(config: WorkerConfig, ready: WorkerReady) -> io::Result<()> {
         worker,
         ring: Ring::new()?,
         again: VecDeque::new(),
+        starved: StarvedReceives::default(),
     };
     engine.ring.watch_mailbox(&engine.worker.mailbox);
     ready.signal();
@@ -123,6 +137,7 @@ struct UringEngine {
     shutdown_mode: Option<ShutdownMode>,
     /// Slots to drive again without a completion.
     again: VecDeque<u32>,
+    starved: StarvedReceives,
 }
 
 /// Limit of the memory of an idle connection, in bytes: its operations in flight need more than a known readiness, and so does the kernel.
@@ -139,6 +154,7 @@ impl UringEngine {
     fn run(&mut self) -> io::Result<()> {
         loop {
             self.update_accepting();
+            self.resume_receives();
             self.ring.wait(self.wait_ms())?;
             self.worker.update_time();
             self.complete()?;
@@ -179,7 +195,7 @@ impl UringEngine {
     /// Returns how many milliseconds to wait for a completion. `None`: for ever.
     #[inline]
     fn wait_ms(&self) -> Option<u64> {
-        if !self.again.is_empty() {
+        if !self.again.is_empty() || !self.starved.is_empty() {
             return Some(0);
         }
         let recheck = self.accept_recheck.wait_ms(self.worker.context.now);
@@ -205,7 +221,7 @@ impl UringEngine {
 
     #[inline]
     fn received(&mut self, index: u32, completion: Completion) {
-        let UringEngine { worker: Worker { slots, context, .. }, ring, .. } = self;
+        let UringEngine { worker: Worker { slots, context, .. }, ring, starved, .. } = self;
         let slot = slots.get_mut(index).expect("a slot lives while something is in flight for it");
         if !completion.more {
             slot.state.receive = Receive::Idle;
@@ -216,10 +232,16 @@ impl UringEngine {
                 Ok(())
             }
             (Ok(len), Some(buffer)) if !slot.state.closed => {
+                starved.note_received(len as usize);
                 store_received(context, slot, ring.received(buffer, len as usize))
             }
             (Ok(_), _) => Ok(()),
-            // Out of provided buffers: all are offered again before the next system call. Or cancelled.
+            // All provided buffers are offered again before the next system call.
+            (Err(Errno::NOBUFS), _) if !slot.state.closed && slot.state.receive == Receive::Idle => {
+                slot.state.receive = Receive::Starved;
+                starved.push(index);
+                Ok(())
+            }
             (Err(Errno::NOBUFS | Errno::CANCELED | Errno::INTR | Errno::AGAIN), _) => Ok(()),
             (Err(_), _) => Err(Closed),
         };
@@ -229,6 +251,19 @@ impl UringEngine {
         match kept {
             Ok(()) => self.drive(index),
             Err(Closed) => self.close(index),
+        }
+    }
+
+    /// Starts starved receives again: those whose turn it is.
+    fn resume_receives(&mut self) {
+        for _ in 0..self.starved.start_turn() {
+            let Some(index) = self.starved.pop() else { break };
+            // Since then the slot may have closed, and serve another client.
+            let Some(slot) = self.worker.slots.get_mut(index) else { continue };
+            if slot.state.receive == Receive::Starved {
+                slot.state.receive = Receive::Idle;
+                self.drive(index);
+            }
         }
     }
 
@@ -285,7 +320,7 @@ impl UringEngine {
         // The kernel does not use these buffers: other connections may need them at once.
         context.release_inbox(slot);
         release_backlog(context, slot);
-        if slot.state.receive == Receive::Idle && slot.state.send.is_none() {
+        if !slot.state.receive.is_in_flight() && slot.state.send.is_none() {
             self.worker.remove(index);
             return;
         }
@@ -367,8 +402,9 @@ impl UringEngine {
             // one call returns only some of them.
             let pass_count = self.worker.slots.indices().len() + STOP_RETRY_COUNT;
             for _ in 0..pass_count {
+                self.resume_receives();
                 let has_looked = self.ring.wait(Some(0))?;
-                if !self.complete()? && has_looked {
+                if !self.complete()? && has_looked && self.starved.is_empty() {
                     break;
                 }
             }

@@ -1,0 +1,65 @@
+//! Starved receives: those that the kernel ended because no provided buffer was left. They start again in turn, the longest waiting first.
+//!
+//! If all started again at once, each with more bytes than a buffer holds, then the kernel would end most of them again, and its full
+//! completion queue would let each of the others receive one buffer only. So thousands of clients would have a part of their request in a
+//! buffer of the pool, until these ran low.
+
+use super::buffers::ProvidedBuffers;
+use std::{collections::VecDeque, mem};
+use tarpon_conn::BUF_LEN;
+
+/// The queue of starved receives, by slot.
+#[derive(Default)]
+pub(super) struct StarvedReceives {
+    slots: VecDeque<u32>,
+    /// A receive has filled a whole buffer since the last turn, so more may follow.
+    has_full_buffer: bool,
+}
+
+impl StarvedReceives {
+    pub(super) fn push(&mut self, slot: u32) {
+        self.slots.push_back(slot);
+    }
+
+    pub(super) fn pop(&mut self) -> Option<u32> {
+        self.slots.pop_front()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Notes that a receive has put this many bytes into a buffer.
+    #[inline]
+    pub(super) fn note_received(&mut self, len: usize) {
+        self.has_full_buffer |= len >= ProvidedBuffers::LEN;
+    }
+
+    /// Starts a turn. Returns how many receives may start again, so that the provided buffers suffice for all of them.
+    pub(super) fn start_turn(&mut self) -> usize {
+        let buffers = usize::from(ProvidedBuffers::COUNT);
+        if mem::take(&mut self.has_full_buffer) { buffers / BUFFERS_PER_HEAD } else { buffers }
+    }
+}
+
+/// Provided buffers for the longest head: it fits in a buffer of the pool.
+const BUFFERS_PER_HEAD: usize = BUF_LEN.div_ceil(ProvidedBuffers::LEN);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_requests_make_turns_short() {
+        let mut starved = StarvedReceives::default();
+        starved.push(7);
+        starved.push(3);
+        starved.note_received(ProvidedBuffers::LEN - 1);
+        assert_eq!(starved.start_turn(), 256);
+        starved.note_received(ProvidedBuffers::LEN);
+        starved.note_received(1);
+        assert_eq!(starved.start_turn(), 256 / BUFFERS_PER_HEAD);
+        assert_eq!(starved.start_turn(), 256);
+        assert_eq!([starved.pop(), starved.pop(), starved.pop()], [Some(7), Some(3), None]);
+    }
+}
