@@ -9,7 +9,7 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `experiments` | race, cold reads, starts, TLS, cost of a request, packing, cryptography |
+//! | `experiments` | race, cold reads, starts, TLS, stalled programs, loads, cost of a request, packing, cryptography |
 //! | `servers` | starts, checks and stops servers |
 //! | `null_server` | servers that parse nothing: the upper limit |
 //! | `client` | load generators, with and without TLS |
@@ -40,7 +40,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use self::experiments::{cold, cost, pack, race, start, tls, tls_provider};
+use self::experiments::{cold, cost, loads, pack, race, stalled, start, tls, tls_provider};
 use self::report::document;
 
 /// Measure web servers on one machine, under the same conditions
@@ -55,6 +55,10 @@ enum LabCommand {
     Start(start::StartArgs),
     /// Measure handshakes and requests with TLS, or response times beside a storm of handshakes
     Tls(tls::TlsArgs),
+    /// Measure response times of a page while CGI programs never answer
+    Stalled(stalled::StalledArgs),
+    /// Measure four loads on a program that embeds tarpon, and check every response
+    Loads(loads::LoadsArgs),
     /// Count the instructions per request with callgrind, and compare them with the accepted counts
     Cost(cost::CostArgs),
     /// Measure time and size of packing, compared with reference encoders
@@ -73,6 +77,8 @@ fn main() -> ExitCode {
         LabCommand::Cold(args) => cold::run(&args),
         LabCommand::Start(args) => start::run(&args),
         LabCommand::Tls(args) => tls::run(&args),
+        LabCommand::Stalled(args) => stalled::run(&args),
+        LabCommand::Loads(args) => loads::run(&args),
         LabCommand::Cost(args) => cost::run(&args),
         LabCommand::Pack(args) => pack::run(&args),
         LabCommand::TlsProvider(args) => tls_provider::run(&args),

@@ -32,5 +32,20 @@ fn tables_in_documents_match_their_result_files() {
 }
 
 /// Documents and their tables.
-const DOCUMENTS: &[(&str, &[&str])] =
-    &[("docs/performance.md", &["race", "log", "cold", "start", "pack", "pack-many"])];
+const DOCUMENTS: &[(&str, &[&str])] = &[(
+    "docs/performance.md",
+    &[
+        "race",
+        "log",
+        "cold",
+        "start",
+        "tls",
+        "tls-storm",
+        "functions",
+        "loads",
+        "programs",
+        "stalled",
+        "pack",
+        "pack-many",
+    ],
+)];

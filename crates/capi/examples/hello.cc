@@ -22,7 +22,7 @@ bool failed(char *error) {
 }
 
 void hello(void *, tarpon_request *, tarpon_response *response) {
-    constexpr std::string_view text = "Hello world";
+    constexpr std::string_view text = "Hello world\n";
     tarpon_response_field(response, "Content-Type", "text/plain");
     tarpon_response_content(response, text.data(), text.size());
 }

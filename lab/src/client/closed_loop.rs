@@ -10,6 +10,8 @@
 //! The client still checks that the first response of each batch begins with status 200, and that a batch is as long as that many times the
 //! first response.
 //!
+//! The responses of some servers differ in length: then the client parses each of them. See [`ResponseLengths`].
+//!
 //! A server with fewer workers than connections, where each worker serves one connection, must close connections. For such a
 //! server the client reconnects, and accepts `Connection: close` in a response.
 
@@ -51,6 +53,14 @@ pub(crate) enum OnClose {
     Reconnect,
 }
 
+/// Whether all responses of a server have the same length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ResponseLengths {
+    Equal,
+    /// Content arrives in one or more chunks, or with its length.
+    Differ,
+}
+
 /// What a client sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RequestBatch {
@@ -73,6 +83,8 @@ struct ClosedLoopConnection {
     missing: usize,
     /// The current response announces that the server will close the connection.
     closing: bool,
+    /// The first part of a response, if their lengths differ.
+    partial: Option<Vec<u8>>,
 }
 
 /// What a connection received.
@@ -120,6 +132,13 @@ impl ClosedLoopClient {
             reconnects: 0,
             started: false,
         })
+    }
+
+    /// Sets whether the responses of the server have the same length: they do by default.
+    pub(crate) fn expect(&mut self, lengths: ResponseLengths) {
+        for connection in &mut self.connections {
+            connection.partial = (lengths == ResponseLengths::Differ).then(Vec::new);
+        }
     }
 
     /// Returns the bytes of the first response on the first connection.
@@ -201,7 +220,14 @@ impl ClosedLoopConnection {
         }
         stream.set_nonblocking(true)?;
         let response_len = size.len();
-        Ok(ClosedLoopConnection { stream, response_len, batch_count, missing: 0, closing: false })
+        Ok(ClosedLoopConnection {
+            stream,
+            response_len,
+            batch_count,
+            missing: 0,
+            closing: false,
+            partial: None,
+        })
     }
 
     /// Receives all available bytes, up to the end of the stream if `ending`, and answers complete responses with a request.
@@ -224,6 +250,16 @@ impl ClosedLoopConnection {
                 Err(Errno::AGAIN) => return Ok(ReceiveProgress { completed, closed: false }),
                 Err(errno) => return Err(errno.into()),
             };
+            if self.partial.is_some() {
+                if self.parse(&input[..len])? {
+                    completed += 1;
+                    send_request(&self.stream, request)?;
+                }
+                if len < input.len() && !ending {
+                    return Ok(ReceiveProgress { completed, closed: false });
+                }
+                continue;
+            }
             if self.missing == 0 {
                 let prefix = len.min(OK.len());
                 if input[..prefix] != OK[..prefix] {
@@ -246,6 +282,20 @@ impl ClosedLoopConnection {
             if len < input.len() && !ending {
                 return Ok(ReceiveProgress { completed, closed: false });
             }
+        }
+    }
+
+    /// Adds bytes to a response whose length follows from itself. Returns whether it is complete.
+    fn parse(&mut self, bytes: &[u8]) -> Result<bool, ClientError> {
+        let partial = self.partial.get_or_insert_default();
+        partial.extend_from_slice(bytes);
+        match ResponseSize::parse(partial)? {
+            Some(size) if partial.len() > size.len() => Err(ClientError::Surplus),
+            Some(size) if partial.len() == size.len() => {
+                partial.clear();
+                Ok(true)
+            }
+            _ => Ok(false),
         }
     }
 
@@ -341,6 +391,19 @@ mod tests {
         // Three connections bring three responses.
         let ratio = run.requests as f64 / run.reconnects as f64;
         assert!((0.8..=1.3).contains(&ratio), "{run:?}");
+    }
+
+    #[test]
+    fn responses_of_different_lengths_are_parsed() {
+        const GOOD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+        const CHUNKED: &[u8] =
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+        const BAD: &[u8] = b"HTTP/1.1 500 Sorry\r\nContent-Length: 5\r\n\r\nhello";
+        let server = scripted(vec![GOOD, CHUNKED, GOOD, BAD]);
+        let mut client = ClosedLoopClient::connect(server, "/", RequestBatch::ONE, 1, OnClose::Fail).unwrap();
+        client.expect(ResponseLengths::Differ);
+        let error = client.run(Duration::from_secs(1)).expect_err("500").to_string();
+        assert_eq!(error, "the response does not begin with HTTP/1.1 200");
     }
 
     /// Sends each answer after one read on one connection, then closes it.

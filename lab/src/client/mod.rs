@@ -3,6 +3,7 @@
 //! | file | content |
 //! |---|---|
 //! | `closed_loop.rs` | a client that sends its next request as soon as it has a response: for races |
+//! | `checked_loop.rs` | a closed loop that checks every response and goes on after errors: for loads |
 //! | `open_loop.rs` | a client that sends requests at fixed times: for response times |
 //! | `tls.rs` | what clients offer with TLS; blocking connections |
 //! | `tls_load.rs` | a closed loop of handshakes, or of requests on connections with TLS |
@@ -12,6 +13,7 @@
 //!
 //! Below: one request, one response, on a blocking socket.
 
+pub(crate) mod checked_loop;
 pub(crate) mod closed_loop;
 pub(crate) mod open_loop;
 pub(crate) mod request;

@@ -6,7 +6,8 @@
 //! └──────────────────── len ──────────────────────────────┘
 //! ```
 //!
-//! Accepts only status 200 with Content-Length: the lab times no other response.
+//! [`ResponseSize`] accepts only status 200, as most clients of the lab time no other response, and [`ResponseSummary`] any status. Both need
+//! Content-Length, or complete chunks: the length of these shows at their end.
 
 use std::fmt;
 
@@ -18,34 +19,26 @@ pub(crate) const OK: &[u8] = b"HTTP/1.1 200";
 pub(crate) struct ResponseSize {
     /// Bytes of the head, the final empty line included.
     pub(crate) head_len: usize,
-    /// Bytes of the content.
+    /// Bytes of the content on the wire: those that frame its chunks included.
     pub(crate) content_len: usize,
 }
 
 impl ResponseSize {
-    /// Parses the head at the front of `wire`. Returns `None` while it is incomplete.
+    /// Parses the head at the front of `wire`. Returns `None` while it, or content in chunks, is incomplete.
     pub(crate) fn parse(wire: &[u8]) -> Result<Option<ResponseSize>, ResponseError> {
         let prefix = wire.len().min(OK.len());
         if wire[..prefix] != OK[..prefix] {
             return Err(ResponseError::Status);
         }
-        let Some(end) = wire.windows(4).position(|four| four == b"\r\n\r\n") else {
-            return Ok(None);
-        };
-        let mut content_len = None;
-        for line in wire[..end].split(|byte| *byte == b'\n').skip(1) {
-            let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
-            let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
-            if name.eq_ignore_ascii_case(b"transfer-encoding") {
-                return Err(ResponseError::Coded);
-            }
-            if name.eq_ignore_ascii_case(b"content-length") {
-                let text = str::from_utf8(value).map_err(|_| ResponseError::Length)?;
-                content_len = Some(text.parse().map_err(|_| ResponseError::Length)?);
-            }
-        }
-        let content_len = content_len.ok_or(ResponseError::NoLength)?;
-        Ok(Some(ResponseSize { head_len: end + 4, content_len }))
+        Ok(ResponseSummary::parse(wire)?.map(|head| head.size))
+    }
+
+    /// Returns the content of a complete response, without what frames its chunks.
+    pub(crate) fn content(self, wire: &[u8]) -> Result<Vec<u8>, ResponseError> {
+        let (head, content) = (&wire[..self.head_len], &wire[self.head_len..]);
+        let is_chunked = head.windows(CHUNKED.len()).any(|field| field.eq_ignore_ascii_case(CHUNKED));
+        let chunks = if is_chunked { parse_chunks(content)? } else { None };
+        Ok(chunks.map_or_else(|| content.to_vec(), |(content, _)| content))
     }
 
     /// Returns the bytes of the complete response.
@@ -54,16 +47,87 @@ impl ResponseSize {
     }
 }
 
+/// A response with any status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ResponseSummary {
+    pub(crate) status: u16,
+    pub(crate) size: ResponseSize,
+}
+
+impl ResponseSummary {
+    /// Parses the head at the front of `wire`. Returns `None` while it is incomplete.
+    pub(crate) fn parse(wire: &[u8]) -> Result<Option<ResponseSummary>, ResponseError> {
+        let prefix = wire.len().min(VERSION.len());
+        if wire[..prefix] != VERSION[..prefix] {
+            return Err(ResponseError::Version);
+        }
+        let Some(end) = wire.windows(4).position(|four| four == b"\r\n\r\n") else {
+            return Ok(None);
+        };
+        let status =
+            wire[..end].get(VERSION.len()..VERSION.len() + 3).and_then(|code| str::from_utf8(code).ok());
+        let status = status.and_then(|code| code.parse().ok()).ok_or(ResponseError::Version)?;
+        let mut content_len = None;
+        for line in wire[..end].split(|byte| *byte == b'\n').skip(1) {
+            let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
+            let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+            if name.eq_ignore_ascii_case(b"transfer-encoding") {
+                if !value.eq_ignore_ascii_case(b"chunked") {
+                    return Err(ResponseError::Coded);
+                }
+                let Some((_, len)) = parse_chunks(&wire[end + 4..])? else { return Ok(None) };
+                content_len = Some(len);
+            }
+            if name.eq_ignore_ascii_case(b"content-length") {
+                let text = str::from_utf8(value).map_err(|_| ResponseError::Length)?;
+                content_len = Some(text.parse().map_err(|_| ResponseError::Length)?);
+            }
+        }
+        let content_len = content_len.ok_or(ResponseError::NoLength)?;
+        let size = ResponseSize { head_len: end + 4, content_len };
+        Ok(Some(ResponseSummary { status, size }))
+    }
+}
+
+/// Returns the content of chunks without extensions and trailers, and the bytes that they take on the wire. `None`: they are incomplete.
+/// RFC 9112, section 7.1.
+fn parse_chunks(wire: &[u8]) -> Result<Option<(Vec<u8>, usize)>, ResponseError> {
+    let (mut content, mut at) = (Vec::new(), 0);
+    loop {
+        let Some(line_len) = wire[at..].windows(2).position(|two| two == b"\r\n") else { return Ok(None) };
+        let digits = str::from_utf8(&wire[at..at + line_len]).map_err(|_| ResponseError::Length)?;
+        let len = usize::from_str_radix(digits, 16).map_err(|_| ResponseError::Length)?;
+        at += line_len + 2;
+        let Some(chunk) = wire.get(at..).and_then(|rest| rest.get(..len.checked_add(2)?)) else {
+            return Ok(None);
+        };
+        let Some(chunk) = chunk.strip_suffix(b"\r\n") else { return Err(ResponseError::Length) };
+        content.extend_from_slice(chunk);
+        at += len + 2;
+        if len == 0 {
+            return Ok(Some((content, at)));
+        }
+    }
+}
+
+/// The field of content in chunks, as servers write it.
+const CHUNKED: &[u8] = b"\r\nTransfer-Encoding: chunked\r\n";
+
+/// The bytes in front of every status.
+const VERSION: &[u8] = b"HTTP/1.1 ";
+
 /// The reason why a response cannot be counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResponseError {
     /// The response does not begin with `HTTP/1.1 200`.
     Status,
+    /// The response does not begin with `HTTP/1.1` and a status.
+    Version,
     /// The response has no Content-Length.
     NoLength,
-    /// Content-Length is not a number.
+    /// Content-Length, or the length of a chunk, is not a number.
     Length,
-    /// The response has a transfer coding.
+    /// The response has another transfer coding than chunked.
     Coded,
 }
 
@@ -71,9 +135,10 @@ impl fmt::Display for ResponseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             ResponseError::Status => "the response does not begin with HTTP/1.1 200",
+            ResponseError::Version => "the response does not begin with HTTP/1.1 and a status",
             ResponseError::NoLength => "the response has no Content-Length",
-            ResponseError::Length => "Content-Length is not a number",
-            ResponseError::Coded => "the response has a transfer coding",
+            ResponseError::Length => "Content-Length, or the length of a chunk, is not a number",
+            ResponseError::Coded => "the response has another transfer coding than chunked",
         })
     }
 }
@@ -100,10 +165,47 @@ mod tests {
             ("not HTTP",          b"SSH-2.0",                                                      Err(ResponseError::Status)),
             ("no length",         b"HTTP/1.1 200 OK\r\nServer: a\r\n\r\n",                         Err(ResponseError::NoLength)),
             ("length of letters", b"HTTP/1.1 200 OK\r\nContent-Length: five\r\n\r\n",              Err(ResponseError::Length)),
-            ("chunked",           b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",        Err(ResponseError::Coded)),
+            ("chunks to come",    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",        Ok(None)),
+            ("half a chunk",      b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\na",  Ok(None)),
+            ("no last chunk",     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n", Ok(None)),
+            ("all chunks",        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n", Ok(Some(58))),
+            ("chunk too long",    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc", Err(ResponseError::Length)),
+            ("no chunk",          b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nhello\r\n", Err(ResponseError::Length)),
+            ("other coding",      b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n",           Err(ResponseError::Coded)),
         ];
         for (name, wire, want) in cases {
             assert_eq!(ResponseSize::parse(wire).map(|size| size.map(ResponseSize::len)), *want, "{name}");
+        }
+    }
+
+    #[test]
+    fn content_has_no_frames() {
+        let content = |wire: &[u8]| ResponseSize::parse(wire).unwrap().unwrap().content(wire).unwrap();
+        assert_eq!(content(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"), b"hello");
+        let chunked =
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n";
+        assert_eq!(content(chunked), b"hello");
+    }
+
+    #[test]
+    fn any_status_is_accepted_with_a_length() {
+        type ParsedStatus = Result<Option<(u16, usize)>, ResponseError>;
+        #[rustfmt::skip]
+        let cases: &[(&str, &[u8], ParsedStatus)] = &[
+            // case           on the wire                                                          status, length
+            ("200",           b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",               Ok(Some((200, 43)))),
+            ("404",           b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",             Ok(Some((404, 45)))),
+            ("no reason",     b"HTTP/1.1 431\r\nContent-Length: 0\r\n\r\n",                       Ok(Some((431, 35)))),
+            ("half a status", b"HTTP/1.1 43",                                                      Ok(None)),
+            ("letters",       b"HTTP/1.1 OK!\r\nContent-Length: 0\r\n\r\n",                       Err(ResponseError::Version)),
+            ("two digits",    b"HTTP/1.1 43\r\n\r\n",                                            Err(ResponseError::Version)),
+            ("not HTTP",      b"SSH-2.0",                                                          Err(ResponseError::Version)),
+            ("no length",     b"HTTP/1.1 400 Bad Request\r\n\r\n",                               Err(ResponseError::NoLength)),
+        ];
+        for (name, wire, want) in cases {
+            let head =
+                ResponseSummary::parse(wire).map(|head| head.map(|head| (head.status, head.size.len())));
+            assert_eq!(head, *want, "{name}");
         }
     }
 

@@ -10,9 +10,12 @@
 //! | `cold/` | response times of a hot page while other clients read cold files from a slow disk |
 //! | `start.rs` | time from start to first response, and memory |
 //! | `tls/` | CPU per handshake and per request with TLS; response times beside handshakes |
+//! | `stalled.rs` | response times of a page while CGI programs never answer |
+//! | `loads/` | rates and response times of a program that embeds tarpon, with every response checked |
 //! | `pack.rs` | time and size of packing, compared with reference encoders |
 //! | `cost.rs` | instructions per request |
 //! | `tls_provider.rs` | handshakes and records of TLS, with both providers of cryptography |
+//! | `cores.rs` | a core for the server and one for the client, and the times on them |
 //! | `options.rs` | options that several experiments share; the command that repeats an experiment |
 //! | `isolation.rs` | the private network namespace and the scheduling policy |
 //! | `rounds.rs` | the order of servers; the wait for an idle core; the repetition of dirty rounds |
@@ -20,12 +23,15 @@
 
 pub(crate) mod cold;
 pub(crate) mod cost;
+pub(crate) mod loads;
 pub(crate) mod pack;
 pub(crate) mod race;
+pub(crate) mod stalled;
 pub(crate) mod start;
 pub(crate) mod tls;
 pub(crate) mod tls_provider;
 
+mod cores;
 mod isolation;
 mod options;
 mod output;

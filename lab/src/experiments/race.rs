@@ -22,7 +22,7 @@ use super::options::{
 };
 use super::output::RecordFile;
 use super::rounds::{RoundPlan, WARM_UP_TIME, expect_clean, pin_to_core, rounds_max};
-use crate::client::closed_loop::{ClosedLoopClient, OnClose, RequestBatch};
+use crate::client::closed_loop::{ClosedLoopClient, OnClose, RequestBatch, ResponseLengths};
 use crate::client::request::RequestForm;
 use crate::error::LabError;
 use crate::generated_site;
@@ -33,7 +33,7 @@ use crate::null_server::BATCH_MAX;
 use crate::records::LabRecord;
 use crate::records::cpu::OTHER_SHARE_MAX;
 use crate::records::race::{RaceRecord, RaceSeries, RaceSettings, RaceWindow, SyscallCount, other_share_max};
-use crate::records::server::{PeerServer, names};
+use crate::records::server::{PeerServer, RaceAnswer, names};
 use crate::servers::process::ServerProcess;
 use crate::servers::test_bed::TestBed;
 
@@ -58,6 +58,12 @@ pub(crate) struct RaceArgs {
     /// Send requests of this form
     #[arg(long, value_enum, default_value_t)]
     request: RequestForm,
+    /// Race with this kind of answer: a page in memory, a function or a CGI program that sends the same content
+    #[arg(long, value_enum, default_value_t, hide_possible_values = false)]
+    answer: RaceAnswer,
+    /// Take the programs that embed a server from this directory [default: `hello` next to tarpon-lab]
+    #[arg(long, value_name = "DIR")]
+    programs: Option<PathBuf>,
     /// Also race this earlier build of tarpon, in the same rounds
     #[arg(long, value_name = "PATH")]
     before: Option<PathBuf>,
@@ -93,11 +99,25 @@ fn measure(args: &RaceArgs) -> Result<RaceRecord, LabError> {
     let core = pin_to_core(&args.core)?;
     raise_descriptor_limit(args.connections.iter().copied().max().unwrap_or_default())?;
 
-    let page = (PAGE, generated_site::lines(args.size));
+    let content = match args.answer {
+        RaceAnswer::Function => HELLO_WORLD.to_vec(),
+        _ => generated_site::lines(args.size),
+    };
+    let size = content.len();
+    let page = (PAGE, content);
     let (tarpon, before) = (args.common.tarpon.as_deref(), args.before.as_deref());
     let mut bed = TestBed::new(&env::temp_dir(), page, tarpon, before)?;
+    if let Some(programs) = &args.programs {
+        bed.use_embedding_programs(programs);
+    }
+    if args.answer == RaceAnswer::Program {
+        bed.use_cgi_programs()?;
+        bed.use_path("cgi-bin/hello");
+    }
     let servers = bed.prepare(args.servers())?;
-    if let Some(tarpon) = servers.iter().find(|measured| measured.server.is_tarpon()) {
+    let is_like_null = |server: PeerServer| server.is_tarpon() || server.embedding_program().is_some();
+    let has_null = servers.iter().any(|measured| measured.server.is_null());
+    if let Some(tarpon) = servers.iter().find(|measured| has_null && is_like_null(measured.server)) {
         bed.match_null_response(tarpon.server, args.batch())?;
     }
     let settings = RaceSettings {
@@ -105,7 +125,8 @@ fn measure(args: &RaceArgs) -> Result<RaceRecord, LabError> {
         rounds_max: rounds_max(args.rounds),
         seconds: args.seconds,
         warm_up_seconds: WARM_UP_TIME.as_secs_f64(),
-        size: args.size,
+        size,
+        answer: args.answer,
         pipeline: args.pipeline,
         request: args.request,
         core,
@@ -144,7 +165,9 @@ fn measure_series(
             (share > other_share_max(window.server, connections)).then_some(share)
         },
     )?;
-    for measured in &race.servers {
+    // The calls of a program are not those of a thread that exists now.
+    let counted = race.servers.iter().filter(|_| args.answer != RaceAnswer::Program);
+    for measured in counted {
         match count_syscalls(bed, args.batch(), measured.server, connections) {
             Ok(count) => series.syscalls.push(count),
             Err(error) => race.syscall_error = Some(error.to_string()),
@@ -160,14 +183,23 @@ fn measure_window(
     server: PeerServer,
     connections: usize,
 ) -> Result<RaceWindow, LabError> {
-    let (process, mut client) = start_and_warm_up(bed, settings.batch(), server, connections)?;
+    let lengths = match settings.answer {
+        // Apache sends some contents of a program in chunks, and others with their length.
+        RaceAnswer::Program => ResponseLengths::Differ,
+        _ => ResponseLengths::Equal,
+    };
+    let (process, mut client) = start_and_warm_up(bed, settings.batch(), lengths, server, connections)?;
     let threads = process.threads()?;
     threads.expect_pinned_to(settings.core)?;
 
     let meter = CpuMeter::start(settings.core, &threads, cpu::thread_time)?;
     let result = client.run(Duration::from_secs_f64(settings.seconds))?;
     // Lists the threads again: the server may have forked processes during the window.
-    let cpu = meter.finish(result.elapsed, || Ok(process.threads()?.time()?))?;
+    let mut cpu = meter.finish(result.elapsed, || Ok(process.threads()?.time()?))?;
+    if settings.answer == RaceAnswer::Program {
+        // The kernel forgets the times of programs whose parent ignores their end, as mod_cgid does.
+        cpu.server_ns = cpu.busy_ns.saturating_sub(cpu.client_ns);
+    }
     Ok(RaceWindow {
         server,
         requests: result.requests,
@@ -184,7 +216,7 @@ fn count_syscalls(
     server: PeerServer,
     connections: usize,
 ) -> Result<SyscallCount, LabError> {
-    let (process, mut client) = start_and_warm_up(bed, batch, server, connections)?;
+    let (process, mut client) = start_and_warm_up(bed, batch, ResponseLengths::Equal, server, connections)?;
     let mut counter = SyscallCounter::of(&process.threads()?)?;
     counter.start()?;
     let result = client.run(COUNT_TIME)?;
@@ -195,6 +227,7 @@ fn count_syscalls(
 fn start_and_warm_up(
     bed: &TestBed,
     batch: RequestBatch,
+    lengths: ResponseLengths,
     server: PeerServer,
     connections: usize,
 ) -> Result<(ServerProcess, ClosedLoopClient), LabError> {
@@ -206,12 +239,13 @@ fn start_and_warm_up(
         return Err(format!("{names} closes connections: race it without --pipeline").into());
     }
     let mut client = ClosedLoopClient::connect(process.address(), &bed.path(), batch, connections, on_close)?;
+    client.expect(lengths);
     client.run(WARM_UP_TIME)?;
     Ok((process, client))
 }
 
 /// Raises the limit on open files, for this process and the servers, if the connections need it.
-fn raise_descriptor_limit(connections: usize) -> Result<(), LabError> {
+pub(super) fn raise_descriptor_limit(connections: usize) -> Result<(), LabError> {
     let needed = connections as u64 + OTHER_DESCRIPTORS;
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_some_and(|current| current < needed) {
@@ -230,6 +264,13 @@ impl RaceArgs {
 
     /// Returns the servers of the race: the null servers, tarpon and its peers, reduced to those of `--only`.
     fn servers(&self) -> Vec<PeerServer> {
+        if let Some(servers) = self.answer.servers() {
+            let mut servers = servers.to_vec();
+            servers.extend(self.only.iter().filter(|server| !servers.contains(server)).collect::<Vec<_>>());
+            servers.retain(|server| self.only.is_empty() || self.only.contains(server));
+            servers.retain(|server| self.answer.is_answered_by(*server));
+            return servers;
+        }
         let mut servers = vec![
             PeerServer::NullEpoll,
             PeerServer::NullUring,
@@ -242,6 +283,7 @@ impl RaceArgs {
         let named = self.peers.iter().chain(self.only.iter().filter(|server| !self.peers.contains(server)));
         servers.extend(named.filter(|server| server.is_optional()));
         servers.retain(|server| self.only.is_empty() || self.only.contains(server));
+        servers.retain(|server| self.answer.is_answered_by(*server));
         servers
     }
 
@@ -260,7 +302,8 @@ impl RaceArgs {
                     "request",
                     if self.request == RequestForm::Browser { "browser".into() } else { String::new() },
                 ),
-                ("peers", names(&self.peers)),
+                ("answer", if self.answer == RaceAnswer::Page { String::new() } else { self.answer.name() }),
+                ("peers", if self.answer == RaceAnswer::Page { names(&self.peers) } else { String::new() }),
                 ("only", names(&self.only)),
                 ("tarpon", file_name(self.common.tarpon.as_deref())),
                 ("before", file_name(self.before.as_deref())),
@@ -286,6 +329,9 @@ fn parse_pipeline(text: &str) -> Result<usize, String> {
         _ => Err(format!("not a number of requests between 1 and {BATCH_MAX}")),
     }
 }
+
+/// What functions answer.
+const HELLO_WORLD: &[u8] = b"Hello world\n";
 
 /// The requested page.
 const PAGE: &str = "page.html";
@@ -318,6 +364,10 @@ mod tests {
             ("tar archive",    &["--peers=tarpon-epoll-tar", "--only=tarpon-epoll,tarpon-epoll-tar"], &[TarponEpoll, TarponEpollTar]),
             ("no --before",    &["--only", "before-uring"],                &[]),
             ("packed, before", &["--before=old", "--only=tarpon-uring-packed,before-uring-packed"], &[TarponUringPacked, BeforeUringPacked]),
+            ("functions",      &["--answer=function"],                     &[NullEpoll, NullUring, FunctionRust, FunctionCppUring, FunctionCppEpoll, Hyper, Beast]),
+            ("some of them",   &["--answer=function", "--only=hyper,function-rust,nginx"], &[FunctionRust, Hyper]),
+            ("programs",       &["--answer=program"],                      &[TarponUring, TarponEpoll, Apache, Lighttpd]),
+            ("on one engine",  &["--answer=program", "--only=tarpon-poll,apache"], &[Apache, TarponPoll]),
             ("access log",     &["--only", "tarpon-epoll,tarpon-epoll-log,nginx"], &[TarponEpoll, Nginx, TarponEpollLog]),
         ];
         for (name, arguments, want) in cases {
@@ -333,6 +383,7 @@ mod tests {
             // case            arguments                                              after the numbers
             ("defaults",       &[],                                                   " --peers nginx"),
             ("programs",       &["--tarpon", "/a/b/new", "--before=../c/old"],        " --peers nginx --tarpon new --before old"),
+            ("functions",      &["--answer=function"],                                " --answer function"),
             ("record",         &["--out", "/a/race.json"],                            " --peers nginx"),
             ("pipelined",      &["--pipeline=16", "--request=browser"],                " --pipeline 16 --request browser --peers nginx"),
             ("conditions",     &["--only=null-epoll,tarpon-epoll", "--core=1", "--no-isolation"], " --peers nginx --only null-epoll,tarpon-epoll --core 1 --no-isolation"),

@@ -5,37 +5,44 @@
 //!            ├─ ColdRecord ──┼─▶ machine, servers, rounds of windows ─▶ medians, ratios
 //!            ├─ StartRecord ─┤
 //!            ├─ TlsRecord ───┤
-//!            ├─ StormRecord ─┘
+//!            ├─ StormRecord ─┤
+//!            ├─ StalledRecord ┤
+//!            ├─ LoadsRecord ─┘
 //!            └─ PackRecord
 //! ```
 //!
 //! | file | content |
 //! |---|---|
-//! | `race.rs`, `cold.rs`, `start.rs`, `tls.rs`, `pack.rs` | the record of each experiment, and the numbers derived from it |
+//! | `race.rs`, `cold.rs`, `start.rs`, `tls.rs`, `stalled.rs`, `loads.rs`, `pack.rs` | the record of each experiment, and the numbers derived from it |
 //! | `cost.rs` | the accepted numbers of instructions per request |
 //! | `server.rs` | the servers that the lab can start |
 //! | `round.rs` | rounds, and the servers in them |
-//! | `cpu.rs`, `memory.rs`, `machine.rs` | CPU times, memory and the machine, as the record stores them |
+//! | `cpu.rs`, `two_cores.rs`, `memory.rs`, `machine.rs` | CPU times, memory and the machine, as the record stores them |
 //!
 //! Derived numbers are computed for each report, never stored.
 
 pub(crate) mod cold;
 pub(crate) mod cost;
 pub(crate) mod cpu;
+pub(crate) mod loads;
 pub(crate) mod machine;
 pub(crate) mod memory;
 pub(crate) mod pack;
 pub(crate) mod race;
 pub(crate) mod round;
 pub(crate) mod server;
+pub(crate) mod stalled;
 pub(crate) mod start;
 pub(crate) mod tls;
+pub(crate) mod two_cores;
 
 use serde::{Deserialize, Serialize};
 
 use self::cold::ColdRecord;
+use self::loads::LoadsRecord;
 use self::pack::PackRecord;
 use self::race::RaceRecord;
+use self::stalled::StalledRecord;
 use self::start::StartRecord;
 use self::tls::{StormRecord, TlsRecord};
 
@@ -49,4 +56,6 @@ pub(crate) enum LabRecord {
     Pack(PackRecord),
     Tls(TlsRecord),
     TlsStorm(StormRecord),
+    Stalled(StalledRecord),
+    Loads(LoadsRecord),
 }

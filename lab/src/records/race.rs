@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::cpu::{CpuTimes, OTHER_SHARE_MAX, OTHER_SHARE_MAX_FORK};
 use super::machine::MachineInfo;
 use super::round::{MeasuredRound, MeasuredServer, clean};
-use super::server::PeerServer;
+use super::server::{PeerServer, RaceAnswer};
 use crate::client::closed_loop::RequestBatch;
 use crate::client::request::RequestForm;
 use crate::format::thousands;
@@ -40,6 +40,9 @@ pub(crate) struct RaceSettings {
     pub(crate) warm_up_seconds: f64,
     /// Bytes of content in a response.
     pub(crate) size: usize,
+    /// What answers the requests.
+    #[serde(default)]
+    pub(crate) answer: RaceAnswer,
     /// Requests sent at once.
     #[serde(default = "one")]
     pub(crate) pipeline: usize,
@@ -127,11 +130,10 @@ impl RaceSeries {
     }
 
     /// Summarizes a server over the clean rounds. Returns `None` without clean rounds.
-    pub(crate) fn summary(&self, server: PeerServer) -> Option<ServerSummary> {
+    pub(crate) fn summary(&self, server: PeerServer, answer: RaceAnswer) -> Option<ServerSummary> {
         Some(ServerSummary {
             rate: Spread::of(self.windows(server).map(RaceWindow::rate))?,
-            of_null_epoll: self.ratio(server, PeerServer::NullEpoll, RaceWindow::rate),
-            of_null_uring: self.ratio(server, PeerServer::NullUring, RaceWindow::rate),
+            of_peers: answer.peers().map(|peer| self.ratio(server, peer, RaceWindow::rate)),
             server_us: Spread::of(self.windows(server).map(RaceWindow::server_us))?,
             client_us: Spread::of(self.windows(server).map(RaceWindow::client_us))?,
         })
@@ -189,10 +191,8 @@ impl MeasuredRound<RaceWindow> {
 pub(crate) struct ServerSummary {
     /// Requests per second.
     pub(crate) rate: Spread,
-    /// The ratio of its rate to that of the null server on epoll in the same round.
-    pub(crate) of_null_epoll: Option<Spread>,
-    /// The same for the null server on io_uring.
-    pub(crate) of_null_uring: Option<Spread>,
+    /// The ratio of its rate to those of [the peers](RaceAnswer::peers) in the same round.
+    pub(crate) of_peers: [Option<Spread>; 2],
     /// CPU time of the server per request, in microseconds.
     pub(crate) server_us: Spread,
     /// CPU time of the client per request, in microseconds.

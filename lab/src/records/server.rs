@@ -53,6 +53,44 @@ pub(crate) enum PeerServer {
     H2o,
     /// Caddy
     Caddy,
+    /// Apache httpd with mod_cgid
+    Apache,
+    /// lighttpd with mod_cgi
+    Lighttpd,
+    /// A function in Rust, embedded with tarpon, on io_uring
+    FunctionRust,
+    /// A function in C++, embedded with tarpon, on io_uring
+    FunctionCppUring,
+    /// A function in C++, embedded with tarpon, on epoll
+    FunctionCppEpoll,
+    /// A function in Rust, embedded with hyper
+    Hyper,
+    /// A function in C++, embedded with Boost.Beast
+    Beast,
+}
+
+/// What answers the requests of a race.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum RaceAnswer {
+    /// A page in memory
+    #[default]
+    Page,
+    /// A function of a program that embeds the server
+    Function,
+    /// A CGI program, started for each request
+    Program,
+}
+
+/// A program that embeds a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EmbeddingProgram {
+    /// The file, in the directory of these programs.
+    pub(crate) file: &'static str,
+    /// Arguments after the address.
+    pub(crate) arguments: &'static [&'static str],
+    /// What the report calls it.
+    pub(crate) name: &'static str,
 }
 
 /// The form in which a server gets the site.
@@ -110,7 +148,29 @@ impl PeerServer {
             TarponThreads => Some("threads"),
             TarponPrefork => Some("prefork"),
             TarponFork => Some("fork"),
-            Nginx | NginxLog | NginxThreads | H2o | Caddy => None,
+            Nginx | NginxLog | NginxThreads | H2o | Caddy | Apache | Lighttpd => None,
+            FunctionRust | FunctionCppUring | FunctionCppEpoll | Hyper | Beast => None,
+        }
+    }
+
+    /// Returns the program that embeds the server, if the server is in one.
+    pub(crate) fn embedding_program(self) -> Option<EmbeddingProgram> {
+        let program = |file, arguments, name| Some(EmbeddingProgram { file, arguments, name });
+        match self {
+            PeerServer::FunctionRust => program("hello", &[], "tarpon in Rust, io_uring"),
+            PeerServer::FunctionCppUring => program("hello_cpp", &["io_uring"], "tarpon in C++, io_uring"),
+            PeerServer::FunctionCppEpoll => program("hello_cpp", &["epoll"], "tarpon in C++, epoll"),
+            PeerServer::Hyper => program("hello_hyper", &[], "hyper"),
+            PeerServer::Beast => program("hello_beast", &[], "Boost.Beast"),
+            _ => None,
+        }
+    }
+
+    /// Returns what answers the requests to this server, if it cannot answer with a page.
+    fn only_answer(self) -> Option<RaceAnswer> {
+        match self {
+            PeerServer::Apache | PeerServer::Lighttpd => Some(RaceAnswer::Program),
+            server => server.embedding_program().map(|_| RaceAnswer::Function),
         }
     }
 
@@ -143,6 +203,43 @@ impl PeerServer {
         use PeerServer::{TarponFork, TarponPoll, TarponPrefork, TarponThreads};
         let is_portable = matches!(self, TarponPoll | TarponThreads | TarponPrefork | TarponFork);
         self.site_form() != SiteForm::Directory || self.engine().is_none() || self.is_logging() || is_portable
+    }
+}
+
+impl RaceAnswer {
+    /// Returns the name on the command line.
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned())
+    }
+
+    /// Returns the servers of a race without `--only`. `None`: those of a race for a page.
+    pub(crate) fn servers(self) -> Option<&'static [PeerServer]> {
+        use PeerServer::*;
+        match self {
+            RaceAnswer::Page => None,
+            RaceAnswer::Function => {
+                Some(&[NullEpoll, NullUring, FunctionRust, FunctionCppUring, FunctionCppEpoll, Hyper, Beast])
+            }
+            RaceAnswer::Program => Some(&[TarponUring, TarponEpoll, Apache, Lighttpd]),
+        }
+    }
+
+    /// Returns whether a server can take part.
+    pub(crate) fn is_answered_by(self, server: PeerServer) -> bool {
+        match self {
+            RaceAnswer::Page => server.only_answer().is_none(),
+            RaceAnswer::Function => server.is_null() || server.only_answer() == Some(self),
+            RaceAnswer::Program => server.is_tarpon() || server.only_answer() == Some(self),
+        }
+    }
+
+    /// Returns the peers that the others are compared with.
+    pub(crate) fn peers(self) -> [PeerServer; 2] {
+        match self {
+            RaceAnswer::Page => [PeerServer::NullEpoll, PeerServer::NullUring],
+            RaceAnswer::Function => [PeerServer::Hyper, PeerServer::Beast],
+            RaceAnswer::Program => [PeerServer::Apache, PeerServer::Lighttpd],
+        }
     }
 }
 

@@ -5,10 +5,10 @@ use std::fmt;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use super::cold::Latencies;
 use super::machine::MachineInfo;
 use super::round::{MeasuredRound, MeasuredServer, clean};
 use super::server::PeerServer;
+use super::two_cores::TwoCoreTimes;
 use crate::format::thousands;
 use crate::stats::Spread;
 
@@ -85,7 +85,7 @@ pub(crate) struct TlsSettings {
     /// The core of the client.
     pub(crate) client_core: usize,
     pub(crate) isolated: bool,
-    /// The largest clean [`TlsTimes::other_share`].
+    /// The largest clean [`TwoCoreTimes::other_share`].
     pub(crate) other_share_max: f64,
 }
 
@@ -109,53 +109,12 @@ pub(crate) struct TlsSeries {
 pub(crate) struct TlsWindow {
     pub(crate) server: PeerServer,
     #[serde(flatten)]
-    pub(crate) times: TlsTimes,
-}
-
-/// Times of a window in which server and client have a core each.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct TlsTimes {
-    /// The operations, and the use of the server's core.
-    #[serde(flatten)]
-    pub(crate) latencies: Latencies,
-    /// Time during which the client's core was busy with any task, or stolen.
-    pub(crate) client_core_busy_ns: u64,
-}
-
-impl TlsTimes {
-    /// Returns the share of the window in which the server's core did not run the server, or the client's core not the client, although it
-    /// was busy or stolen: the larger of the two.
-    pub(crate) fn other_share(&self) -> f64 {
-        let cpu = &self.latencies.cpu;
-        let server_core = cpu.busy_ns.saturating_sub(cpu.server_ns) + cpu.steal_ns;
-        let client_core = self.client_core_busy_ns.saturating_sub(cpu.client_ns);
-        server_core.max(client_core) as f64 / cpu.elapsed_ns as f64
-    }
-
-    /// Returns operations per second.
-    pub(crate) fn rate(&self) -> f64 {
-        self.latencies.requests as f64 / (self.latencies.cpu.elapsed_ns as f64 / 1e9)
-    }
-
-    /// Returns the CPU time of the server per operation, in microseconds.
-    pub(crate) fn server_us(&self) -> f64 {
-        self.latencies.cpu.server_ns as f64 / 1e3 / self.latencies.requests as f64
-    }
-
-    /// Returns the CPU time of the client per operation, in microseconds.
-    pub(crate) fn client_us(&self) -> f64 {
-        self.latencies.cpu.client_ns as f64 / 1e3 / self.latencies.requests as f64
-    }
-
-    /// Returns the share of its core that the server used.
-    pub(crate) fn server_share(&self) -> f64 {
-        self.latencies.cpu.server_ns as f64 / self.latencies.cpu.elapsed_ns as f64
-    }
+    pub(crate) times: TwoCoreTimes,
 }
 
 impl TlsSeries {
     /// Returns the spread of a number of one server over the clean rounds.
-    pub(crate) fn spread(&self, server: PeerServer, number: impl Fn(&TlsTimes) -> f64) -> Option<Spread> {
+    pub(crate) fn spread(&self, server: PeerServer, number: impl Fn(&TwoCoreTimes) -> f64) -> Option<Spread> {
         let windows = clean(&self.rounds).flat_map(|round| &round.windows);
         Spread::of(windows.filter(|window| window.server == server).map(|window| number(&window.times)))
     }
@@ -202,17 +161,17 @@ pub(crate) struct StormWindow {
 /// One process: first without handshakes, then during a storm.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StormPart {
-    pub(crate) quiet: TlsTimes,
-    pub(crate) storm: TlsTimes,
+    pub(crate) quiet: TwoCoreTimes,
+    pub(crate) storm: TwoCoreTimes,
     /// Handshakes of the storm.
     pub(crate) handshakes: u64,
 }
 
 impl StormWindow {
-    /// Returns the largest [`TlsTimes::other_share`] of all parts.
+    /// Returns the largest [`TwoCoreTimes::other_share`] of all parts.
     pub(crate) fn other_share(&self) -> f64 {
         let times = [&self.ecdsa.quiet, &self.ecdsa.storm, &self.rsa.quiet, &self.rsa.storm];
-        times.map(TlsTimes::other_share).into_iter().fold(0.0, f64::max)
+        times.map(TwoCoreTimes::other_share).into_iter().fold(0.0, f64::max)
     }
 }
 
@@ -244,30 +203,4 @@ pub(crate) fn operation_names(operations: &[TlsOperation]) -> String {
 /// Returns a count of connections as a phrase.
 pub(crate) fn connection_count(count: usize) -> String {
     format!("{} connection{}", thousands(count), if count == 1 { "" } else { "s" })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::records::cpu::CpuTimes;
-
-    #[test]
-    fn other_share_is_that_of_the_busier_core() {
-        #[rustfmt::skip]
-        let cases = [
-            // case                               busy, steal, client's core, share
-            ("no others",                          400,   0,    700,           0.0),
-            ("a tick too few",                     390,   0,    690,           0.0),
-            ("others beside the server",           450,   0,    700,           0.05),
-            ("stolen from the server",             400,  20,    700,           0.02),
-            ("others beside the client",           410,   0,    770,           0.07),
-        ];
-        for (name, busy_ns, steal_ns, client_core_busy_ns, want) in cases {
-            let (elapsed_ns, server_ns, client_ns) = (1000, 400, 700);
-            let cpu = CpuTimes { elapsed_ns, server_ns, client_ns, busy_ns, steal_ns, other_cores_ns: 0 };
-            let latencies = Latencies { requests: 1, p50_ns: 1, p99_ns: 1, max_ns: 1, cpu };
-            let times = TlsTimes { latencies, client_core_busy_ns };
-            assert!((times.other_share() - want).abs() < 1e-9, "{name}");
-        }
-    }
 }

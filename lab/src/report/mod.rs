@@ -7,7 +7,7 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `race.rs`, `cold.rs`, `start.rs`, `tls.rs`, `pack.rs` | the report of each experiment |
+//! | `race.rs`, `cold.rs`, `start.rs`, `tls.rs`, `stalled.rs`, `loads.rs`, `pack.rs` | the report of each experiment |
 //! | `table.rs` | tables and captions as text |
 //! | `phrases.rs` | sentences that several captions share |
 //! | `document.rs` | the command `report`: prints a report, or updates a document |
@@ -17,9 +17,11 @@
 pub(crate) mod document;
 
 mod cold;
+mod loads;
 mod pack;
 mod phrases;
 mod race;
+mod stalled;
 mod start;
 mod table;
 mod tls;
@@ -36,5 +38,7 @@ pub(crate) fn report(record: &LabRecord) -> LabReport {
         LabRecord::Pack(pack) => pack::report(pack),
         LabRecord::Tls(tls) => tls::report(tls),
         LabRecord::TlsStorm(storm) => tls::storm_report(storm),
+        LabRecord::Stalled(stalled) => stalled::report(stalled),
+        LabRecord::Loads(loads) => loads::report(loads),
     }
 }

@@ -6,11 +6,12 @@ use crate::client::request::RequestForm;
 use crate::format::{factor, percent, range, rate, thousands};
 use crate::records::cpu::OTHER_SHARE_MAX_FORK;
 use crate::records::race::{BuildComparison, RaceRecord, RaceSeries, RaceSettings};
-use crate::records::server::PeerServer;
+use crate::records::server::{PeerServer, RaceAnswer};
 
 /// Returns the report.
 pub(super) fn report(race: &RaceRecord) -> LabReport {
-    let table = |series| ReportTable { columns: COLUMNS, rows: rows(race, series) };
+    let columns = columns(race.settings.answer);
+    let table = |series| ReportTable { columns, rows: rows(race, series) };
     LabReport {
         tables: race.series.iter().map(|series| (Some(series.to_string()), table(series))).collect(),
         caption: caption(race),
@@ -18,7 +19,15 @@ pub(super) fn report(race: &RaceRecord) -> LabReport {
     }
 }
 
-const COLUMNS: &[ReportColumn] = &[
+fn columns(answer: RaceAnswer) -> &'static [ReportColumn] {
+    match answer {
+        RaceAnswer::Page => PAGE_COLUMNS,
+        RaceAnswer::Function => FUNCTION_COLUMNS,
+        RaceAnswer::Program => PROGRAM_COLUMNS,
+    }
+}
+
+const PAGE_COLUMNS: &[ReportColumn] = &[
     ("server", Some("server")),
     ("req/s", Some("requests/s")),
     ("% epoll", Some("median % of null epoll")),
@@ -26,6 +35,28 @@ const COLUMNS: &[ReportColumn] = &[
     ("server µs", Some("server CPU µs/request")),
     ("client µs", None),
     ("calls", Some("system calls/request")),
+    ("range", Some("range of requests/s")),
+];
+
+const FUNCTION_COLUMNS: &[ReportColumn] = &[
+    ("server", Some("server")),
+    ("req/s", Some("requests/s")),
+    ("of hyper", Some("of hyper")),
+    ("of Beast", Some("of Boost.Beast")),
+    ("server µs", Some("server CPU µs/request")),
+    ("client µs", None),
+    ("calls", Some("system calls/request")),
+    ("range", Some("range of requests/s")),
+];
+
+const PROGRAM_COLUMNS: &[ReportColumn] = &[
+    ("server", Some("server")),
+    ("req/s", Some("requests/s")),
+    ("of Apache", Some("of Apache")),
+    ("of lighttpd", Some("of lighttpd")),
+    ("CPU µs", Some("CPU µs/request, program included")),
+    ("client µs", None),
+    ("calls", None),
     ("range", Some("range of requests/s")),
 ];
 
@@ -39,12 +70,16 @@ fn rows(race: &RaceRecord, series: &RaceSeries) -> Vec<Vec<String>> {
         }
         let calls = series.calls_per_request(measured.server);
         let calls = calls.map_or(NONE.into(), |calls| format!("{calls:.2}"));
-        rows.push(match series.summary(measured.server) {
+        let of_peers = match race.settings.answer {
+            RaceAnswer::Page => percent,
+            _ => factor,
+        };
+        rows.push(match series.summary(measured.server, race.settings.answer) {
             Some(summary) => vec![
                 name,
                 rate(summary.rate.median),
-                median(summary.of_null_epoll, percent),
-                median(summary.of_null_uring, percent),
+                median(summary.of_peers[0], of_peers),
+                median(summary.of_peers[1], of_peers),
                 format!("{:.2}", summary.server_us.median),
                 format!("{:.2}", summary.client_us.median),
                 calls,
@@ -92,15 +127,35 @@ fn caption(race: &RaceRecord) -> String {
             "The limit is {share} for fork, because kernel threads clean up after its processes"
         ));
     }
-    sentences.push(
+    let answer = settings.answer;
+    if answer == RaceAnswer::Page {
+        sentences.push(
         "The percentages compare within rounds: in each round, the requests/s of the server divided by those of the null server. \
          The table shows the median of these ratios, which can differ from the ratio of the median requests/s"
             .into(),
-    );
+        );
+    } else {
+        sentences.push(
+            "\"Of\" a server: in each round, the requests/s of the server divided by those of that server. The table shows the median".into(),
+        );
+    }
     if has_builds {
         sentences.push("after/before is the median of the same ratio for two builds".into());
     }
-    sentences.push("Null servers parse nothing and send the same bytes for every request".into());
+    if race.servers.iter().any(|measured| measured.server.is_null()) {
+        sentences.push("Null servers parse nothing and send the same bytes for every request".into());
+    }
+    match answer {
+        RaceAnswer::Page => {}
+        RaceAnswer::Function => {
+            sentences.push("The same function in each program: it sends \"Hello world\" to every request".into())
+        }
+        RaceAnswer::Program => sentences.push(
+            "The program is started for each request, and sends a page. CPU is all time of the core that the client did not use: the \
+             server, its helper and the programs"
+                .into(),
+        ),
+    }
     if has_reconnects {
         sentences.push(format!(
             "{}: each worker serves one connection; the server closes connections because there are more of them than workers, \
@@ -257,6 +312,7 @@ mod tests {
                 seconds: 2.0,
                 warm_up_seconds: 0.3,
                 size: 1024,
+                answer: RaceAnswer::Page,
                 pipeline: 1,
                 request: RequestForm::Short,
                 core: 1,

@@ -196,7 +196,8 @@ mod tests {
     use crate::records::cpu::CpuTimes;
     use crate::records::machine::MachineInfo;
     use crate::records::round::{MeasuredRound, MeasuredServer};
-    use crate::records::tls::{TlsTimes, TlsWindow};
+    use crate::records::tls::TlsWindow;
+    use crate::records::two_cores::TwoCoreTimes;
 
     #[test]
     fn ratios_are_computed_within_clean_rounds() {
@@ -321,7 +322,7 @@ mod tests {
     }
 
     /// A window of 2 s with 1,000 operations per second, each of which costs the server `server_us`.
-    fn times(server_us: u64, p99_us: u64) -> TlsTimes {
+    fn times(server_us: u64, p99_us: u64) -> TwoCoreTimes {
         let cpu = CpuTimes {
             elapsed_ns: 2_000_000_000,
             server_ns: 2_000_000 * server_us,
@@ -330,7 +331,7 @@ mod tests {
         };
         let latencies =
             Latencies { requests: 2000, p50_ns: 100_000, p99_ns: 1000 * p99_us, max_ns: 1_000_000, cpu };
-        TlsTimes { latencies, client_core_busy_ns: 400_000_000 }
+        TwoCoreTimes { latencies, client_core_busy_ns: 400_000_000 }
     }
 
     fn settings() -> TlsSettings {

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::client::request::RequestForm;
+use crate::client::response::ResponseSize;
 use crate::client::tls::{TlsOffer, host};
 use crate::client::{ClientError, connect, read_response};
 use crate::error::LabError;
@@ -37,7 +38,7 @@ fn check_on<S: Read + Write>(
     stream.write_all(&RequestForm::Short.request(host, path))?;
     let mut wire = Vec::new();
     let size = read_response(&mut stream, &mut wire)?;
-    if wire[size.head_len..] != *content {
+    if size.content(&wire)? != content {
         return Err("the server sent another content than that of the file".into());
     }
     if !closing {
@@ -52,7 +53,8 @@ fn check_on<S: Read + Write>(
     stream
         .read_to_end(&mut wire)
         .map_err(|error| format!("the server did not close after `Connection: close`: {error}"))?;
-    if !wire.ends_with(content) {
+    let size = ResponseSize::parse(&wire)?.ok_or("the server closed before the end of its response")?;
+    if size.content(&wire)? != content {
         return Err("the server sent another content than that of the file before it closed".into());
     }
     Ok(())

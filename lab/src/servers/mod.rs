@@ -9,7 +9,9 @@
 //! | file | content |
 //! |---|---|
 //! | `test_bed.rs` | the site in all forms; starts servers |
-//! | `programs.rs` | version and command line of each server; the configurations of nginx, h2o and Caddy |
+//! | `programs.rs` | version and command line of each server |
+//! | `configurations.rs` | the configuration files of nginx, h2o, Caddy, Apache httpd and lighttpd |
+//! | `cgi_programs.rs` | the CGI programs of the lab |
 //! | `certificate.rs` | certificates for TLS |
 //! | `process.rs` | a running server |
 //! | `check.rs` | checks that a server sends the complete content and closes connections on request |
@@ -18,7 +20,9 @@
 //! workers that serve one connection each.
 
 pub(crate) mod certificate;
+pub(crate) mod cgi_programs;
 pub(crate) mod check;
+mod configurations;
 pub(crate) mod process;
 pub(crate) mod programs;
 pub(crate) mod test_bed;

@@ -5,15 +5,17 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::client::tls::SERVER_NAME;
+use super::configurations::{self, PROGRAM_USER, PROGRAMS_PATH};
 use crate::error::LabError;
 use crate::records::server::{PeerServer, SiteForm};
 
-/// The builds of tarpon.
+/// The builds of tarpon, and of programs that embed a server.
 pub(crate) struct TarponBuilds {
     pub(crate) current: PathBuf,
     /// An earlier build.
     pub(crate) before: Option<PathBuf>,
+    /// The directory of the programs that embed a server.
+    pub(crate) embedding: PathBuf,
 }
 
 /// The values that differ between two starts of the same server.
@@ -26,6 +28,8 @@ pub(crate) struct StartValues {
     pub(crate) access_log: PathBuf,
     /// The PEM files of certificate and key, if the server speaks TLS.
     pub(crate) certificate: Option<(PathBuf, PathBuf)>,
+    /// The directory of CGI programs, if there are any.
+    pub(crate) programs: Option<PathBuf>,
     /// Bytes of head and content that a null server sends.
     pub(crate) null_response: (usize, usize),
     /// Bytes of a request of which a null server gets several at once.
@@ -44,10 +48,16 @@ impl TarponBuilds {
     /// Returns the name and version of a server, as its program prints them. Fails if the program is not installed.
     pub(crate) fn version(&self, server: PeerServer) -> Result<String, LabError> {
         let log = if server.is_logging() { ", access log" } else { "" };
+        if let Some(program) = server.embedding_program() {
+            let version = self.embedding_version(program.file)?;
+            return Ok([program.name, &version].join(" ").trim_end().to_owned());
+        }
         let Some(engine) = server.engine() else {
             match server {
                 PeerServer::H2o => return h2o_version(),
                 PeerServer::Caddy => return caddy_version(),
+                PeerServer::Apache => return apache_version(),
+                PeerServer::Lighttpd => return lighttpd_version(),
                 _ => {}
             }
             let threads = if server == PeerServer::NginxThreads { ", aio threads" } else { "" };
@@ -67,7 +77,7 @@ impl TarponBuilds {
         Ok(format!("{version}{form}, {engine}{log}"))
     }
 
-    /// Returns the command that starts a server in the foreground. For nginx, h2o and Caddy, also writes the configuration.
+    /// Returns the command that starts a server in the foreground. For other servers than tarpon, also writes the configuration.
     pub(crate) fn start_command(
         &self,
         server: PeerServer,
@@ -75,30 +85,13 @@ impl TarponBuilds {
     ) -> Result<Command, LabError> {
         let tls = if values.certificate.is_some() { "tls:" } else { "" };
         let listen = format!("--listen={tls}{}", values.address);
-        let Some(engine) = server.engine() else {
-            let work_dir = &values.work_dir;
-            if server == PeerServer::H2o {
-                let configuration = work_dir.join("h2o.yaml");
-                fs::write(&configuration, h2o_configuration(values))?;
-                let mut command = Command::new("h2o");
-                command.arg("--conf").arg(configuration);
-                return Ok(command);
-            }
-            if server == PeerServer::Caddy {
-                let configuration = work_dir.join("Caddyfile");
-                fs::write(&configuration, caddy_configuration(values))?;
-                let mut command = Command::new("caddy");
-                command.args(["run", "--adapter=caddyfile", "--config"]).arg(configuration);
-                // Caddy keeps files in these directories, and in that of the user without them.
-                command.env("XDG_DATA_HOME", work_dir).env("XDG_CONFIG_HOME", work_dir);
-                return Ok(command);
-            }
-            let configuration = work_dir.join("nginx.conf");
-            fs::write(&configuration, nginx_configuration(server, values))?;
-            let mut command = Command::new("nginx");
-            command.arg("-p").arg(work_dir).arg("-c").arg(configuration);
-            command.arg("-e").arg(work_dir.join("nginx.log"));
+        if let Some(program) = server.embedding_program() {
+            let mut command = Command::new(self.embedding.join(program.file));
+            command.arg(values.address.to_string()).args(program.arguments);
             return Ok(command);
+        }
+        let Some(engine) = server.engine() else {
+            return peer_command(server, values);
         };
         if server.is_null() {
             let mut command = Command::new(std::env::current_exe()?);
@@ -120,10 +113,24 @@ impl TarponBuilds {
         if let Some((chain, key)) = &values.certificate {
             command.arg("--tls-cert").arg(chain).arg("--tls-key").arg(key);
         }
+        if let Some(programs) = &values.programs {
+            command.arg(format!("--cgi={PROGRAMS_PATH}={}", programs.display()));
+            command.args([&format!("--cgi-user={PROGRAM_USER}"), "--cgi-max-programs=256"]);
+        }
         if has_option(program, KEEPALIVE_REQUESTS)? {
             command.arg(format!("{KEEPALIVE_REQUESTS}={}", u32::MAX));
         }
         Ok(command)
+    }
+
+    /// Returns the version of the library in a program, which the program or a file beside it tells. Fails if the program is not built.
+    fn embedding_version(&self, file: &str) -> Result<String, LabError> {
+        let path = self.embedding.join(file);
+        if !path.exists() {
+            let hint = "build it with `lab/hello/build`, or pass its directory with `--programs`";
+            return Err(format!("{}: no such program; {hint}", path.display()).into());
+        }
+        Ok(fs::read_to_string(path.with_extension("version")).unwrap_or_default().trim().to_owned())
     }
 
     /// Returns the command that packs a directory. Less effort makes coded contents larger and changes nothing else.
@@ -133,6 +140,40 @@ impl TarponBuilds {
         command.stdin(Stdio::null()).stdout(Stdio::null());
         command
     }
+}
+
+/// Returns the command that starts another server, and writes its configuration.
+fn peer_command(server: PeerServer, values: &StartValues) -> Result<Command, LabError> {
+    let work_dir = &values.work_dir;
+    let (file, text) = match server {
+        PeerServer::H2o => ("h2o.yaml", configurations::h2o(values)),
+        PeerServer::Caddy => ("Caddyfile", configurations::caddy(values)),
+        PeerServer::Apache => ("httpd.conf", configurations::apache(values)),
+        PeerServer::Lighttpd => ("lighttpd.conf", configurations::lighttpd(values)),
+        _ => ("nginx.conf", configurations::nginx(server, values)),
+    };
+    let path = work_dir.join(file);
+    fs::write(&path, text)?;
+    let arguments: &[&str] = match server {
+        PeerServer::H2o => &["h2o", "--conf"],
+        PeerServer::Caddy => &["caddy", "run", "--adapter=caddyfile", "--config"],
+        PeerServer::Apache => &[APACHE, "-D", "FOREGROUND", "-f"],
+        PeerServer::Lighttpd => &[LIGHTTPD, "-D", "-f"],
+        _ => &["nginx", "-c"],
+    };
+    let mut command = Command::new(arguments[0]);
+    command.args(&arguments[1..]).arg(path);
+    match server {
+        // Caddy keeps files in these directories, and in that of the user without them.
+        PeerServer::Caddy => {
+            command.env("XDG_DATA_HOME", work_dir).env("XDG_CONFIG_HOME", work_dir);
+        }
+        PeerServer::Nginx | PeerServer::NginxLog | PeerServer::NginxThreads => {
+            command.arg("-p").arg(work_dir).arg("-e").arg(work_dir.join("nginx.log"));
+        }
+        _ => {}
+    }
+    Ok(command)
 }
 
 /// Runs a command, and fails if its exit status is not 0.
@@ -168,86 +209,12 @@ fn nginx_version() -> Result<String, LabError> {
     Ok(version.rsplit(": ").next().unwrap_or_default().replace('/', " "))
 }
 
-/// Returns the fastest configuration of nginx for the lab: a cache of open files, unlimited keep-alive, and no access log or a
-/// buffered one. `tcp_nopush` is off, as it would delay the last part of pipelined responses.
-fn nginx_configuration(server: PeerServer, values: &StartValues) -> String {
-    let (prefix, site, address) = (values.work_dir.display(), values.site.display(), values.address);
-    let log = match server.is_logging() {
-        true => format!("{} combined buffer=64k flush=1s", values.access_log.display()),
-        false => "off".to_owned(),
-    };
-    let aio = if server == PeerServer::NginxThreads { "threads" } else { "off" };
-    let (ssl, certificate) = match &values.certificate {
-        None => ("", String::new()),
-        Some((chain, key)) => (
-            " ssl",
-            format!(
-                "ssl_protocols TLSv1.3; ssl_session_tickets on; ssl_certificate {}; ssl_certificate_key {};",
-                chain.display(),
-                key.display()
-            ),
-        ),
-    };
-    format!(
-        "daemon off;
-         user root root;
-         worker_processes 1;
-         worker_rlimit_nofile 65536;
-         pid {prefix}/nginx.pid;
-         error_log {prefix}/nginx.log;
-         events {{ worker_connections 32768; }}
-         http {{
-             access_log {log};
-             sendfile on;
-             aio {aio};
-             tcp_nopush off;
-             tcp_nodelay on;
-             keepalive_requests 1000000000;
-             keepalive_timeout 1h;
-             open_file_cache max=16384 inactive=1h;
-             open_file_cache_valid 1h;
-             open_file_cache_min_uses 1;
-             types {{ text/html html; }}
-             client_body_temp_path {prefix}/temp;
-             proxy_temp_path {prefix}/temp;
-             fastcgi_temp_path {prefix}/temp;
-             uwsgi_temp_path {prefix}/temp;
-             scgi_temp_path {prefix}/temp;
-             server {{ listen {address}{ssl} backlog=65535; root {site}; {certificate} }}
-         }}\n"
-    )
-}
-
 fn h2o_version() -> Result<String, LabError> {
     let output = Command::new("h2o").arg("--version").output().map_err(|error| {
         format!("h2o: {error}; install it (Debian: h2o), or omit it with `--only` or `--peers`")
     })?;
     let text = String::from_utf8_lossy(&output.stdout);
     Ok(text.lines().next().unwrap_or_default().replace(" version", ""))
-}
-
-/// Returns the configuration of h2o for the lab: one thread, and connections that stay open. h2o keeps open files by itself, and writes no
-/// log unless asked.
-fn h2o_configuration(values: &StartValues) -> String {
-    // JSON strings are YAML.
-    let quoted = |path: &Path| serde_json::Value::from(path.to_string_lossy()).to_string();
-    let ssl = values.certificate.as_ref().map_or(String::new(), |(chain, key)| {
-        let (chain, key) = (quoted(chain), quoted(key));
-        format!(", ssl: {{ certificate-file: {chain}, key-file: {key}, minimum-version: TLSv1.3 }}")
-    });
-    format!(
-        "user: root\n\
-         num-threads: 1\n\
-         max-connections: 32768\n\
-         http1-request-timeout: 3600\n\
-         error-log: {error_log}\n\
-         listen: {{ host: {host}, port: {port}{ssl} }}\n\
-         hosts: {{ default: {{ paths: {{ /: {{ file.dir: {site} }} }} }} }}\n",
-        error_log = quoted(&values.work_dir.join("h2o.log")),
-        host = values.address.ip(),
-        port = values.address.port(),
-        site = quoted(&values.site),
-    )
 }
 
 fn caddy_version() -> Result<String, LabError> {
@@ -259,34 +226,29 @@ fn caddy_version() -> Result<String, LabError> {
     Ok(format!("Caddy {}", version.trim_start_matches('v')))
 }
 
-/// Returns the configuration of Caddy for the lab: HTTP/1.1 alone, and no port but that of the lab. Caddy writes no access log unless asked,
-/// and runs on as many threads as it may use cores.
-fn caddy_configuration(values: &StartValues) -> String {
-    let quoted = |path: &Path| format!("\"{}\"", path.display());
-    let (scheme, tls) = match &values.certificate {
-        None => ("http", String::new()),
-        Some((chain, key)) => ("https", format!("tls {} {}", quoted(chain), quoted(key))),
-    };
-    format!(
-        "{{
-             admin off
-             auto_https disable_redirects
-             servers {{
-                 protocols h1
-             }}
-         }}
-         {scheme}://{host}:{port} {{
-             bind {address}
-             {tls}
-             root * {site}
-             file_server
-         }}\n",
-        host = if values.certificate.is_some() { SERVER_NAME } else { "" },
-        port = values.address.port(),
-        address = values.address.ip(),
-        site = quoted(&values.site),
-    )
+fn apache_version() -> Result<String, LabError> {
+    first_line_of(APACHE, "apache2").map(|line| {
+        let version = line.split_whitespace().find_map(|word| word.strip_prefix("Apache/"));
+        format!("Apache {}", version.unwrap_or_default())
+    })
 }
+
+fn lighttpd_version() -> Result<String, LabError> {
+    first_line_of(LIGHTTPD, "lighttpd")
+        .map(|line| line.split_whitespace().next().unwrap_or_default().replace('/', " "))
+}
+
+/// Returns the first line that a program prints for `-v`.
+fn first_line_of(program: &str, package: &str) -> Result<String, LabError> {
+    let output = Command::new(program).arg("-v").output().map_err(|error| {
+        format!("{program}: {error}; install it (Debian: {package}), or omit it with `--only`")
+    })?;
+    Ok(String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().to_owned())
+}
+
+/// Debian installs these servers to a directory that is not in the PATH of an ordinary user.
+const APACHE: &str = "/usr/sbin/apache2";
+const LIGHTTPD: &str = "/usr/sbin/lighttpd";
 
 /// The option that lets tarpon keep connections open as long as nginx does: a race does not measure new connections.
 const KEEPALIVE_REQUESTS: &str = "--keepalive-requests";

@@ -9,12 +9,14 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 use super::certificate::{CertificateKey, LabCertificate};
+use super::cgi_programs;
 use super::check::{check, check_tls};
 use super::process::ServerProcess;
 use super::programs::{StartValues, TarponBuilds, run_command, tarpon_version};
 use crate::client::closed_loop::{ClosedLoopClient, OnClose, RequestBatch};
 use crate::client::tls::TlsOffer;
 use crate::error::LabError;
+use crate::generated_site;
 use crate::null_server;
 use crate::records::round::MeasuredServer;
 use crate::records::server::{PeerServer, SiteForm};
@@ -32,6 +34,8 @@ pub(crate) struct TestBed {
     batch: RequestBatch,
     /// Servers speak TLS with this certificate.
     certificate: Option<LabCertificate>,
+    /// The directory of CGI programs.
+    programs: Option<PathBuf>,
 }
 
 impl TestBed {
@@ -52,7 +56,8 @@ impl TestBed {
             Some(path) => path.to_owned(),
             None => std::env::current_exe()?.with_file_name("tarpon"),
         };
-        let builds = TarponBuilds { current, before: before.map(Path::to_owned) };
+        let embedding = std::env::current_exe()?.with_file_name("hello");
+        let builds = TarponBuilds { current, before: before.map(Path::to_owned), embedding };
         let bed = TestBed {
             directory,
             page,
@@ -61,6 +66,7 @@ impl TestBed {
             null_head_len: null_server::HEAD_SIZE,
             batch: RequestBatch::ONE,
             certificate: None,
+            programs: None,
         };
         fs::create_dir(bed.site())?;
         fs::write(bed.site().join(page), &bed.content)?;
@@ -76,6 +82,24 @@ impl TestBed {
     pub(crate) fn use_certificate(&mut self, kind: CertificateKey) -> Result<(), LabError> {
         self.certificate = Some(LabCertificate::create(self.directory.path(), kind)?);
         Ok(())
+    }
+
+    /// Lets the servers that are started from now on have CGI programs, and returns their directory. The program `hello` answers with the
+    /// content of the page.
+    pub(crate) fn use_cgi_programs(&mut self) -> Result<PathBuf, LabError> {
+        let programs = cgi_programs::build(self.directory.path(), &self.content)?;
+        self.programs = Some(programs.clone());
+        Ok(programs)
+    }
+
+    /// Takes the programs that embed a server from this directory.
+    pub(crate) fn use_embedding_programs(&mut self, directory: &Path) {
+        self.builds.embedding = directory.to_owned();
+    }
+
+    /// Requests this path from now on.
+    pub(crate) fn use_path(&mut self, path: &'static str) {
+        self.page = path;
     }
 
     /// Returns what a client offers to a server with TLS.
@@ -173,7 +197,11 @@ impl TestBed {
         address
             .and_then(|address| match self.certificate {
                 Some(_) => check_tls(address, &self.tls_offer(false)?, &self.path(), &self.content),
-                None => check(address, &self.path(), &self.content, !server.is_null()),
+                None if server.is_null() => {
+                    let content = generated_site::lines(self.content.len());
+                    check(address, &self.path(), &content, false)
+                }
+                None => check(address, &self.path(), &self.content, true),
             })
             .map_err(|error| format!("{error}\n{}", self.server_output()))?;
         process.unpin_log_thread()?;
@@ -191,6 +219,7 @@ impl TestBed {
             work_dir: self.directory.path().to_owned(),
             access_log: access_log.clone(),
             certificate: self.certificate.as_ref().map(|files| (files.chain.clone(), files.key.clone())),
+            programs: self.programs.clone(),
             null_response: (self.null_head_len, self.content.len()),
             null_request_len: (self.batch.count > 1)
                 .then(|| self.batch.form.request(&address.to_string(), &self.path()).len()),

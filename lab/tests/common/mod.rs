@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::Once;
+use std::sync::Mutex;
 
 use serde_json::Value;
 
@@ -38,16 +38,21 @@ pub(crate) fn reported(directory: &Path) -> String {
 /// Returns the program tarpon next to the lab, and builds it if necessary: the tests of this package alone do not build it.
 #[allow(dead_code)]
 pub(crate) fn tarpon() -> PathBuf {
-    static BUILD: Once = Once::new();
-    let program = Path::new(env!("CARGO_BIN_EXE_tarpon-lab")).with_file_name("tarpon");
-    BUILD.call_once(|| {
-        if !program.exists() {
-            let status = Command::new(env!("CARGO"))
-                .args(["build", "--package", "tarpon", "--locked"])
-                .current_dir(env!("CARGO_MANIFEST_DIR"))
-                .status();
-            assert!(status.unwrap().success());
-        }
-    });
+    built("tarpon")
+}
+
+/// Returns the program of a package next to the lab, and builds it if necessary.
+#[allow(dead_code)]
+pub(crate) fn built(package: &str) -> PathBuf {
+    static BUILD: Mutex<()> = Mutex::new(());
+    let program = Path::new(env!("CARGO_BIN_EXE_tarpon-lab")).with_file_name(package);
+    let _guard = BUILD.lock();
+    if !program.exists() {
+        let status = Command::new(env!("CARGO"))
+            .args(["build", "--package", package, "--locked"])
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .status();
+        assert!(status.unwrap().success());
+    }
     program
 }

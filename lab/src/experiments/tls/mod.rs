@@ -11,9 +11,7 @@
 //! | file | content |
 //! |---|---|
 //! | `storm.rs` | response times beside a storm of handshakes |
-//! | `cores.rs` | the cores of server and client, and the times on them |
 
-mod cores;
 mod storm;
 
 use std::env;
@@ -23,7 +21,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use self::cores::TlsCores;
+use super::cores::TwoCores;
 use super::options::{CommonArgs, IsolationArgs, command_line, file_name, parse_seconds, with_isolation};
 use super::output::RecordFile;
 use super::rounds::{RoundPlan, WARM_UP_TIME, expect_clean};
@@ -108,7 +106,7 @@ pub(crate) fn run(args: &TlsArgs) -> Result<(), LabError> {
 
 fn measure(args: &TlsArgs) -> Result<TlsRecord, LabError> {
     let machine = this_machine();
-    let cores = TlsCores::choose(args.core, args.client_core)?;
+    let cores = TwoCores::choose(args.core, args.client_core)?;
     let mut bed = args.test_bed()?;
     bed.use_certificate(CertificateKey::EcdsaP256)?;
     let servers = bed.prepare(bed.installed(args.servers()))?;
@@ -134,7 +132,7 @@ fn measure(args: &TlsArgs) -> Result<TlsRecord, LabError> {
 /// C.4, so it would complete full handshakes with the others in between.
 fn with_ticket_renewal(
     bed: &TestBed,
-    cores: &TlsCores,
+    cores: &TwoCores,
     servers: &[MeasuredServer],
 ) -> Result<Vec<MeasuredServer>, LabError> {
     let mut renewing = Vec::new();
@@ -162,25 +160,27 @@ fn with_ticket_renewal(
 fn measure_window(
     bed: &TestBed,
     settings: &TlsSettings,
-    cores: &TlsCores,
+    cores: &TwoCores,
     connections: usize,
     server: PeerServer,
     operation: TlsOperation,
 ) -> Result<TlsWindow, LabError> {
     let process = bed.start(server)?;
-    let threads = process.threads()?;
-    threads.expect_pinned_to(cores.server)?;
+    process.threads()?.expect_pinned_to(cores.server)?;
     let path = if operation == TlsOperation::Large { format!("/{LARGE_PAGE}") } else { bed.path() };
     let offer = bed.tls_offer(operation == TlsOperation::Resumed)?;
     let times = cores.on_client_core(|| {
         let (server, page) = (process.address(), (path.as_str(), operation.content_len()));
         let mut client = TlsLoadClient::connect(server, offer, page, connections, operation.reconnects())?;
         client.run(WARM_UP_TIME)?;
-        cores.measure(&threads, || {
-            let result = client.run(Duration::from_secs_f64(settings.seconds))?;
-            expect_operations(operation, &result)?;
-            Ok((result.operations as usize, result.times))
-        })
+        cores.measure(
+            || process.threads(),
+            || {
+                let result = client.run(Duration::from_secs_f64(settings.seconds))?;
+                expect_operations(operation, &result)?;
+                Ok((result.operations as usize, result.times))
+            },
+        )
     })?;
     Ok(TlsWindow { server, times })
 }
@@ -212,7 +212,7 @@ impl TlsArgs {
         Ok(bed)
     }
 
-    fn settings(&self, cores: &TlsCores) -> TlsSettings {
+    fn settings(&self, cores: &TwoCores) -> TlsSettings {
         TlsSettings {
             rounds: self.rounds,
             seconds: self.seconds,
@@ -223,7 +223,7 @@ impl TlsArgs {
         }
     }
 
-    fn plan<'a>(&self, servers: &'a [MeasuredServer], cores: &TlsCores) -> RoundPlan<'a> {
+    fn plan<'a>(&self, servers: &'a [MeasuredServer], cores: &TwoCores) -> RoundPlan<'a> {
         RoundPlan {
             label: String::new(),
             servers,

@@ -11,10 +11,10 @@ use std::time::Duration;
 use rustix::thread::set_current_timer_slack;
 
 use super::TlsArgs;
-use super::cores::TlsCores;
 use crate::client::open_loop::OpenLoopClient;
 use crate::client::tls_storm::TlsStorm;
 use crate::error::LabError;
+use crate::experiments::cores::TwoCores;
 use crate::experiments::rounds::WARM_UP_TIME;
 use crate::measure::machine::this_machine;
 use crate::records::server::PeerServer;
@@ -33,7 +33,7 @@ struct StormLoad {
 /// Measures storms of this many handshakes per second.
 pub(super) fn measure(args: &TlsArgs, storm_rate: u32) -> Result<StormRecord, LabError> {
     let machine = this_machine();
-    let cores = TlsCores::choose(args.core, args.client_core)?;
+    let cores = TwoCores::choose(args.core, args.client_core)?;
     // The default timer slack delays scheduled requests by up to 50 µs. Threads inherit the setting.
     set_current_timer_slack(NonZeroU64::new(1))?;
 
@@ -59,13 +59,12 @@ pub(super) fn measure(args: &TlsArgs, storm_rate: u32) -> Result<StormRecord, La
 fn measure_part(
     bed: &TestBed,
     settings: &TlsSettings,
-    cores: &TlsCores,
+    cores: &TwoCores,
     load: StormLoad,
     server: PeerServer,
 ) -> Result<StormPart, LabError> {
     let process = bed.start(server)?;
-    let threads = process.threads()?;
-    threads.expect_pinned_to(cores.server)?;
+    process.threads()?.expect_pinned_to(cores.server)?;
     let (address, path, time) = (process.address(), bed.path(), Duration::from_secs_f64(settings.seconds));
     let offer = bed.tls_offer(false)?;
     cores.on_client_core(|| {
@@ -75,10 +74,13 @@ fn measure_part(
             TlsStorm::new(address, offer.clone(), (&path, TlsOperation::Full.content_len()), load.handshakes);
         storm.run(WARM_UP_TIME, || Ok(client.run(WARM_UP_TIME)?))?;
         let mut measure = || {
-            cores.measure(&threads, || {
-                let times = client.run(time)?;
-                Ok((times.len(), times))
-            })
+            cores.measure(
+                || process.threads(),
+                || {
+                    let times = client.run(time)?;
+                    Ok((times.len(), times))
+                },
+            )
         };
         let quiet = measure()?;
         let (handshakes, storm) = storm.run(time, measure)?;

@@ -10,19 +10,19 @@ use crate::experiments::options::CoreArgs;
 use crate::experiments::rounds::pin_to_core;
 use crate::measure::cpu::{self, CoreTime, CpuMeter, ServerThreads};
 use crate::records::cold::Latencies;
-use crate::records::tls::TlsTimes;
+use crate::records::two_cores::TwoCoreTimes;
 use crate::stats::quantile;
 
-/// The cores of an experiment.
+/// The cores of an experiment in which server and client have a core each.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct TlsCores {
-    pub(super) server: usize,
-    pub(super) client: usize,
+pub(crate) struct TwoCores {
+    pub(crate) server: usize,
+    pub(crate) client: usize,
 }
 
-impl TlsCores {
+impl TwoCores {
     /// Chooses two different cores, and pins this thread to that of the server: servers that it starts stay there.
-    pub(super) fn choose(server: Option<usize>, client: Option<usize>) -> Result<TlsCores, LabError> {
+    pub(crate) fn choose(server: Option<usize>, client: Option<usize>) -> Result<TwoCores, LabError> {
         let allowed = sched_getaffinity(None)?;
         // A core of the server that was not given must differ from a given core of the client.
         let free = |core: &usize| allowed.is_set(*core) && Some(*core) != client;
@@ -34,31 +34,32 @@ impl TlsCores {
         let server = pin_to_core(&CoreArgs { core, idle_wait: 0 })?;
         let client = client.or_else(|| only.into_iter().find(|core| *core != server));
         match client {
-            Some(client) if client != server => Ok(TlsCores { server, client }),
+            Some(client) if client != server => Ok(TwoCores { server, client }),
             _ => Err("server and client need a core each, and the lab may use one core only".into()),
         }
     }
 
     /// Runs a function while this thread, and threads that it creates, are pinned to the core of the client.
-    pub(super) fn on_client_core<T>(&self, run: impl FnOnce() -> Result<T, LabError>) -> Result<T, LabError> {
+    pub(crate) fn on_client_core<T>(&self, run: impl FnOnce() -> Result<T, LabError>) -> Result<T, LabError> {
         cpu::pin(self.client).map_err(|error| format!("core {}: {error}", self.client))?;
         let result = run();
         cpu::pin(self.server)?;
         result
     }
 
-    /// Measures the CPU times of operations. `run` returns the number of operations, and the times of most of them in nanoseconds.
-    pub(super) fn measure(
+    /// Measures the CPU times of operations. `threads` lists the threads of the server, which may start more of them in the meantime. `run`
+    /// returns the number of operations, and the times of most of them in nanoseconds.
+    pub(crate) fn measure(
         &self,
-        threads: &ServerThreads,
+        threads: impl Fn() -> Result<ServerThreads, LabError>,
         run: impl FnOnce() -> Result<(usize, Vec<u64>), LabError>,
-    ) -> Result<TlsTimes, LabError> {
+    ) -> Result<TwoCoreTimes, LabError> {
         let read = || -> io::Result<_> { Ok([CoreTime::read(self.server)?, CoreTime::read(self.client)?]) };
         let (before, all) = (read()?, Instant::now());
-        let meter = CpuMeter::start(self.server, threads, cpu::process_time)?;
+        let meter = CpuMeter::start(self.server, &threads()?, cpu::process_time)?;
         let start = Instant::now();
         let (requests, mut times) = run()?;
-        let mut cpu = meter.finish(start.elapsed(), || Ok(threads.time()?))?;
+        let mut cpu = meter.finish(start.elapsed(), || Ok(threads()?.time()?))?;
         let (after, all) = (read()?, all.elapsed());
         let core_time = |at: usize| after[at].since(before[at]);
         let (server_core, client_core) = (core_time(0), core_time(1));
@@ -67,7 +68,7 @@ impl TlsCores {
         let client_core_busy = all.saturating_sub(client_core.idle);
         times.sort_unstable();
         if times.is_empty() {
-            return Err("no operation was completed in the window; pass a larger `--seconds`".into());
+            return Err("no operation was completed in the window; make it longer".into());
         }
         let latencies = Latencies {
             requests,
@@ -76,6 +77,6 @@ impl TlsCores {
             max_ns: quantile(&times, 1.0),
             cpu,
         };
-        Ok(TlsTimes { latencies, client_core_busy_ns: client_core_busy.as_nanos() as u64 })
+        Ok(TwoCoreTimes { latencies, client_core_busy_ns: client_core_busy.as_nanos() as u64 })
     }
 }

@@ -1,0 +1,200 @@
+//! The configuration files of other servers: the fastest for the lab, with connections that stay open and no access log.
+
+use std::path::Path;
+
+use super::programs::StartValues;
+use crate::client::tls::SERVER_NAME;
+use crate::records::server::PeerServer;
+
+/// Returns the fastest configuration of nginx for the lab: a cache of open files, unlimited keep-alive, and no access log or a
+/// buffered one. `tcp_nopush` is off, as it would delay the last part of pipelined responses.
+pub(super) fn nginx(server: PeerServer, values: &StartValues) -> String {
+    let (prefix, site, address) = (values.work_dir.display(), values.site.display(), values.address);
+    let log = match server.is_logging() {
+        true => format!("{} combined buffer=64k flush=1s", values.access_log.display()),
+        false => "off".to_owned(),
+    };
+    let aio = if server == PeerServer::NginxThreads { "threads" } else { "off" };
+    let (ssl, certificate) = match &values.certificate {
+        None => ("", String::new()),
+        Some((chain, key)) => (
+            " ssl",
+            format!(
+                "ssl_protocols TLSv1.3; ssl_session_tickets on; ssl_certificate {}; ssl_certificate_key {};",
+                chain.display(),
+                key.display()
+            ),
+        ),
+    };
+    format!(
+        "daemon off;
+         user root root;
+         worker_processes 1;
+         worker_rlimit_nofile 65536;
+         pid {prefix}/nginx.pid;
+         error_log {prefix}/nginx.log;
+         events {{ worker_connections 32768; }}
+         http {{
+             access_log {log};
+             sendfile on;
+             aio {aio};
+             tcp_nopush off;
+             tcp_nodelay on;
+             keepalive_requests 1000000000;
+             keepalive_timeout 1h;
+             open_file_cache max=16384 inactive=1h;
+             open_file_cache_valid 1h;
+             open_file_cache_min_uses 1;
+             types {{ text/html html; }}
+             client_body_temp_path {prefix}/temp;
+             proxy_temp_path {prefix}/temp;
+             fastcgi_temp_path {prefix}/temp;
+             uwsgi_temp_path {prefix}/temp;
+             scgi_temp_path {prefix}/temp;
+             server {{ listen {address}{ssl} backlog=65535; root {site}; {certificate} }}
+         }}\n"
+    )
+}
+
+/// Returns the configuration of h2o for the lab: one thread, and connections that stay open. h2o keeps open files by itself, and writes no
+/// log unless asked.
+pub(super) fn h2o(values: &StartValues) -> String {
+    // JSON strings are YAML.
+    let quoted = |path: &Path| serde_json::Value::from(path.to_string_lossy()).to_string();
+    let ssl = values.certificate.as_ref().map_or(String::new(), |(chain, key)| {
+        let (chain, key) = (quoted(chain), quoted(key));
+        format!(", ssl: {{ certificate-file: {chain}, key-file: {key}, minimum-version: TLSv1.3 }}")
+    });
+    format!(
+        "user: root\n\
+         num-threads: 1\n\
+         max-connections: 32768\n\
+         http1-request-timeout: 3600\n\
+         error-log: {error_log}\n\
+         listen: {{ host: {host}, port: {port}{ssl} }}\n\
+         hosts: {{ default: {{ paths: {{ /: {{ file.dir: {site} }} }} }} }}\n",
+        error_log = quoted(&values.work_dir.join("h2o.log")),
+        host = values.address.ip(),
+        port = values.address.port(),
+        site = quoted(&values.site),
+    )
+}
+
+/// Returns the configuration of Caddy for the lab: HTTP/1.1 alone, and no port but that of the lab. Caddy writes no access log unless asked,
+/// and runs on as many threads as it may use cores.
+pub(super) fn caddy(values: &StartValues) -> String {
+    let quoted = |path: &Path| format!("\"{}\"", path.display());
+    let (scheme, tls) = match &values.certificate {
+        None => ("http", String::new()),
+        Some((chain, key)) => ("https", format!("tls {} {}", quoted(chain), quoted(key))),
+    };
+    format!(
+        "{{
+             admin off
+             auto_https disable_redirects
+             servers {{
+                 protocols h1
+             }}
+         }}
+         {scheme}://{host}:{port} {{
+             bind {address}
+             {tls}
+             root * {site}
+             file_server
+         }}\n",
+        host = if values.certificate.is_some() { SERVER_NAME } else { "" },
+        port = values.address.port(),
+        address = values.address.ip(),
+        site = quoted(&values.site),
+    )
+}
+
+/// Returns the configuration of Apache httpd for the lab: one process whose threads wait for events, and mod_cgid, whose daemon starts the
+/// programs.
+pub(super) fn apache(values: &StartValues) -> String {
+    let (prefix, site, address) = (values.work_dir.display(), values.site.display(), values.address);
+    let programs = values.programs.as_deref().map_or(String::new(), |programs| {
+        let programs = programs.display();
+        format!(
+            "ScriptSock {prefix}/cgid.sock
+             ScriptAlias {PROGRAMS_PATH} {programs}/
+             <Directory {programs}>
+                 Require all granted
+             </Directory>"
+        )
+    });
+    format!(
+        "ServerName localhost
+         ServerRoot {prefix}
+         DefaultRuntimeDir {prefix}
+         PidFile {prefix}/httpd.pid
+         ErrorLog {prefix}/httpd.log
+         LoadModule mpm_event_module {APACHE_MODULES}/mod_mpm_event.so
+         LoadModule authz_core_module {APACHE_MODULES}/mod_authz_core.so
+         LoadModule alias_module {APACHE_MODULES}/mod_alias.so
+         LoadModule cgid_module {APACHE_MODULES}/mod_cgid.so
+         User {PROGRAM_USER}
+         Group {PROGRAM_USER}
+         Listen {address}
+         ListenBacklog 65535
+         StartServers 1
+         ServerLimit 1
+         ThreadLimit {APACHE_THREADS}
+         ThreadsPerChild {APACHE_THREADS}
+         MaxRequestWorkers {APACHE_THREADS}
+         MinSpareThreads 1
+         MaxSpareThreads {APACHE_THREADS}
+         KeepAlive On
+         MaxKeepAliveRequests 0
+         KeepAliveTimeout 3600
+         EnableMMAP On
+         EnableSendfile On
+         DocumentRoot {site}
+         <Directory {site}>
+             Require all granted
+         </Directory>
+         {programs}\n"
+    )
+}
+
+/// Returns the configuration of lighttpd for the lab.
+pub(super) fn lighttpd(values: &StartValues) -> String {
+    let (site, address) = (values.site.display(), values.address);
+    let programs = values.programs.as_deref().map_or(String::new(), |programs| {
+        let programs = programs.display();
+        format!(
+            "alias.url = (\"{PROGRAMS_PATH}\" => \"{programs}/\")
+             $HTTP[\"url\"] =~ \"^{PROGRAMS_PATH}\" {{ cgi.assign = (\"\" => \"\") }}"
+        )
+    });
+    // A number of requests is 16 bits long there.
+    format!(
+        "server.modules = (\"mod_alias\", \"mod_cgi\")
+         server.bind = \"{host}\"
+         server.port = {port}
+         server.username = \"{PROGRAM_USER}\"
+         server.groupname = \"{PROGRAM_USER}\"
+         server.document-root = \"{site}\"
+         server.listen-backlog = 65535
+         server.max-connections = 32768
+         server.max-fds = 65536
+         server.max-keep-alive-requests = 65535
+         server.max-keep-alive-idle = 3600
+         mimetype.assign = (\".html\" => \"text/html\")
+         {programs}\n",
+        host = address.ip(),
+        port = address.port(),
+    )
+}
+
+/// The path below which CGI programs answer.
+pub(super) const PROGRAMS_PATH: &str = "/cgi-bin/";
+
+/// The user of CGI programs. Debian has it.
+pub(super) const PROGRAM_USER: &str = "www-data";
+
+/// Where Debian keeps the modules of Apache httpd.
+const APACHE_MODULES: &str = "/usr/lib/apache2/modules";
+
+/// Threads of Apache httpd: one for each stalled program, and some.
+const APACHE_THREADS: u32 = 256;
