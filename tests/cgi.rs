@@ -4,8 +4,9 @@
 
 use crate::common::{
     ENGINES,
+    page::BrowserPage,
     program::{RunningProgram, children, process_name, serve, serve_config, tarpon},
-    readable_dir, site, wait_for,
+    readable_dir, site, wait_for, write_files,
 };
 use rustix::process::{Pid, Signal};
 use std::{
@@ -774,5 +775,67 @@ fn cgit_shows_a_real_repository() {
         let plain = page("demo/.git/plain/README");
         assert_eq!((plain.status, plain.content.len()), (200, 120_000), "{engine:?}");
         assert_eq!(page("demo/.git/plain/none").status, 404, "{engine:?}");
+    }
+}
+
+#[test]
+fn pages_of_cgit_have_their_style_and_lead_on_in_a_browser() {
+    let (work, site) = (
+        readable_dir(),
+        site(&[
+            ("cgit.html", include_str!("browser/cgit.html")),
+            ("cgit.js", include_str!("browser/cgit.js")),
+            ("render.js", include_str!("browser/render.js")),
+        ]),
+    );
+    let git = |arguments: &[&str]| git(work.path(), arguments);
+    git(&["init", "--quiet", "--initial-branch=main"]);
+    write_files(work.path(), &[("README", "one\ntwo\nthree\n"), ("notes/a b #1 100%25+é.txt", "päper\n")]);
+    git(&["add", "README", "notes"]);
+    git(&["commit", "--quiet", "--message", "first & only"]);
+    git(&["tag", "v1"]);
+    fs::write(work.path().join("README"), "one\n<2> & more\nthree\n").unwrap();
+    git(&["commit", "--quiet", "--all", "--message", "change a line"]);
+    git(&["branch", "topic"]);
+
+    let config = work.path().join("cgitrc");
+    let repository = format!("repo.url=demo\nrepo.path={}/.git\n", work.path().to_str().unwrap());
+    // With the paths of Debian's /etc/cgitrc.
+    let text = "css=/cgit-css/cgit.css\nlogo=/cgit-css/cgit.png\nfavicon=/cgit-css/favicon.ico\n\
+                virtual-root=/git/cgit.cgi/\nsnapshots=tar.gz\n";
+    fs::write(&config, format!("{text}{repository}")).unwrap();
+    let environment = format!("CGIT_CONFIG={}", config.to_str().unwrap());
+    let sites = format!(
+        "[[site]]\npath = {:?}\ncgi = [\"/git/=/usr/lib/cgit\"]\n\
+         [[site]]\npath = \"/usr/share/cgit\"\nmount = \"/cgit-css\"\n",
+        site.path()
+    );
+    for engine in [Engine::Auto, Engine::Prefork] {
+        let options = [&["--cgi-env", &environment, "--engine", engine.name()], cgi_user()].concat();
+        let dir = readable_dir();
+        let served = RunningProgram::start_ready(serve_config(&sites, dir.path(), &options));
+        let url = format!("http://{}/cgit.html", served.address());
+        let page = BrowserPage::load(&url, &["--verdict", "#verdict"]);
+        let file = "notes/a%20b%20%231%20100%2525+%c3%a9.txt";
+        let want = [
+            "",
+            "demo/",
+            "demo/log/",
+            "demo/commit/?id=HASH",
+            "demo/commit/?id=HASH&context=3&ignorews=0&dt=1",
+            "demo/diff/?id=HASH&dt=1",
+            "demo/tree/?id=HASH",
+            "demo/tree/notes?id=HASH",
+            &format!("demo/tree/{file}?id=HASH"),
+            &format!("demo/log/{file}?id=HASH&qt=grep&q=first+%26+only"),
+        ];
+        let (pages, links) = page.verdict.split_once("\nlinks: ").unwrap_or_else(|| panic!("{page:?}"));
+        assert_eq!(pages, want.map(|path| format!("/git/cgit.cgi/{path}")).join("\n"), "{engine:?}");
+        assert!(links.parse::<u32>().is_ok_and(|count| count > 40), "{engine:?}: {links}");
+        // The browser revalidates the style sheet and the logo for each page.
+        let complete = page.count(r#""status": 200"#) + page.count(r#""status": 304"#);
+        assert_eq!(complete, page.resources.len(), "{engine:?}: {page:?}");
+        assert_eq!(page.count(r#""error": null"#), complete, "{engine:?}: {page:?}");
+        assert_eq!((&*page.errors, served.err()), ("[]", String::new()), "{engine:?}");
     }
 }
