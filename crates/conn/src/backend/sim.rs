@@ -34,6 +34,8 @@ pub struct BackendSim {
     pub connect_count: usize,
     /// Connecting to the backend fails.
     pub refuses: bool,
+    /// Backends receive nothing.
+    pub stalls: bool,
     /// How the bytes of clients travel.
     pub through: Through,
     /// What the backend sends on each connection before it closes it. `None`: it is an [`EchoBackend`].
@@ -76,6 +78,7 @@ impl BackendSim {
             received: Vec::new(),
             connect_count: 0,
             refuses: false,
+            stalls: false,
             through: Through::Plain,
             script: None,
         }
@@ -196,7 +199,11 @@ impl BackendSim {
     /// Takes one step of a connection. Returns whether it made progress.
     fn step(&mut self, number: usize, cuts: Cuts) -> bool {
         let Some(party) = &self.parties[number] else { return false };
-        let send_max = if party.echo.is_some() && cuts.send == 0 { usize::MAX } else { cuts.send };
+        let send_max = match (&party.echo, cuts.send) {
+            (Some(_), _) if self.stalls => 0,
+            (Some(_), 0) => usize::MAX,
+            (_, max) => max,
+        };
         let state = DriveState {
             can_send: send_max > 0,
             is_loading: false,
@@ -280,7 +287,9 @@ impl BackendSim {
             Some(range) => pool.copy(range, range.buf, 0),
             None => BufRange { buf: pool.take().expect("a buffer"), at: 0, len: 0 },
         };
-        let len = party.socket.len().min(cut).min(max - range.len as usize);
+        let room = max - range.len as usize;
+        assert!(room > 0, "a connection refuses what fills a buffer and is still incomplete");
+        let len = party.socket.len().min(cut).min(room);
         pool.buf_mut(range.buf)[range.len as usize..][..len].copy_from_slice(&party.socket[..len]);
         party.socket.drain(..len);
         let range = BufRange { len: range.len + len as u32, ..range };

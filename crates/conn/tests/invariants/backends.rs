@@ -218,6 +218,29 @@ fn slow_client_stops_its_backend() {
     assert_eq!(sim.bufs_held(), 0);
 }
 
+/// The pipe has room for a few bytes, and the next ones frame a chunk.
+#[test]
+fn pipe_with_less_room_than_a_chunk_line_stops_the_client() {
+    let chunk = |len: usize| format!("{len:x}\r\n{}\r\n", "x".repeat(len));
+    for first in 1..200 {
+        let (mut sim, count) = (worker(), 1_000);
+        let client = sim.connect();
+        let chunks = chunk(first) + &chunk(200).repeat(count) + "0\r\n\r\n";
+        let len = first + count * 200;
+        let head = format!(
+            "POST /app/ HTTP/1.1\r\nHost: a\r\nX-Length: {len}\r\nTransfer-Encoding: chunked\r\n\r\n"
+        );
+        sim.client_sends(client, (head + &chunks).as_bytes());
+        sim.stalls = true;
+        sim.run(Cuts::NONE);
+        sim.stalls = false;
+        sim.run(Cuts::NONE);
+        let received = sim.take_received(client);
+        assert_eq!(received.iter().rev().take_while(|&&byte| byte == b'x').count(), len, "{first}");
+        assert_eq!(sim.bufs_held(), 0, "{first}");
+    }
+}
+
 #[test]
 fn backend_that_does_not_answer_times_out() {
     let mut sim = worker();

@@ -239,7 +239,7 @@ impl UringEngine {
             // All provided buffers are offered again before the next system call.
             (Err(Errno::NOBUFS), _) if !slot.state.closed && slot.state.receive == Receive::Idle => {
                 slot.state.receive = Receive::Starved;
-                starved.push(index);
+                starved.push(index, slot.inbox.is_some());
                 Ok(())
             }
             (Err(Errno::NOBUFS | Errno::CANCELED | Errno::INTR | Errno::AGAIN), _) => Ok(()),

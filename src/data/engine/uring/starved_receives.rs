@@ -1,4 +1,5 @@
-//! Starved receives: those that the kernel ended because no provided buffer was left. They start again in turn, the longest waiting first.
+//! Starved receives: those that the kernel ended because no provided buffer was left. They start again in turn: first those that have a part
+//! of a request in a buffer of the pool, then the longest waiting.
 //!
 //! If all started again at once, each with more bytes than a buffer holds, then the kernel would end most of them again, and its full
 //! completion queue would let each of the others receive one buffer only. So thousands of clients would have a part of their request in a
@@ -11,22 +12,24 @@ use tarpon_conn::BUF_LEN;
 /// The queue of starved receives, by slot.
 #[derive(Default)]
 pub(super) struct StarvedReceives {
-    slots: VecDeque<u32>,
+    /// These have received a part of a request.
+    partial: VecDeque<u32>,
+    others: VecDeque<u32>,
     /// A receive has filled a whole buffer since the last turn, so more may follow.
     has_full_buffer: bool,
 }
 
 impl StarvedReceives {
-    pub(super) fn push(&mut self, slot: u32) {
-        self.slots.push_back(slot);
+    pub(super) fn push(&mut self, slot: u32, is_partial: bool) {
+        if is_partial { &mut self.partial } else { &mut self.others }.push_back(slot);
     }
 
     pub(super) fn pop(&mut self) -> Option<u32> {
-        self.slots.pop_front()
+        self.partial.pop_front().or_else(|| self.others.pop_front())
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.slots.is_empty()
+        self.partial.is_empty() && self.others.is_empty()
     }
 
     /// Notes that a receive has put this many bytes into a buffer.
@@ -38,7 +41,8 @@ impl StarvedReceives {
     /// Starts a turn. Returns how many receives may start again, so that the provided buffers suffice for all of them.
     pub(super) fn start_turn(&mut self) -> usize {
         let buffers = usize::from(ProvidedBuffers::COUNT);
-        if mem::take(&mut self.has_full_buffer) { buffers / BUFFERS_PER_HEAD } else { buffers }
+        let has_long_requests = mem::take(&mut self.has_full_buffer) || !self.partial.is_empty();
+        if has_long_requests { buffers / BUFFERS_PER_HEAD } else { buffers }
     }
 }
 
@@ -52,14 +56,15 @@ mod tests {
     #[test]
     fn long_requests_make_turns_short() {
         let mut starved = StarvedReceives::default();
-        starved.push(7);
-        starved.push(3);
+        starved.push(7, false);
+        starved.push(3, true);
         starved.note_received(ProvidedBuffers::LEN - 1);
+        assert_eq!(starved.start_turn(), 256 / BUFFERS_PER_HEAD, "one has a part of a request");
+        assert_eq!([starved.pop(), starved.pop(), starved.pop()], [Some(3), Some(7), None]);
         assert_eq!(starved.start_turn(), 256);
         starved.note_received(ProvidedBuffers::LEN);
         starved.note_received(1);
         assert_eq!(starved.start_turn(), 256 / BUFFERS_PER_HEAD);
         assert_eq!(starved.start_turn(), 256);
-        assert_eq!([starved.pop(), starved.pop(), starved.pop()], [Some(7), Some(3), None]);
     }
 }

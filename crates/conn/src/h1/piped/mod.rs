@@ -239,6 +239,8 @@ impl Http1 {
                 return input.len as usize;
             }
         };
+        // The room is less than a line that frames a chunk. The backend makes more when it takes a message.
+        piped.is_blocked |= decoded.used == 0 && len < input.len;
         let data = BufRange { len: decoded.content.end as u32, ..input }.skip(decoded.content.start);
         piped.window_len += data.len as u64;
         if cx.pipes.push_data(cx.pool, piped.pipe, Side::Client, data).is_err() {
