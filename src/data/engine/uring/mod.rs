@@ -15,6 +15,10 @@
 //! When more connections have bytes than there are provided buffers, the kernel ends the receives that found none. They start again in
 //! turn ([`StarvedReceives`]).
 //!
+//! The kernel gives each of many connections one buffer in turn. So when a buffer is full and its request incomplete, the engine takes the rest
+//! with a direct `recv`, once it has seen all completions: otherwise thousands of clients with large headers would have a part of them in the
+//! pool.
+//!
 //! Large file ranges are sent with a direct `sendfile` call, as the ring has no such operation. The socket blocks, as the ring needs,
 //! and is made non-blocking for that call.
 
@@ -33,7 +37,8 @@ use crate::{
     sys::socket,
 };
 use accept_recheck::AcceptRecheck;
-use drive::{release_backlog, store_received};
+use buffers::ProvidedBuffers;
+use drive::{release_backlog, store_received, take_rest};
 use ring::{Completion, Op, Ring};
 use rustix::{
     io::{Errno, ioctl_fionbio},
@@ -61,6 +66,8 @@ pub(super) struct InFlight {
     ended: bool,
     /// The slot is queued for a drive without a completion.
     queued: bool,
+    /// The socket may hold the rest of a request.
+    may_have_rest: bool,
     /// Received while the inbox was full, oldest first.
     backlog: VecDeque<BufRange>,
 }
@@ -113,6 +120,7 @@ pub(super) fn run(config: WorkerConfig, ready: WorkerReady) -> io::Result<()> {
         ring: Ring::new()?,
         again: VecDeque::new(),
         starved: StarvedReceives::default(),
+        rests: Vec::new(),
     };
     engine.ring.watch_mailbox(&engine.worker.mailbox);
     ready.signal();
@@ -138,6 +146,8 @@ struct UringEngine {
     /// Slots to drive again without a completion.
     again: VecDeque<u32>,
     starved: StarvedReceives,
+    /// Slots whose sockets may hold the rest of a request.
+    rests: Vec<u32>,
 }
 
 /// Limit of the memory of an idle connection, in bytes: its operations in flight need more than a known readiness, and so does the kernel.
@@ -158,6 +168,7 @@ impl UringEngine {
             self.ring.wait(self.wait_ms())?;
             self.worker.update_time();
             self.complete()?;
+            self.take_rests();
             if self.accept_recheck.take_due(self.worker.context.now) {
                 self.cancel_accepts();
             }
@@ -250,7 +261,35 @@ impl UringEngine {
         }
         match kept {
             Ok(()) => self.drive(index),
-            Err(Closed) => self.close(index),
+            Err(Closed) => return self.close(index),
+        }
+        if matches!(completion.result, Ok(len) if len as usize >= ProvidedBuffers::LEN) {
+            self.note_rest(index);
+        }
+    }
+
+    /// Notes that the socket may hold the rest of a request, if that is incomplete.
+    fn note_rest(&mut self, index: u32) {
+        if let Some(slot) = self.worker.slots.get_mut(index)
+            && slot.inbox.is_some()
+            && !mem::replace(&mut slot.state.may_have_rest, true)
+        {
+            self.rests.push(index);
+        }
+    }
+
+    /// Takes the rests of requests. The kernel receives only within calls of this thread, so all earlier bytes have arrived, unless
+    /// completions still wait in the kernel.
+    fn take_rests(&mut self) {
+        if self.rests.is_empty() || self.ring.has_overflow() {
+            return;
+        }
+        for index in mem::take(&mut self.rests) {
+            let Worker { slots, context, .. } = &mut self.worker;
+            let Some(slot) = slots.get_mut(index) else { continue };
+            if mem::take(&mut slot.state.may_have_rest) && take_rest(context, slot) {
+                self.drive(index);
+            }
         }
     }
 

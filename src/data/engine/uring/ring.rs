@@ -133,6 +133,11 @@ impl Ring {
         ignore_transient(waited).map(|()| has_looked)
     }
 
+    /// Returns whether completions wait in the kernel, as the queue was full.
+    pub(super) fn has_overflow(&mut self) -> bool {
+        self.ring.submission().cq_overflow()
+    }
+
     /// Returns the next completion, if there is one.
     pub(super) fn next(&mut self) -> Option<Completion> {
         let entry = self.ring.completion().next()?;
