@@ -307,8 +307,8 @@ fn engine_of_another_system_is_refused_by_name() {
     let (path, file) = (dir.path().join("public"), dir.path().join("tarpon.toml"));
     let (path, file) = (path.to_str().unwrap(), file.to_str().unwrap());
     for arguments in [
-        &["serve", path, "--engine", absent][..],
-        &["serve", path, "--config", file],
+        &["serve", path, "--listen", "127.0.0.1:0", "--engine", absent][..],
+        &["serve", path, "--listen", "127.0.0.1:0", "--config", file],
         &["config", "check", "--config", file],
     ] {
         let ended = RunningProgram::run(tarpon_command(arguments, &[]));
