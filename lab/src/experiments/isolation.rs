@@ -8,7 +8,8 @@
 //!
 //! *Batch scheduling* of server and client: under the default policy, a client that wakes up preempts a server that has used more
 //! of the core. The context switches make a slow server look slower than it is: 2 µs of work in a null server cost 3 µs. As a batch
-//! task, the client waits for its turn, and the cost is 2 µs.
+//! task, the client waits for its turn, and the cost is 2 µs. A batch task never interrupts another, so storms of handshakes keep the usual
+//! policy: there the server is alone on its core, and its workers interrupt handshakes.
 
 use std::env;
 use std::fs;
@@ -21,8 +22,15 @@ use crate::error::LabError;
 use crate::measure::machine::CONGESTION_CONTROL;
 use crate::measure::syscalls::mount_tracefs;
 
+/// The scheduling policy of server and client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SchedulingPolicy {
+    Batch,
+    Usual,
+}
+
 /// Restarts this program in isolation. Returns only in the restarted program.
-pub(crate) fn enter() -> Result<(), LabError> {
+pub(crate) fn enter(policy: SchedulingPolicy) -> Result<(), LabError> {
     if env::var_os(INSIDE).is_some() {
         return set_up();
     }
@@ -41,7 +49,10 @@ pub(crate) fn enter() -> Result<(), LabError> {
         }
     }
     let mut command = unshare();
-    command.args(["chrt", "--batch", "0"]).arg(env::current_exe()?).args(env::args_os().skip(1));
+    if policy == SchedulingPolicy::Batch {
+        command.args(["chrt", "--batch", "0"]);
+    }
+    command.arg(env::current_exe()?).args(env::args_os().skip(1));
     let error = command.env(INSIDE, "1").exec();
     Err(format!("unshare: {error}").into())
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::isolation;
+use super::isolation::{self, SchedulingPolicy};
 use crate::error::LabError;
 
 /// Options of every experiment.
@@ -30,7 +30,12 @@ pub(crate) struct IsolationArgs {
 impl IsolationArgs {
     /// Restarts this program in isolation, unless the option forbids it.
     pub(crate) fn enter(&self) -> Result<(), LabError> {
-        if self.no_isolation { Ok(()) } else { isolation::enter() }
+        if self.no_isolation { Ok(()) } else { isolation::enter(SchedulingPolicy::Batch) }
+    }
+
+    /// The same, but the threads keep the usual policy. For servers whose threads interrupt each other, with a core for themselves.
+    pub(crate) fn enter_with_usual_policy(&self) -> Result<(), LabError> {
+        if self.no_isolation { Ok(()) } else { isolation::enter(SchedulingPolicy::Usual) }
     }
 }
 

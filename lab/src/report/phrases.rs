@@ -11,6 +11,14 @@ pub(super) fn isolation(isolated: bool) -> &'static str {
     }
 }
 
+/// The same for an experiment with the usual scheduling.
+pub(super) fn isolation_with_usual_policy(isolated: bool) -> &'static str {
+    match isolated {
+        true => "with the usual scheduling, in a private network namespace",
+        false => isolation(false),
+    }
+}
+
 /// Returns a sentence on the rounds of one or more series: how many count, and how many do not. `length` is that of a window.
 pub(super) fn rounds<W>(series: &[&[MeasuredRound<W>]], length: &str, other_share_max: f64) -> String {
     let counts: Vec<usize> = series.iter().map(|rounds| clean(rounds).count()).collect();

@@ -5,7 +5,7 @@ use super::table::{LabReport, ReportColumn, ReportTable, median, min_max};
 use crate::format::{factor, percent, range, rate, thousands};
 use crate::records::server::PeerServer;
 use crate::records::tls::{
-    StormPart, StormRecord, StormWindow, TlsOperation, TlsRecord, TlsSeries, TlsSettings, connection_count,
+    StormPart, StormRecord, StormWindow, TlsOperation, TlsRecord, TlsSeries, connection_count,
 };
 use crate::stats::Spread;
 
@@ -104,7 +104,7 @@ fn caption(tls: &TlsRecord) -> String {
             "after/before is the CPU time of the current build divided by that of the earlier one".into(),
         );
     }
-    sentences.push(cores(&tls.settings));
+    sentences.push(cores(phrases::isolation(tls.settings.isolated)));
     sentences.push(tls.machine.to_string());
     sentences.join(". ") + "."
 }
@@ -160,13 +160,12 @@ fn storm_caption(storm: &StormRecord) -> String {
         connection_count(storm.connections as usize),
         thousands(storm.storm_rate as usize),
         phrases::rounds(&[&storm.rounds], &length, storm.settings.other_share_max),
-        cores(&storm.settings),
+        cores(phrases::isolation_with_usual_policy(storm.settings.isolated)),
         storm.machine,
     )
 }
 
-fn cores(settings: &TlsSettings) -> String {
-    let isolation = phrases::isolation(settings.isolated);
+fn cores(isolation: &str) -> String {
     format!("The server has one worker, alone on its core; the client has another core, {isolation}")
 }
 
@@ -196,7 +195,7 @@ mod tests {
     use crate::records::cpu::CpuTimes;
     use crate::records::machine::MachineInfo;
     use crate::records::round::{MeasuredRound, MeasuredServer};
-    use crate::records::tls::TlsWindow;
+    use crate::records::tls::{TlsSettings, TlsWindow};
     use crate::records::two_cores::TwoCoreTimes;
 
     #[test]

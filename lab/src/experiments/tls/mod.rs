@@ -83,7 +83,10 @@ pub(crate) struct TlsArgs {
 
 /// Measures operations with TLS, prints the report and writes the record. Fails if too few rounds were clean.
 pub(crate) fn run(args: &TlsArgs) -> Result<(), LabError> {
-    args.isolation.enter()?;
+    match args.storm {
+        Some(_) => args.isolation.enter_with_usual_policy()?,
+        None => args.isolation.enter()?,
+    }
     let output = RecordFile::open(args.common.out.as_deref())?;
     let (record, error) = match args.storm {
         Some(rate) => {
