@@ -6,7 +6,7 @@ use std::time::Instant;
 use rustix::thread::{CpuSet, sched_getaffinity};
 
 use crate::error::LabError;
-use crate::experiments::options::CoreArgs;
+use crate::experiments::options::{CoreArgs, TwoCoreArgs};
 use crate::experiments::rounds::pin_to_core;
 use crate::measure::cpu::{self, CoreTime, CpuMeter, ServerThreads};
 use crate::records::cold::Latencies;
@@ -22,7 +22,8 @@ pub(crate) struct TwoCores {
 
 impl TwoCores {
     /// Chooses two different cores, and pins this thread to that of the server: servers that it starts stay there.
-    pub(crate) fn choose(server: Option<usize>, client: Option<usize>) -> Result<TwoCores, LabError> {
+    pub(crate) fn choose(args: &TwoCoreArgs) -> Result<TwoCores, LabError> {
+        let &TwoCoreArgs { core: server, client_core: client, .. } = args;
         let allowed = sched_getaffinity(None)?;
         // A core of the server that was not given must differ from a given core of the client.
         let free = |core: &usize| allowed.is_set(*core) && Some(*core) != client;

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 
@@ -49,6 +50,51 @@ pub(crate) struct CoreArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     pub(crate) idle_wait: u32,
 }
+
+/// Options of experiments in which server and client have a core each.
+#[derive(Args)]
+pub(crate) struct TwoCoreArgs {
+    /// Run the server on this core [default: the least busy core]
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) core: Option<usize>,
+    /// Run the client on this core [default: another core]
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) client_core: Option<usize>,
+    /// Wait at most this long for an idle core, at the start and after a dirty round
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    idle_wait: u32,
+    /// Reject a round if other processes used more than this percentage of one of both cores; raise it for trial runs on a busy machine
+    #[arg(long, value_name = "PERCENT", default_value_t = OTHER_PERCENT_MAX, value_parser = clap::value_parser!(u8).range(1..))]
+    other_max: u8,
+}
+
+impl TwoCoreArgs {
+    pub(crate) fn idle_wait(&self) -> Duration {
+        Duration::from_secs(self.idle_wait.into())
+    }
+
+    /// Returns the largest share of a clean round that other processes may use.
+    pub(crate) fn other_share_max(&self) -> f64 {
+        f64::from(self.other_max) / 100.0
+    }
+
+    /// Returns the options of a command, and these after them.
+    pub(crate) fn after<'a>(&self, options: &[(&'a str, String)]) -> Vec<(&'a str, String)> {
+        let number = |core: Option<usize>| core.map_or_else(String::new, |core| core.to_string());
+        let is_usual = self.other_max == OTHER_PERCENT_MAX;
+        let other_max = if is_usual { String::new() } else { self.other_max.to_string() };
+        let own = [
+            ("other-max", other_max),
+            ("core", number(self.core)),
+            ("client-core", number(self.client_core)),
+        ];
+        options.iter().cloned().chain(own).collect()
+    }
+}
+
+/// The default of `--other-max`. It is higher than the limit of experiments on one core, because interrupts that arrive at an idle core count as
+/// the work of other processes: about 2% beside a storm of handshakes.
+const OTHER_PERCENT_MAX: u8 = 5;
 
 /// The directory of a large site.
 #[derive(Args)]

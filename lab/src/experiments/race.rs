@@ -59,7 +59,7 @@ pub(crate) struct RaceArgs {
     #[arg(long, value_enum, default_value_t)]
     request: RequestForm,
     /// Race with this kind of answer: a page in memory, a function or a CGI program that sends the same content
-    #[arg(long, value_enum, default_value_t, hide_possible_values = false)]
+    #[arg(long, value_enum, default_value_t)]
     answer: RaceAnswer,
     /// Take the programs that embed a server from this directory [default: `hello` next to tarpon-lab]
     #[arg(long, value_name = "DIR")]

@@ -20,7 +20,9 @@ use clap::Args;
 use rustix::thread::set_current_timer_slack;
 
 use super::cores::TwoCores;
-use super::options::{CommonArgs, IsolationArgs, command_line, file_name, parse_seconds, with_isolation};
+use super::options::{
+    CommonArgs, IsolationArgs, TwoCoreArgs, command_line, file_name, parse_seconds, with_isolation,
+};
 use super::output::RecordFile;
 use super::rounds::{RoundPlan, WARM_UP_TIME, expect_clean};
 use crate::client::open_loop::OpenLoopClient;
@@ -56,18 +58,8 @@ pub(crate) struct StalledArgs {
     /// Measure these servers
     #[arg(long, value_enum, hide_possible_values = true, value_delimiter = ',', default_values_t = SERVERS)]
     servers: Vec<PeerServer>,
-    /// Run the server on this core [default: the least busy core]
-    #[arg(long, value_name = "NUMBER")]
-    core: Option<usize>,
-    /// Run the client on this core [default: another core]
-    #[arg(long, value_name = "NUMBER")]
-    client_core: Option<usize>,
-    /// Wait at most this long for an idle core, at the start and after a dirty round
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
-    idle_wait: u32,
-    /// Reject a round if other processes used more than this percentage of one of both cores; raise it for trial runs on a busy machine
-    #[arg(long, value_name = "PERCENT", default_value_t = OTHER_PERCENT_MAX, value_parser = clap::value_parser!(u8).range(1..))]
-    other_max: u8,
+    #[command(flatten)]
+    cores: TwoCoreArgs,
     #[command(flatten)]
     isolation: IsolationArgs,
     #[command(flatten)]
@@ -89,7 +81,7 @@ fn measure(args: &StalledArgs) -> Result<StalledRecord, LabError> {
         return Err(format!("{} runs no CGI programs", server.name()).into());
     }
     let machine = this_machine();
-    let cores = TwoCores::choose(args.core, args.client_core)?;
+    let cores = TwoCores::choose(&args.cores)?;
     // The default timer slack delays scheduled requests by up to 50 µs. Threads inherit the setting.
     set_current_timer_slack(NonZeroU64::new(1))?;
 
@@ -102,7 +94,7 @@ fn measure(args: &StalledArgs) -> Result<StalledRecord, LabError> {
         label: String::new(),
         servers: &servers,
         core: cores.server,
-        idle_wait: Duration::from_secs(args.idle_wait.into()),
+        idle_wait: args.cores.idle_wait(),
         clean: args.rounds,
     };
     let rounds = plan.run(
@@ -208,17 +200,15 @@ impl StalledArgs {
             server_core: cores.server,
             client_core: cores.client,
             isolated: !self.isolation.no_isolation,
-            other_share_max: f64::from(self.other_max) / 100.0,
+            other_share_max: self.cores.other_share_max(),
         }
     }
 
     /// Returns the command that repeats the experiment on any machine.
     fn command(&self) -> String {
-        let number = |core: Option<usize>| core.map_or_else(String::new, |core| core.to_string());
-        let is_usual = self.other_max == OTHER_PERCENT_MAX;
         let command = command_line(
             "stalled",
-            &[
+            &self.cores.after(&[
                 ("rounds", self.rounds.to_string()),
                 ("seconds", self.seconds.to_string()),
                 ("stalled", self.stalled.to_string()),
@@ -226,10 +216,7 @@ impl StalledArgs {
                 ("connections", self.connections.to_string()),
                 ("servers", names(&self.servers)),
                 ("tarpon", file_name(self.common.tarpon.as_deref())),
-                ("other-max", if is_usual { String::new() } else { self.other_max.to_string() }),
-                ("core", number(self.core)),
-                ("client-core", number(self.client_core)),
-            ],
+            ]),
         );
         with_isolation(command, &self.isolation)
     }
@@ -237,9 +224,6 @@ impl StalledArgs {
 
 const SERVERS: [PeerServer; 4] =
     [PeerServer::TarponUring, PeerServer::TarponEpoll, PeerServer::Apache, PeerServer::Lighttpd];
-
-/// The default of `--other-max`, for the reason that `tls` has: interrupts that arrive at an idle core count as the work of others.
-const OTHER_PERCENT_MAX: u8 = 5;
 
 const PAGE: &str = "page.html";
 const PAGE_LEN: usize = 1024;

@@ -28,7 +28,7 @@ use tempfile::NamedTempFile;
 
 use self::requests::requests;
 use super::cores::TwoCores;
-use super::options::{IsolationArgs, command_line, file_name, with_isolation};
+use super::options::{IsolationArgs, TwoCoreArgs, command_line, file_name, with_isolation};
 use super::output::RecordFile;
 use super::race::raise_descriptor_limit;
 use super::rounds::{RoundPlan, WARM_UP_TIME, expect_clean};
@@ -68,18 +68,8 @@ pub(crate) struct LoadsArgs {
     /// Write all measured numbers to this file, as JSON
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Run the server on this core [default: the least busy core]
-    #[arg(long, value_name = "NUMBER")]
-    core: Option<usize>,
-    /// Run the client on this core [default: another core]
-    #[arg(long, value_name = "NUMBER")]
-    client_core: Option<usize>,
-    /// Wait at most this long for an idle core, at the start and after a dirty round
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
-    idle_wait: u32,
-    /// Reject a round if other processes used more than this percentage of one of both cores; raise it for trial runs on a busy machine
-    #[arg(long, value_name = "PERCENT", default_value_t = OTHER_PERCENT_MAX, value_parser = clap::value_parser!(u8).range(1..))]
-    other_max: u8,
+    #[command(flatten)]
+    cores: TwoCoreArgs,
     #[command(flatten)]
     isolation: IsolationArgs,
 }
@@ -102,7 +92,7 @@ pub(crate) fn run(args: &LoadsArgs) -> Result<(), LabError> {
 
 fn measure(args: &LoadsArgs) -> Result<LoadsRecord, LabError> {
     let machine = this_machine();
-    let cores = TwoCores::choose(args.core, args.client_core)?;
+    let cores = TwoCores::choose(&args.cores)?;
     raise_descriptor_limit(args.loads.iter().map(|load| args.connections(*load)).max().unwrap_or_default())?;
     let program = FunctionServer::new(args.program.clone())?;
     let servers = program.prepare(&args.servers)?;
@@ -112,7 +102,7 @@ fn measure(args: &LoadsArgs) -> Result<LoadsRecord, LabError> {
         server_core: cores.server,
         client_core: cores.client,
         isolated: !args.isolation.no_isolation,
-        other_share_max: f64::from(args.other_max) / 100.0,
+        other_share_max: args.cores.other_share_max(),
     };
     let mut record = LoadsRecord { command: args.command(), machine, settings, servers, series: Vec::new() };
     for &load in &args.loads {
@@ -122,7 +112,7 @@ fn measure(args: &LoadsArgs) -> Result<LoadsRecord, LabError> {
             label: format!("{load}, "),
             servers: &record.servers,
             core: cores.server,
-            idle_wait: Duration::from_secs(args.idle_wait.into()),
+            idle_wait: args.cores.idle_wait(),
             clean: args.rounds,
         };
         series.rounds = plan.run(
@@ -236,17 +226,14 @@ impl LoadsArgs {
         let unless = |is_default: bool, value: String| if is_default { String::new() } else { value };
         let command = command_line(
             "loads",
-            &[
+            &self.cores.after(&[
                 ("rounds", self.rounds.to_string()),
                 ("time-factor", unless(self.time_factor == 1.0, self.time_factor.to_string())),
                 ("loads", load_names(&self.loads)),
                 ("connections", number(self.connections.map(usize::from))),
                 ("servers", names(&self.servers)),
                 ("program", file_name(self.program.as_deref())),
-                ("other-max", unless(self.other_max == OTHER_PERCENT_MAX, self.other_max.to_string())),
-                ("core", number(self.core)),
-                ("client-core", number(self.client_core)),
-            ],
+            ]),
         );
         with_isolation(command, &self.isolation)
     }
@@ -272,9 +259,6 @@ fn parse_server(text: &str) -> Result<PeerServer, String> {
 
 const LOADS: [FunctionLoad; 4] =
     [FunctionLoad::WarmUp, FunctionLoad::Baseline, FunctionLoad::HeaderStress, FunctionLoad::HeavyPayloads];
-
-/// The default of `--other-max`, as with TLS: interrupts that arrive at an idle core count as the work of other processes.
-const OTHER_PERCENT_MAX: u8 = 5;
 
 /// The program that embeds tarpon.
 const PROGRAM: &str = "tarpon-function-server";

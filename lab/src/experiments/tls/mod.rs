@@ -22,7 +22,9 @@ use std::time::Duration;
 use clap::Args;
 
 use super::cores::TwoCores;
-use super::options::{CommonArgs, IsolationArgs, command_line, file_name, parse_seconds, with_isolation};
+use super::options::{
+    CommonArgs, IsolationArgs, TwoCoreArgs, command_line, file_name, parse_seconds, with_isolation,
+};
 use super::output::RecordFile;
 use super::rounds::{RoundPlan, WARM_UP_TIME, expect_clean};
 use crate::client::tls_load::{TlsLoadClient, TlsLoadResult};
@@ -63,18 +65,8 @@ pub(crate) struct TlsArgs {
     /// Measure these servers [default: tarpon on io_uring and epoll, nginx, h2o and Caddy; with --storm, without h2o and Caddy]
     #[arg(long, value_enum, hide_possible_values = true, value_delimiter = ',')]
     servers: Vec<PeerServer>,
-    /// Run the server on this core [default: the least busy core]
-    #[arg(long, value_name = "NUMBER")]
-    core: Option<usize>,
-    /// Run the client on this core [default: another core]
-    #[arg(long, value_name = "NUMBER")]
-    client_core: Option<usize>,
-    /// Wait at most this long for an idle core, at the start and after a dirty round
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
-    idle_wait: u32,
-    /// Reject a round if other processes used more than this percentage of one of both cores; raise it for trial runs on a busy machine
-    #[arg(long, value_name = "PERCENT", default_value_t = OTHER_PERCENT_MAX, value_parser = clap::value_parser!(u8).range(1..))]
-    other_max: u8,
+    #[command(flatten)]
+    cores: TwoCoreArgs,
     #[command(flatten)]
     isolation: IsolationArgs,
     #[command(flatten)]
@@ -109,7 +101,7 @@ pub(crate) fn run(args: &TlsArgs) -> Result<(), LabError> {
 
 fn measure(args: &TlsArgs) -> Result<TlsRecord, LabError> {
     let machine = this_machine();
-    let cores = TwoCores::choose(args.core, args.client_core)?;
+    let cores = TwoCores::choose(&args.cores)?;
     let mut bed = args.test_bed()?;
     bed.use_certificate(CertificateKey::EcdsaP256)?;
     let servers = bed.prepare(bed.installed(args.servers()))?;
@@ -222,7 +214,7 @@ impl TlsArgs {
             server_core: cores.server,
             client_core: cores.client,
             isolated: !self.isolation.no_isolation,
-            other_share_max: f64::from(self.other_max) / 100.0,
+            other_share_max: self.cores.other_share_max(),
         }
     }
 
@@ -231,7 +223,7 @@ impl TlsArgs {
             label: String::new(),
             servers,
             core: cores.server,
-            idle_wait: Duration::from_secs(self.idle_wait.into()),
+            idle_wait: self.cores.idle_wait(),
             clean: self.rounds,
         }
     }
@@ -259,14 +251,13 @@ impl TlsArgs {
 
     /// Returns the command that repeats the experiment on any machine.
     fn command(&self) -> String {
-        let number = |core: Option<usize>| core.map_or_else(String::new, |core| core.to_string());
         let (operations, rate) = match self.storm {
             Some(_) => (String::new(), self.rate.to_string()),
             None => (operation_names(&self.operations), String::new()),
         };
         let command = command_line(
             "tls",
-            &[
+            &self.cores.after(&[
                 ("rounds", self.rounds.to_string()),
                 ("seconds", self.seconds.to_string()),
                 ("operations", operations),
@@ -276,17 +267,7 @@ impl TlsArgs {
                 ("servers", names(&self.servers())),
                 ("tarpon", file_name(self.common.tarpon.as_deref())),
                 ("before", file_name(self.before.as_deref())),
-                (
-                    "other-max",
-                    if self.other_max == OTHER_PERCENT_MAX {
-                        String::new()
-                    } else {
-                        self.other_max.to_string()
-                    },
-                ),
-                ("core", number(self.core)),
-                ("client-core", number(self.client_core)),
-            ],
+            ]),
         );
         with_isolation(command, &self.isolation)
     }
@@ -294,10 +275,6 @@ impl TlsArgs {
 
 const OPERATIONS: [TlsOperation; 4] =
     [TlsOperation::Full, TlsOperation::Resumed, TlsOperation::Small, TlsOperation::Large];
-
-/// The default of `--other-max`. It is higher than the limit of other experiments, because interrupts that arrive at an idle core count as the
-/// work of other processes: about 2% beside a storm.
-const OTHER_PERCENT_MAX: u8 = 5;
 
 /// The pages of 1 KiB and of 64 KiB.
 const PAGE: &str = "page.html";

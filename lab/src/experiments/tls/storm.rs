@@ -33,7 +33,7 @@ struct StormLoad {
 /// Measures storms of this many handshakes per second.
 pub(super) fn measure(args: &TlsArgs, storm_rate: u32) -> Result<StormRecord, LabError> {
     let machine = this_machine();
-    let cores = TwoCores::choose(args.core, args.client_core)?;
+    let cores = TwoCores::choose(&args.cores)?;
     // The default timer slack delays scheduled requests by up to 50 µs. Threads inherit the setting.
     set_current_timer_slack(NonZeroU64::new(1))?;
 
