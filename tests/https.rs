@@ -115,6 +115,43 @@ fn session_resumes_across_workers_reloads_and_upgrades() {
 
 /// A client that was never asked for a certificate cannot resume its session where one is required.
 #[test]
+fn response_of_ocsp_is_stapled() {
+    let files = TlsFiles::new();
+    let dir = site(&[("index.html", "home")]);
+    let openssl = |arguments: &str| {
+        let ended = files.run("openssl", &arguments.split(' ').collect::<Vec<_>>());
+        assert!(ended.status.success(), "{ended:?}");
+        String::from_utf8(ended.stdout).expect("text")
+    };
+    openssl(
+        "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc -days 1 -subj /CN=a.test \
+         -addext subjectAltName=DNS:a.test -keyout a.key -out a.pem",
+    );
+    let serial = openssl("x509 -in a.pem -noout -serial").trim().replace("serial=", "");
+    let index = format!("V\t491231235959Z\t\t{serial}\tunknown\t/CN=a.test\n");
+    fs::write(files.path().join("index"), index).unwrap();
+    openssl(
+        "ocsp -index index -CA a.pem -rsigner a.pem -rkey a.key -issuer a.pem -cert a.pem -ndays 1 -respout a.ocsp",
+    );
+    let config = |ocsp: &str| {
+        format!(
+            "[[site]]\npath = {:?}\n[[listener]]\naddress = \"tls:127.0.0.1:0\"\n\
+             [server]\ntls-cert = [\"a.pem\"]\ntls-key = [\"a.key\"]\n{ocsp}",
+            dir.path()
+        )
+    };
+    for (ocsp, want) in
+        [("tls-ocsp = [\"a.ocsp\"]\n", "Cert Status: good"), ("", "OCSP response: no response sent")]
+    {
+        let served = RunningProgram::start_ready(serve_config(&config(ocsp), files.path(), &[]));
+        for version in ["-tls1_3", "-tls1_2"] {
+            let shown = files.openssl(served.address(), &["-status", version, "-servername", "a.test"]);
+            assert!(shown.contains(want), "{version}: {shown}");
+        }
+    }
+}
+
+#[test]
 fn session_of_one_listener_does_not_resume_at_another_with_client_certificates() {
     let files = TlsFiles::new();
     let (open, intern, closed) =
