@@ -15,6 +15,7 @@ use crate::{
         server::{EmbeddedServer, settings},
     },
     counting::{allocation_count, allocations_of},
+    wait_for_sleep,
 };
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::{
@@ -69,8 +70,10 @@ pub(crate) fn only_rustls_allocates(site: impl Fn() -> VirtualHosts) {
             for (kind, requests, statuses, record_count) in kinds {
                 let what = format!("{engine}, {endpoint}, {kind}");
                 ask(&mut client, requests, statuses, WARM_UP_COUNT);
+                wait_for_sleep();
                 let (before, before_records) = (allocation_count(), records.get());
                 ask(&mut client, requests, statuses, REQUEST_COUNT);
+                wait_for_sleep();
                 let allocations = allocation_count() - before;
                 let [opened, sealed] =
                     [0, 1].map(|direction| records.get()[direction] - before_records[direction]);
