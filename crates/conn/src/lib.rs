@@ -92,7 +92,9 @@ mod tls_session;
 mod transport;
 
 pub use backend::{
-    BackendId, BackendLimits, BackendRoute, FRAME_PREFIX_LEN, FrameKind, FramePrefix, InvalidFrame,
+    BackendId, BackendLimits, BackendProtocol, BackendRoute, BackendServers, BackendSettings, ExchangeEnd,
+    FRAME_PREFIX_LEN, FastCgiSettings, FrameKind, FramePrefix, HashKey, InvalidFrame, PathRewrite, ServerEvent,
+    ServerId,
 };
 #[cfg(feature = "sim")]
 pub use backend::{echo::EchoBackend, sim::BackendSim};
@@ -103,7 +105,7 @@ pub use h1::CONTENT_LEN_MAX;
 pub use hosts::{HostName, HostNameError, Hosts, HostsError};
 pub use open_exchanges::OPEN_COUNT_MAX;
 pub use pipe::{
-    BackendRefusal, PipeId, Pipes,
+    BackendRefusal, PipeId, Pipes, Unconnected,
     fields::{MessageFields, MessageFieldsWriter},
 };
 pub use pool::{BUF_LEN, BufId, BufRange, Pool};
@@ -262,10 +264,9 @@ impl Connection {
     pub fn to_backend(
         cx: &mut ConnResources<'_>,
         number: u32,
-        route: BackendRoute,
-        pipe: PipeId,
+        unconnected: Unconnected,
     ) -> Connection {
-        let connection = BackendConnection::new(cx, number, route, pipe);
+        let connection = BackendConnection::new(cx, number, unconnected);
         let mut connection = Connection { party: Party::Backend(Box::new(connection)), wire: Outbox::new() };
         connection.woken(cx);
         connection

@@ -1,12 +1,12 @@
 //! Connections to backends, which make dynamic content: the worker connects when a pipe needs a connection.
 
-use super::{Slot, Worker};
+use super::{Slot, Worker, WorkerContext};
 use crate::base::error::UserError;
 use rustix::io::Errno;
 use std::{io, os::fd::OwnedFd, sync::Arc};
 use tarpon_conn::{
     BackendId, BackendRefusal, BackendRoute, CollectBudget, Connection, HostName, InlineFunction, PathPrefix,
-    Payload, PipeId, RouteTable, RouteTarget, SiteBackends, SiteId, Sites, Transport,
+    Payload, RouteTable, RouteTarget, SiteBackends, SiteId, Sites, Transport, Unconnected,
 };
 
 /// The backends of a server, and the routes to them.
@@ -120,19 +120,22 @@ impl<S: Default> Worker<S> {
 
     #[cold]
     fn connect_next(&mut self, is_nonblocking: bool) -> Option<u32> {
-        while let Some((pipe, route)) = self.context.pipes.next_unconnected() {
+        while let Some(unconnected) = self.context.pipes.next_unconnected(&mut self.context.pool) {
             let connected = match self.slots.is_full() {
                 true => Err(BackendRefusal::Full),
-                false => self.connect(pipe, route.backend, is_nonblocking).map_err(|error| refusal(&error)),
+                false => self.connect(unconnected, is_nonblocking).map_err(|error| refusal(&error)),
             };
             match connected {
                 Ok(fd) => {
                     let number = self.slots.next_index();
                     let conn =
-                        Connection::to_backend(&mut self.context.conn_resources(), number, route, pipe);
+                        Connection::to_backend(&mut self.context.conn_resources(), number, unconnected);
                     return Some(self.insert_slot(Slot::new(fd, conn, Transport::Plain)));
                 }
-                Err(why) => self.context.pipes.refuse(&mut self.context.pool, pipe, why),
+                Err(why) => {
+                    let WorkerContext { pipes, pool, now, .. } = &mut self.context;
+                    pipes.connect_failed(pool, unconnected, why, *now);
+                }
             }
         }
         None
@@ -140,10 +143,10 @@ impl<S: Default> Worker<S> {
 
     fn connect(
         &mut self,
-        pipe: PipeId,
-        BackendId(number): BackendId,
+        Unconnected { pipe, route, .. }: Unconnected,
         is_nonblocking: bool,
     ) -> io::Result<OwnedFd> {
+        let BackendId(number) = route.backend;
         let payload = self.context.pipes.take_payload(pipe);
         match self.backends.connectors.get(number as usize) {
             Some(connector) => match payload {

@@ -12,14 +12,19 @@
 #[cfg(feature = "sim")]
 pub(crate) mod echo;
 mod frames;
+pub(crate) mod servers;
 #[cfg(feature = "sim")]
 pub(crate) mod sim;
 
 pub use frames::{FRAME_PREFIX_LEN, FrameKind, FramePrefix, InvalidFrame};
+pub use servers::{
+    BackendProtocol, BackendServers, BackendSettings, ExchangeEnd, FastCgiSettings, HashKey, PathRewrite,
+    ServerEvent, ServerId,
+};
 
 use crate::{
     BufRange, Close, ConnResources, Input, Need, Tick,
-    pipe::{MESSAGE_ROOM, Message, NoBuffer, PipeEnd, PipeId, Side, fields::MessageFields},
+    pipe::{MESSAGE_ROOM, Message, NoBuffer, PipeEnd, PipeId, Side, Unconnected, fields::MessageFields},
     pool::BUF_LEN,
     span::{Outbox, Span},
 };
@@ -47,22 +52,37 @@ pub struct BackendLimits {
     pub content_window_ms: u64,
     /// The minimum number of bytes of content per second that a client must send. 0 means at least one byte in the window.
     pub min_content_rate: u32,
+    /// The time from the start of an exchange on a connection to the first byte of its response, while the client does not delay it.
+    pub first_byte_ms: u64,
     /// The time in which the backend must take more of a request, or send more of its response.
     pub response_ms: u64,
+    /// The time for the whole exchange.
+    pub total_ms: u64,
+    /// The time after which a tunnel closes on which nothing passes.
+    pub tunnel_ms: u64,
     /// The time after which an idle connection to the backend closes. 0: a connection carries one exchange.
     pub idle_ms: u64,
+    /// The maximum number of exchanges on a connection.
+    pub requests_max: u32,
+    /// How often an exchange is repeated whose server could not be reached, or whose connection closed before the response, if that is safe.
+    pub retries_max: u8,
 }
 
 impl Default for BackendLimits {
-    /// As nginx: 1 MiB of content, and a minute for a program to compute. Servers close idle connections after some seconds, and a request
+    /// As nginx: 1 MiB of content, and a minute for a program to compute. As HAProxy's manual advises: an hour for a silent tunnel. Servers close idle connections after some seconds, and a request
     /// that crosses the close fails, so this side closes first.
     fn default() -> BackendLimits {
         BackendLimits {
             content_len_max: 1024 * 1024,
             content_window_ms: 30_000,
             min_content_rate: 500,
+            first_byte_ms: 60_000,
             response_ms: 60_000,
+            total_ms: u64::MAX,
+            tunnel_ms: 3_600_000,
             idle_ms: 4_000,
+            requests_max: u32::MAX,
+            retries_max: 2,
         }
     }
 }
@@ -78,7 +98,7 @@ impl BackendLimits {
 #[derive(Debug)]
 pub(crate) struct BackendConnection {
     number: u32,
-    backend: BackendId,
+    server: ServerId,
     limits: BackendLimits,
     phase: BackendPhase,
     deadline: Tick,
@@ -138,13 +158,13 @@ impl BackendConnection {
     pub(crate) fn new(
         cx: &mut ConnResources<'_>,
         number: u32,
-        BackendRoute { backend, limits }: BackendRoute,
-        pipe: PipeId,
+        Unconnected { pipe, route, server, .. }: Unconnected,
     ) -> BackendConnection {
+        cx.pipes.note(server, ServerEvent::Opened);
         let mut connection = BackendConnection {
             number,
-            backend,
-            limits,
+            server,
+            limits: route.limits,
             phase: BackendPhase::Idle,
             deadline: Tick::NEVER,
             is_stopping: false,
@@ -173,6 +193,8 @@ impl BackendConnection {
             self.begin(cx, pipe);
         } else if let BackendPhase::Idle = self.phase {
             // The pipe closed before this connection joined it.
+            cx.pipes.idle().remove(self.number);
+            cx.pipes.note(self.server, ServerEvent::IdleEnded);
             self.become_idle(cx);
         }
         if let BackendPhase::Exchange(exchange) = &mut self.phase {
@@ -262,7 +284,7 @@ impl BackendConnection {
 
     fn become_idle(&mut self, cx: &mut ConnResources<'_>) {
         let is_wanted =
-            !self.is_stopping && self.limits.idle_ms > 0 && cx.pipes.idle().add(self.backend, self.number);
+            !self.is_stopping && self.limits.idle_ms > 0 && cx.pipes.add_idle(self.server, self.number);
         if !is_wanted {
             return self.close();
         }

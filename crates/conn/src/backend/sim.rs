@@ -165,14 +165,15 @@ impl BackendSim {
     pub fn run(&mut self, cuts: Cuts) {
         loop {
             let mut any = false;
-            while let Some((pipe, route)) = self.pipes.next_unconnected() {
+            while let Some(unconnected) = self.pipes.next_unconnected(&mut self.pool) {
                 any = true;
                 if self.refuses {
-                    self.pipes.refuse(&mut self.pool, pipe, BackendRefusal::Unreachable);
+                    let why = BackendRefusal::Unreachable;
+                    self.pipes.connect_failed(&mut self.pool, unconnected, why, self.now);
                     continue;
                 }
                 let number = self.parties.len() as u32;
-                let conn = Connection::to_backend(&mut self.cx(), number, route, pipe);
+                let conn = Connection::to_backend(&mut self.cx(), number, unconnected);
                 let mut party = SimParty::new(conn, Some(EchoBackend::default()));
                 party.has_ended = self.script.is_some();
                 party.socket = self.script.clone().unwrap_or_default();

@@ -1,30 +1,29 @@
 //! Backend connections that wait for an exchange.
 
 use super::PipeId;
-use crate::backend::BackendId;
+use crate::backend::ServerId;
 
 /// The idle backend connections of a worker.
 #[derive(Debug, Default)]
 pub(crate) struct IdleBackends {
     /// The connection used last is the last one: it is taken first, and the others become old enough to close.
-    idle: Vec<(BackendId, u32)>,
+    idle: Vec<(ServerId, u32)>,
     /// Connections that are to join a pipe when the engine wakes them.
     assigned: Vec<(u32, PipeId)>,
 }
 
-/// The maximum number of idle connections to one backend in a worker. More would hold sockets of the backend that other workers need.
+/// The maximum number of idle connections in a worker to a backend that runs in this program or beside it. More would hold sockets of the backend that other workers need.
 pub(crate) const IDLE_COUNT_MAX: usize = 8;
 
 impl IdleBackends {
-    /// Adds a connection. Returns `false` if there are enough: the connection closes.
-    pub(crate) fn add(&mut self, backend: BackendId, number: u32) -> bool {
-        self.idle.retain(|(_, idle)| *idle != number);
-        let count = self.idle.iter().filter(|(of, _)| *of == backend).count();
-        let is_wanted = count < IDLE_COUNT_MAX;
-        if is_wanted {
-            self.idle.push((backend, number));
-        }
-        is_wanted
+    /// Adds a connection.
+    pub(super) fn add(&mut self, server: ServerId, number: u32) {
+        self.idle.push((server, number));
+    }
+
+    /// Returns the number of connections to a server.
+    pub(super) fn count(&self, server: ServerId) -> usize {
+        self.idle.iter().filter(|(of, _)| *of == server).count()
     }
 
     /// Removes a connection that closes. Returns the pipe that it was to join.
@@ -39,9 +38,9 @@ impl IdleBackends {
         Some(self.assigned.swap_remove(at).1)
     }
 
-    /// Takes a connection to a backend for a pipe.
-    pub(super) fn assign(&mut self, backend: BackendId, pipe: PipeId) -> Option<u32> {
-        let at = self.idle.iter().rposition(|(of, _)| *of == backend)?;
+    /// Takes a connection to a server for a pipe.
+    pub(super) fn assign(&mut self, server: ServerId, pipe: PipeId) -> Option<u32> {
+        let at = self.idle.iter().rposition(|(of, _)| *of == server)?;
         let (_, number) = self.idle.remove(at);
         self.assigned.push((number, pipe));
         Some(number)

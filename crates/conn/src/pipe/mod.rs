@@ -21,12 +21,16 @@ pub(crate) mod fields;
 mod idle;
 
 use crate::{
-    backend::BackendRoute,
+    Tick,
+    backend::{
+        BackendId, BackendProtocol, BackendRoute, BackendServers, BackendSettings, ServerEvent, ServerId,
+        servers::NoServers,
+    },
     functions::Payload,
     pool::{BUF_LEN, BufRange, Pool},
 };
-use idle::IdleBackends;
-use std::{collections::VecDeque, mem};
+use idle::{IDLE_COUNT_MAX, IdleBackends};
+use std::{collections::VecDeque, mem, sync::Arc};
 use tarpon_http::status::Status;
 
 /// The name of a pipe of one worker. It stays valid until both connections have left the pipe.
@@ -78,10 +82,15 @@ pub(crate) const MESSAGE_LEN_MAX: usize = BUF_LEN - 2 * MESSAGE_ROOM;
 pub(crate) const MESSAGE_COUNT_MAX: usize = 4;
 
 /// The pipes of one worker.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Pipes {
+    /// By the number of the backend. Without an entry: it speaks frames.
+    settings: Arc<[BackendSettings]>,
+    servers: Box<dyn BackendServers>,
     pipes: Vec<Option<Pipe>>,
     free: Vec<u32>,
+    /// The number of pipes opened so far.
+    opened_count: u64,
     idle: IdleBackends,
     /// Pipes that need a new backend connection.
     unconnected: VecDeque<PipeId>,
@@ -92,6 +101,16 @@ pub struct Pipes {
 #[derive(Debug)]
 struct Pipe {
     route: BackendRoute,
+    /// What distinguishes the pipe from others with the same name.
+    ticket: u64,
+    /// The hash by which servers are chosen.
+    key: u64,
+    /// The server that gets the exchange. `None`: no server can take it now.
+    server_id: Option<ServerId>,
+    /// The servers that could not be reached.
+    tried: Vec<ServerId>,
+    /// How often the exchange has been repeated.
+    retry_count: u8,
     /// What the connector of the backend gets.
     payload: Option<Payload>,
     /// The numbers of the connections. `None`: it has left, or the backend connection has not joined yet.
@@ -135,12 +154,53 @@ impl Message {
     }
 }
 
+/// A pipe that needs a new backend connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unconnected {
+    /// The pipe.
+    pub pipe: PipeId,
+    /// What distinguishes it from later pipes with the same name.
+    pub ticket: u64,
+    /// Its route.
+    pub route: BackendRoute,
+    /// The server to connect to.
+    pub server: ServerId,
+}
+
+impl Default for Pipes {
+    /// Pipes to backends that speak frames.
+    fn default() -> Pipes {
+        Pipes::new(Arc::default(), Box::new(NoServers))
+    }
+}
+
 impl Pipes {
-    /// Opens a pipe from the connection of a client to a backend. An idle connection to the backend is scheduled to join; without one,
-    /// [`next_unconnected`](Pipes::next_unconnected) returns the pipe.
-    pub(crate) fn open(&mut self, client: u32, route: BackendRoute) -> PipeId {
+    /// Returns the pipes of a worker. `settings`: by the number of the backend; one without speaks frames.
+    #[must_use]
+    pub fn new(settings: Arc<[BackendSettings]>, servers: Box<dyn BackendServers>) -> Pipes {
+        Pipes {
+            settings,
+            servers,
+            pipes: Vec::new(),
+            free: Vec::new(),
+            opened_count: 0,
+            idle: IdleBackends::default(),
+            unconnected: VecDeque::new(),
+            scheduled: VecDeque::new(),
+        }
+    }
+
+    /// Opens a pipe from the connection of a client to a backend. `key`: the hash by which a server is chosen. An idle connection to the
+    /// server is scheduled to join; without one, [`next_unconnected`](Pipes::next_unconnected) returns the pipe.
+    pub(crate) fn open(&mut self, client: u32, route: BackendRoute, key: u64, now: Tick) -> PipeId {
+        self.opened_count += 1;
         let pipe = Pipe {
             route,
+            ticket: self.opened_count,
+            key,
+            server_id: self.choose(route, key, &[], now),
+            tried: Vec::new(),
+            retry_count: 0,
             payload: None,
             client: Some(client),
             server: None,
@@ -148,13 +208,14 @@ impl Pipes {
             to_backend: PipeQueue::default(),
             to_client: PipeQueue::default(),
         };
+        let server_id = pipe.server_id;
         let index = self.free.pop().unwrap_or(self.pipes.len() as u32);
         match self.pipes.get_mut(index as usize) {
             Some(place) => *place = Some(pipe),
             None => self.pipes.push(Some(pipe)),
         }
         let id = PipeId(index);
-        match self.idle.assign(route.backend, id) {
+        match server_id.and_then(|server| self.idle.assign(server, id)) {
             Some(server) => self.scheduled.push_back(server),
             None => self.unconnected.push_back(id),
         }
@@ -162,8 +223,14 @@ impl Pipes {
     }
 
     /// Opens a pipe with a payload for the connector of the backend. Such a backend keeps no idle connection.
-    pub(crate) fn open_with(&mut self, client: u32, route: BackendRoute, payload: Payload) -> PipeId {
-        let id = self.open(client, route);
+    pub(crate) fn open_with(
+        &mut self,
+        client: u32,
+        route: BackendRoute,
+        payload: Payload,
+        now: Tick,
+    ) -> PipeId {
+        let id = self.open(client, route, 0, now);
         self.pipe(id).payload = Some(payload);
         id
     }
@@ -173,18 +240,117 @@ impl Pipes {
         self.pipe(id).payload.take()
     }
 
-    /// Returns the next pipe that needs a new backend connection, and its route. The engine connects, or calls
-    /// [`refuse`](Pipes::refuse).
-    pub fn next_unconnected(&mut self) -> Option<(PipeId, BackendRoute)> {
+    /// Returns the settings of a backend.
+    pub(crate) fn settings(&self, BackendId(number): BackendId) -> Option<&BackendSettings> {
+        self.settings.get(number as usize)
+    }
+
+    /// Returns the settings of all backends, by their numbers.
+    pub(crate) fn all_settings(&self) -> Arc<[BackendSettings]> {
+        Arc::clone(&self.settings)
+    }
+
+    /// Chooses a server for an exchange. `None`: no server can take it.
+    fn choose(&mut self, route: BackendRoute, key: u64, tried: &[ServerId], now: Tick) -> Option<ServerId> {
+        match self.protocol(route.backend) {
+            BackendProtocol::Frames => Some(ServerId::of_backend(route.backend)).filter(|_| tried.is_empty()),
+            BackendProtocol::Http1 | BackendProtocol::FastCgi => {
+                self.servers.choose(route.backend, key, tried, now)
+            }
+        }
+    }
+
+    /// Returns the language of a backend.
+    pub(crate) fn protocol(&self, backend: BackendId) -> BackendProtocol {
+        self.settings(backend).map_or(BackendProtocol::Frames, |settings| settings.protocol)
+    }
+
+    /// Returns the server that gets the exchange of a pipe with a backend connection.
+    pub(crate) fn server_of(&mut self, id: PipeId) -> Option<ServerId> {
+        self.pipe(id).server_id
+    }
+
+    /// Counts an event at a server.
+    pub(crate) fn note(&mut self, server: ServerId, event: ServerEvent) {
+        if server.upstream_number().is_some() {
+            self.servers.note(server, event);
+        }
+    }
+
+    /// Returns the next pipe that needs a new backend connection. The engine connects and calls
+    /// [`Connection::to_backend`](crate::Connection::to_backend), at once or when it [still awaits](Pipes::awaits) that; or it calls
+    /// [`connect_failed`](Pipes::connect_failed) or [`refuse`](Pipes::refuse).
+    pub fn next_unconnected(&mut self, pool: &mut Pool) -> Option<Unconnected> {
         while let Some(id) = self.unconnected.pop_front() {
             if let Some(Some(pipe)) = self.pipes.get(id.0 as usize)
                 && pipe.server.is_none()
                 && !pipe.has_backend_left
             {
-                return Some((id, pipe.route));
+                let (ticket, route) = (pipe.ticket, pipe.route);
+                match pipe.server_id {
+                    Some(server) => return Some(Unconnected { pipe: id, ticket, route, server }),
+                    None => self.refuse(pool, id, BackendRefusal::Full),
+                }
             }
         }
         None
+    }
+
+    /// Returns whether a pipe still awaits the connection that [`next_unconnected`](Pipes::next_unconnected) has asked for.
+    #[must_use]
+    pub fn awaits(&self, Unconnected { pipe, ticket, server, .. }: Unconnected) -> bool {
+        self.pipes.get(pipe.0 as usize).and_then(Option::as_ref).is_some_and(|pipe| {
+            pipe.ticket == ticket
+                && pipe.server_id == Some(server)
+                && pipe.server.is_none()
+                && !pipe.has_backend_left
+        })
+    }
+
+    /// Tries another server for a pipe whose server could not be reached, or ends the pipe if there is none.
+    pub fn connect_failed(&mut self, pool: &mut Pool, unconnected: Unconnected, why: BackendRefusal, now: Tick) {
+        let Unconnected { pipe: id, route, server, .. } = unconnected;
+        let pipe = self.pipe(id);
+        pipe.tried.push(server);
+        let (key, tried) = (pipe.key, mem::take(&mut pipe.tried));
+        let next = match tried.len() <= route.limits.retries_max.into() {
+            true => self.choose(route, key, &tried, now),
+            false => None,
+        };
+        self.pipe(id).tried = tried;
+        match next {
+            Some(next) => self.connect_to(id, next),
+            None => self.refuse(pool, id, why),
+        }
+    }
+
+    /// Repeats an exchange of which nothing but the head had been sent, on a new connection. Returns `false` if it was repeated often enough.
+    pub(crate) fn retry(&mut self, id: PipeId, head: Message, now: Tick) -> bool {
+        let pipe = self.pipe(id);
+        if pipe.retry_count >= pipe.route.limits.retries_max || pipe.client.is_none() {
+            return false;
+        }
+        pipe.retry_count += 1;
+        pipe.server = None;
+        pipe.to_backend.messages.push_front(Message::End(PipeEnd::Complete));
+        pipe.to_backend.messages.push_front(head);
+        let (route, key, former) = (pipe.route, pipe.key, pipe.server_id);
+        if let Some(former) = former {
+            self.note(former, ServerEvent::Retried);
+        }
+        match self.choose(route, key, &[], now) {
+            Some(server) => self.connect_to(id, server),
+            None => {
+                self.pipe(id).server_id = None;
+                self.unconnected.push_back(id);
+            }
+        }
+        true
+    }
+
+    fn connect_to(&mut self, id: PipeId, server: ServerId) {
+        self.pipe(id).server_id = Some(server);
+        self.unconnected.push_back(id);
     }
 
     /// Ends a pipe that has no backend connection.
@@ -192,6 +358,7 @@ impl Pipes {
         let status = match why {
             BackendRefusal::Unreachable => Status::BadGateway,
             BackendRefusal::Full => Status::ServiceUnavailable,
+            BackendRefusal::TimedOut => Status::GatewayTimeout,
         };
         self.push(id, Side::Backend, Message::End(PipeEnd::Aborted(status)));
         self.leave(pool, id, Side::Backend);
@@ -200,6 +367,19 @@ impl Pipes {
     /// Returns a pipe to those that need a new connection: the idle one that was to join it has closed.
     pub(crate) fn reconnect(&mut self, id: PipeId) {
         self.unconnected.push_back(id);
+    }
+
+    /// Adds a connection that waits for an exchange. Returns `false` if there are enough: the connection closes.
+    pub(crate) fn add_idle(&mut self, server: ServerId, number: u32) -> bool {
+        let is_wanted = match server.upstream_number() {
+            None => self.idle.count(server) < IDLE_COUNT_MAX,
+            Some(_) => self.servers.keeps_idle(server),
+        };
+        if is_wanted {
+            self.idle.add(server, number);
+            self.note(server, ServerEvent::IdleBegan);
+        }
+        is_wanted
     }
 
     /// Joins a pipe as its backend connection.
@@ -384,8 +564,10 @@ impl Pipes {
 pub enum BackendRefusal {
     /// Connecting has failed: the client gets 502.
     Unreachable,
-    /// The worker has as many connections as it may have: the client gets 503.
+    /// The worker or the server has as many connections as it may have: the client gets 503.
     Full,
+    /// Connecting takes too long: the client gets 504.
+    TimedOut,
 }
 
 /// The error that no buffer is free.

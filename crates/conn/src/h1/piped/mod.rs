@@ -22,7 +22,7 @@ mod response;
 use super::{Ending, Http1, Http1Phase, InvalidContent, RequestContent, emit};
 use crate::{
     BufRange, ConnResources, Tick,
-    backend::{BackendLimits, BackendRoute},
+    backend::{BackendLimits, BackendRoute, HashKey},
     functions::Payload,
     open_exchanges::{NO_PLACE, OpenExchange},
     pipe::{MESSAGE_ROOM, Message, PipeEnd, PipeId, Side},
@@ -124,16 +124,17 @@ impl Http1 {
         let Some(buf) = cx.pool.take_for_response() else {
             return self.refuse(cx, out, input, site, Status::ServiceUnavailable);
         };
+        let hash_key = cx.pipes.settings(route.backend).map_or_else(HashKey::default, |of| of.hash_key);
         let (bytes, to) = cx.pool.split_mut(input, buf);
         let to = &mut to[MESSAGE_ROOM..BUF_LEN - MESSAGE_ROOM];
-        let request = match PipedRequest::write(bytes, client, to, route.limits.content_len_max) {
+        let request = match PipedRequest::write(bytes, client, to, route.limits.content_len_max, hash_key) {
             Ok(request) => request,
             Err(status) => {
                 cx.pool.release(buf);
                 return self.refuse(cx, out, input, site, status);
             }
         };
-        let pipe = cx.pipes.open(self.accepted.number, route);
+        let pipe = cx.pipes.open(self.accepted.number, route, request.key, cx.now);
         let head = BufRange { buf, at: MESSAGE_ROOM as u32, len: request.list_len as u32 };
         cx.pipes.push(pipe, Side::Client, Message::Head(head));
         if request.content.is_none() {
@@ -169,7 +170,7 @@ impl Http1 {
     #[cold]
     pub(super) fn respond_later(&mut self, cx: &mut ConnResources<'_>, later: LaterResponse) {
         let LaterResponse { payload, client, site, route, version, client_persists, with_content } = later;
-        let pipe = cx.pipes.open_with(self.accepted.number, route, payload);
+        let pipe = cx.pipes.open_with(self.accepted.number, route, payload, cx.now);
         cx.pipes.push(pipe, Side::Client, Message::End(PipeEnd::Complete));
         let recorded_at = finish_piped_record(cx);
         self.pipe = Some(OpenPipe { id: pipe, recorded_at });

@@ -84,7 +84,7 @@ impl Http1 {
         let route = cx.sites.route(self.accepted.routes, &request);
         let site = route.site();
         if let Route::Backend(_, to) = route {
-            let pipe = cx.pipes.open(self.accepted.number, to);
+            let pipe = cx.pipes.open(self.accepted.number, to, 0, cx.now);
             cx.pipes.push(pipe, Side::Client, Message::Head(list));
             cx.pipes.push(pipe, Side::Client, Message::End(PipeEnd::Complete));
             let former = mem::replace(&mut piped.pipe, pipe);

@@ -1,13 +1,18 @@
 //! Writes the head of a request for a backend: its fields without a protocol.
 
 use crate::{
+    backend::HashKey,
     bounded_writer::BoundedWriter,
     h1::{RequestContent, request::request, request_content::expects_continue},
     pipe::fields::{MessageFieldsWriter, end_to_end_fields},
     plan,
     request::{Client, Request, Resource},
 };
-use std::{io::Write, net::IpAddr};
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    io::Write,
+    net::IpAddr,
+};
 use tarpon_http::{
     FieldName,
     head::{self, Head, Version},
@@ -27,6 +32,8 @@ pub(super) struct PipedRequest {
     pub(super) head_len: usize,
     /// The length of the list of fields.
     pub(super) list_len: usize,
+    /// The hash by which a server is chosen.
+    pub(super) key: u64,
 }
 
 impl PipedRequest {
@@ -39,6 +46,7 @@ impl PipedRequest {
         client: Client,
         to: &mut [u8],
         content_len_max: u64,
+        hash_key: HashKey,
     ) -> Result<PipedRequest, Status> {
         let (head, head_len) = head::parse(bytes).ok().flatten().ok_or(Status::BadRequest)?;
         let host = head.host().map_err(|error| error.status())?;
@@ -56,8 +64,20 @@ impl PipedRequest {
             content,
             head_len,
             list_len: write_request(&request, &head, method, to)?,
+            key: key(&request, hash_key),
         })
     }
+}
+
+/// Returns the hash by which a server is chosen: equal for exchanges that belong together, in all workers.
+fn key(request: &Request<'_>, hash_key: HashKey) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    match (hash_key, request.resource) {
+        (HashKey::Client, _) => request.client.address.hash(&mut hasher),
+        (HashKey::Path, Ok(Resource::Path { path, .. })) => path.hash(&mut hasher),
+        _ => return 0,
+    }
+    hasher.finish()
 }
 
 /// The length of the longest text of an address.
