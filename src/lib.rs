@@ -74,6 +74,10 @@ pub use base::{
     site_config::{MAX_UNPACKED_LEN, SiteSource, UserConfig, UserDirectories},
     socket_access::SocketAccess,
     tls_config::{CertificateFiles, ServiceTls, TlsPolicy},
+    upstream_config::{
+        Balance, HealthCheck, HostPolicy, ProxyPaths, SiteProxy, UpstreamAddress, UpstreamConfig,
+        UpstreamFastCgi, UpstreamProtocol, UpstreamServer, UpstreamTls,
+    },
 };
 pub use bytes::Bytes;
 pub use control::{

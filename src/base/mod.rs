@@ -19,6 +19,7 @@
 //! | `admin_access` | which clients may use the admin listener |
 //! | `socket_access` | which users may connect to a Unix socket |
 //! | `tls_config` | the TLS of a service: files of certificates, and what listeners ask of clients |
+//! | `upstream_config` | upstream servers, and the paths of sites that they answer |
 //! | `size` | reads and writes sizes such as `64KiB` |
 
 pub(crate) mod acme_config;
@@ -34,3 +35,4 @@ pub(crate) mod site_config;
 pub(crate) mod size;
 pub(crate) mod socket_access;
 pub(crate) mod tls_config;
+pub(crate) mod upstream_config;

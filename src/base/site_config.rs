@@ -2,7 +2,7 @@
 
 use super::{
     address::ListenAddress, cgi_config::SiteCgi, log_config::SiteLogConfig, settings::SiteLimits,
-    tls_config::CertificateFiles,
+    tls_config::CertificateFiles, upstream_config::SiteProxy,
 };
 use std::path::PathBuf;
 use tarpon_conn::{HostName, PathPrefix};
@@ -41,6 +41,8 @@ pub struct SiteConfig {
     pub users: UserConfig,
     /// Its CGI programs.
     pub cgi: SiteCgi,
+    /// The paths that upstream servers answer.
+    pub proxies: Vec<SiteProxy>,
     /// Log settings that override those of the server.
     pub log: SiteLogConfig,
 }

@@ -93,8 +93,8 @@ mod transport;
 
 pub use backend::{
     BackendId, BackendLimits, BackendProtocol, BackendRoute, BackendServers, BackendSettings, ExchangeEnd,
-    FRAME_PREFIX_LEN, FastCgiSettings, FrameKind, FramePrefix, HashKey, InvalidFrame, PathRewrite, ServerEvent,
-    ServerId,
+    FRAME_PREFIX_LEN, FastCgiSettings, FrameKind, FramePrefix, HashKey, InvalidFrame, PathRewrite,
+    ServerEvent, ServerId,
 };
 #[cfg(feature = "sim")]
 pub use backend::{echo::EchoBackend, sim::BackendSim};
@@ -261,11 +261,7 @@ impl Connection {
 
     /// Creates the state of a connection to a backend, for a pipe that [`Pipes::next_unconnected`] has returned. `number` identifies the
     /// connection among those of the worker, with clients too.
-    pub fn to_backend(
-        cx: &mut ConnResources<'_>,
-        number: u32,
-        unconnected: Unconnected,
-    ) -> Connection {
+    pub fn to_backend(cx: &mut ConnResources<'_>, number: u32, unconnected: Unconnected) -> Connection {
         let connection = BackendConnection::new(cx, number, unconnected);
         let mut connection = Connection { party: Party::Backend(Box::new(connection)), wire: Outbox::new() };
         connection.woken(cx);

@@ -56,6 +56,7 @@ use crate::{
         site_config::SiteConfig,
         socket_access::SocketAccess,
         tls_config::ServiceTls,
+        upstream_config::UpstreamConfig,
     },
     control::handover::predecessor::PredecessorChannel,
 };
@@ -79,6 +80,8 @@ pub struct Service {
     pub acme: AcmeConfig,
     /// How the CGI programs of the sites run.
     pub cgi: CgiConfig,
+    /// The upstreams that the sites name.
+    pub upstreams: Vec<UpstreamConfig>,
     /// The sites, at least one.
     pub sites: Vec<SiteConfig>,
     /// How to answer a request for an unknown host.

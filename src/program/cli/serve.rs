@@ -55,7 +55,7 @@ fn service(config: Config) -> Service {
     // Only the first call has an effect: a reload does not change the format of events.
     events::init(config.log.events);
     let unknown_host = config.unknown_host();
-    let Config { mut sites, mut listeners, server, log } = config;
+    let Config { mut sites, mut listeners, upstreams, server, log } = config;
     if listeners.is_empty() && sites.iter().any(|site| !site.domains.is_empty()) {
         listeners = DOMAIN_LISTENERS.iter().flat_map(|at| at.parse().map(ListenerConfig::at)).collect();
     }
@@ -84,6 +84,7 @@ fn service(config: Config) -> Service {
         tls,
         acme,
         cgi,
+        upstreams,
         sites,
         unknown_host,
         grace_period,

@@ -58,6 +58,7 @@ pub(crate) use acme::DOMAIN_LISTENERS;
 pub use crate::base::{
     log_config::{EventFormat, LogConfig, SiteLogConfig},
     site_config::SiteConfig,
+    upstream_config::UpstreamConfig,
 };
 pub(crate) use certificates::check_certificates;
 pub use errors::{ConfigError, ConfigErrors};
@@ -76,6 +77,8 @@ pub struct Config {
     pub sites: Vec<SiteConfig>,
     /// The listeners. Empty: the [default addresses](crate::default_addresses) that the host has.
     pub listeners: Vec<ListenerConfig>,
+    /// The upstreams of the sites: those with a section of their own, and one for each list of addresses.
+    pub upstreams: Vec<UpstreamConfig>,
     /// Options that apply to all sites and listeners.
     pub server: ServerConfig,
     /// The access log and the messages of the server.

@@ -308,7 +308,13 @@ impl Pipes {
     }
 
     /// Tries another server for a pipe whose server could not be reached, or ends the pipe if there is none.
-    pub fn connect_failed(&mut self, pool: &mut Pool, unconnected: Unconnected, why: BackendRefusal, now: Tick) {
+    pub fn connect_failed(
+        &mut self,
+        pool: &mut Pool,
+        unconnected: Unconnected,
+        why: BackendRefusal,
+        now: Tick,
+    ) {
         let Unconnected { pipe: id, route, server, .. } = unconnected;
         let pipe = self.pipe(id);
         pipe.tried.push(server);
