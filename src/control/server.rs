@@ -191,6 +191,7 @@ impl Server {
             }
             io::Result::Ok(WorkerConfig {
                 backends: backends.clone(),
+                upstream_row: Some(number),
                 number,
                 worker_count,
                 idle_workers: idle_workers.clone(),

@@ -114,6 +114,7 @@ impl Master<'_> {
             mailbox,
         );
         keep.reserve_exact(OWN_DESCRIPTOR_COUNT);
+        let config = WorkerConfig { upstream_row: None, ..config };
         Ok(NextWorker { worker: Box::new(PreparedWorker::new(config)?), keep })
     }
 
@@ -143,7 +144,7 @@ impl Master<'_> {
                 // Each process samples with a seed of its own.
                 (recording.seed.wrapping_add(client.0), rings.producer(slot))
             });
-            let rows = WorkerRows { counters: shared.counters.place(slot), start, log };
+            let rows = WorkerRows { number: slot, counters: shared.counters.place(slot), start, log };
             // A site must live only as long as the worker serves it.
             let stays_open = || drop(sites.take());
             let serve = || worker.serve(connection, rows, mailbox, stays_open);
@@ -227,6 +228,7 @@ fn worker_config(
 ) -> WorkerConfig {
     WorkerConfig {
         backends: shared.backends.clone(),
+        upstream_row: Some(slot),
         number: slot,
         worker_count: settings.workers().get(),
         idle_workers: shared.idle_workers.clone(),
