@@ -136,7 +136,7 @@ impl CgiBackends {
             let of_site = backends.of_site(SiteId::new(mount.site));
             match &mount.kind {
                 CgiMountKind::Directory(prefix) => of_site.prefixes.push((prefix.clone(), route)),
-                CgiMountKind::Suffix(suffix) => of_site.suffix = Some((suffix.as_str().into(), route)),
+                CgiMountKind::Suffix(suffix) => of_site.suffixes.push((suffix.as_str().into(), route)),
             }
         }
         Ok(())

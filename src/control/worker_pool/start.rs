@@ -49,7 +49,8 @@ impl Master<'_> {
         let (engine, worker_count) = (settings.engine, settings.workers().get());
         let main = |channel: Channel| {
             let stats = ServerStats::new(engine, worker_count, counters.clone(), labels, acme.clone())
-                .with_cgi(shared.cgi_stats.clone());
+                .with_cgi(shared.cgi_stats.clone())
+                .with_upstreams(shared.upstreams.clone());
             let (admin, counters) = (admin.take(), counters.clone());
             let rings = rings.as_ref().map(|(_, rings)| rings);
             let start =
@@ -102,7 +103,7 @@ impl Master<'_> {
         let mailbox = Arc::new(Mailbox::new()?);
         let replaced = mailbox.as_fd().as_raw_fd();
         let wakeup = self.shared.rings.iter().map(|(_, rings)| rings.as_fd().as_raw_fd());
-        let helper = self.shared.helper_descriptor();
+        let helper = self.shared.helper_descriptors();
         let mut keep: Vec<_> = sites.descriptors().chain(wakeup).chain(helper).chain([replaced]).collect();
         let config = worker_config(
             &self.settings,
@@ -183,7 +184,7 @@ impl Master<'_> {
         let sites = all.as_ref().ok_or_else(no_sites)?;
         let wakeup = shared.rings.iter().map(|(_, rings)| rings.as_fd().as_raw_fd());
         let sockets = listeners.sockets().iter().map(AsRawFd::as_raw_fd);
-        let helper = shared.helper_descriptor();
+        let helper = shared.helper_descriptors();
         let keep: Vec<RawFd> = sites.descriptors().chain(wakeup).chain(helper).chain(sockets).collect();
         let channel = Channel::nonblocking_pair()?;
         let (pid, channel) = fork(single_threaded, c"tarpon-worker", channel, keep, |channel| {
@@ -207,9 +208,9 @@ impl Master<'_> {
 }
 
 impl SharedMemory {
-    /// Returns the descriptor that reaches the helper.
-    fn helper_descriptor(&self) -> Option<RawFd> {
-        self.helper.as_ref().map(|helper| helper.as_fd().as_raw_fd())
+    /// Returns the descriptors that reach the helpers.
+    fn helper_descriptors(&self) -> impl Iterator<Item = RawFd> {
+        self.helpers.iter().map(|helper| helper.as_fd().as_raw_fd())
     }
 }
 
