@@ -88,6 +88,7 @@ pub use control::{
     server::{Handle, Server},
     supervisor::{Notice, Role, Service, ServingReport, SiteLabel, supervise},
     tls::{certificate::TlsCertificate, policy::TlsConfig},
+    upstreams::stats::{UpstreamMetrics, UpstreamState},
 };
 pub use program::config;
 #[doc(hidden)]

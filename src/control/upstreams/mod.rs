@@ -35,6 +35,8 @@ mod resolve;
 mod server;
 pub(crate) mod service;
 pub(crate) mod stats;
+#[cfg(test)]
+mod tests;
 mod transit;
 
 pub(crate) use process::{UpstreamStart, run};

@@ -13,6 +13,7 @@ pub(crate) mod messages;
 pub(crate) mod progress;
 pub(crate) mod status;
 pub(crate) mod tables;
+mod upstream_table;
 
 use std::{
     fmt,

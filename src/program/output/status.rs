@@ -1,6 +1,9 @@
 //! The state of a running server, as a few lines for a terminal.
 
-use crate::program::output::messages::{Bytes, Count};
+use crate::program::output::{
+    messages::{Bytes, Count},
+    upstream_table,
+};
 use crate::{Metrics, ServerState};
 use anstyle::Style;
 use std::{
@@ -58,6 +61,7 @@ pub(crate) fn write(metrics: &Metrics, unix_s: u64, to: &mut impl Write) -> io::
         );
         writeln!(to, "  {:<12} {:>14}  {DIM}{more}{DIM:#}", "CGI programs", grouped(cgi.running))?;
     }
+    upstream_table::write(&metrics.upstreams, to)?;
     for (number, site) in metrics.sites.iter().enumerate() {
         let name = site.host.clone().unwrap_or_else(|| format!("site {}", number + 1));
         let name = name.printable();
