@@ -180,6 +180,8 @@ fn status_line(engine: TestedEngine, backends: Backends, path: &str) -> String {
     write!(client, "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
     let mut response = String::new();
     client.read_to_string(&mut response).unwrap();
+    // The worker waits for it to close.
+    drop(client);
     mailbox.post(WorkerMessage::Shutdown { mode: ShutdownMode::Stop, grace: Duration::from_secs(60) });
     worker.join().unwrap();
     response.lines().next().unwrap_or_default().to_owned()
