@@ -95,7 +95,8 @@ fn incomplete<T>(seen: &[u8]) -> Result<Option<T>, ResponseHeadError> {
 fn status_line(line: &[u8]) -> Result<(Version, u16), ResponseHeadError> {
     let parsed = || {
         let line = line.strip_suffix(b"\r")?.strip_prefix(b"HTTP/1.")?;
-        let [minor @ b'0'..=b'9', b' ', a @ b'1'..=b'5', b @ b'0'..=b'9', c @ b'0'..=b'9', reason @ ..] = line
+        let [minor @ b'0'..=b'9', b' ', a @ b'1'..=b'5', b @ b'0'..=b'9', c @ b'0'..=b'9', reason @ ..] =
+            line
         else {
             return None;
         };
@@ -149,7 +150,8 @@ impl<'a> ResponseHead<'a> {
     /// # Errors
     /// It is invalid, or there are several values.
     pub fn content_length(&self) -> Result<Option<u64>, ResponseHeadError> {
-        let values = self.all("content-length").flat_map(|value| value.split(|&byte| byte == b',').map(trim_ows));
+        let values =
+            self.all("content-length").flat_map(|value| value.split(|&byte| byte == b',').map(trim_ows));
         let mut found = None;
         for value in values {
             let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
@@ -284,7 +286,8 @@ mod tests {
         for (head, want) in cases {
             assert_eq!(parse(head.as_bytes()).unwrap().unwrap().0.persists(), want, "{head}");
         }
-        let fields: Vec<_> = parse(b"HTTP/1.1 200 OK\r\nA:  b \r\n\r\n").unwrap().unwrap().0.fields().collect();
+        let fields: Vec<_> =
+            parse(b"HTTP/1.1 200 OK\r\nA:  b \r\n\r\n").unwrap().unwrap().0.fields().collect();
         assert_eq!(fields, [(&b"A"[..], &b"b"[..])]);
     }
 }

@@ -8,8 +8,8 @@
 
 use super::echo::EchoBackend;
 use crate::{
-    AcceptedClient, BackendRefusal, BufRange, ConnResources, Connection, Counters, DriveState, DriveStep,
-    Pipes, Pool, Records, ResponsePrefixes, Sites, Span, Tick, Transport,
+    AcceptedClient, BackendRefusal, BackendServers, BackendSettings, BufRange, ConnResources, Connection,
+    Counters, DriveState, DriveStep, Pipes, Pool, Records, ResponsePrefixes, Sites, Span, Tick, Transport,
     pipe::MESSAGE_COUNT_MAX,
     sim::{Cuts, Through, TransportClient},
 };
@@ -40,6 +40,21 @@ pub struct BackendSim {
     pub through: Through,
     /// What the backend sends on each connection before it closes it. `None`: it is an [`EchoBackend`].
     pub script: Option<Vec<u8>>,
+    /// The server of upstream tests. `None`: the backend speaks frames.
+    pub upstream: Option<SimUpstream>,
+}
+
+/// What an upstream server sends: it gets the number of the connection, from 0 on, and all bytes that have arrived on it since the last time
+/// that it has sent some. It is asked each time that more arrive.
+pub type SimUpstream = Box<dyn FnMut(usize, &[u8]) -> UpstreamReply>;
+
+/// What an upstream server does.
+#[derive(Clone, Debug, Default)]
+pub struct UpstreamReply {
+    /// The bytes that it sends.
+    pub bytes: Vec<u8>,
+    /// It closes its sending side then.
+    pub ends: bool,
 }
 
 struct SimParty {
@@ -58,6 +73,9 @@ struct SimParty {
     /// The bytes sent to the other end.
     wire: Vec<u8>,
     echo: Option<EchoBackend>,
+    /// The number of the connection to an upstream server, and the bytes that it has received and not answered.
+    upstream_number: usize,
+    unanswered: Vec<u8>,
 }
 
 /// The buffers that one connection holds: those of its outbox and inbox, two of its transport, and both directions of its pipe.
@@ -81,7 +99,19 @@ impl BackendSim {
             stalls: false,
             through: Through::Plain,
             script: None,
+            upstream: None,
         }
+    }
+
+    /// Returns a worker whose backends are upstream servers.
+    pub fn with_upstream(
+        sites: Sites,
+        settings: Vec<BackendSettings>,
+        servers: Box<dyn BackendServers>,
+        upstream: SimUpstream,
+    ) -> BackendSim {
+        let pipes = Pipes::new(settings.into(), servers);
+        BackendSim { pipes, upstream: Some(upstream), ..BackendSim::new(sites) }
     }
 
     /// Accepts a client. Returns its number.
@@ -175,6 +205,7 @@ impl BackendSim {
                 let number = self.parties.len() as u32;
                 let conn = Connection::to_backend(&mut self.cx(), number, unconnected);
                 let mut party = SimParty::new(conn, Some(EchoBackend::default()));
+                party.upstream_number = self.connect_count;
                 party.has_ended = self.script.is_some();
                 party.socket = self.script.clone().unwrap_or_default();
                 self.add(party);
@@ -318,6 +349,20 @@ impl BackendSim {
         }
         let Some(party) = &mut self.parties[number] else { return false };
         let Some(echo) = &mut party.echo else { return false };
+        if let Some(upstream) = &mut self.upstream {
+            let bytes = std::mem::take(&mut party.wire);
+            if bytes.is_empty() {
+                return false;
+            }
+            party.unanswered.extend(bytes);
+            let UpstreamReply { bytes, ends } = upstream(party.upstream_number, &party.unanswered);
+            if !bytes.is_empty() || ends {
+                party.unanswered.clear();
+            }
+            party.socket.extend(bytes);
+            party.has_ended |= ends;
+            return true;
+        }
         let bytes = std::mem::take(&mut party.wire);
         let output = echo.received(&bytes);
         party.socket.extend(output);
@@ -387,6 +432,8 @@ impl SimParty {
             is_write_shut_down: false,
             wire: Vec::new(),
             echo,
+            upstream_number: 0,
+            unanswered: Vec::new(),
         }
     }
 }
