@@ -337,6 +337,15 @@ impl Connection {
         }
     }
 
+    /// Handles an end of the input that the peer has not announced, although its transport has an alert for it: what came last may be
+    /// missing. Clients are answered as after any end: a request has a length of its own.
+    pub(crate) fn cut(&mut self, cx: &mut ConnResources<'_>) {
+        match &mut self.party {
+            Party::Client(client) => client.ended(cx, &mut self.wire),
+            Party::Backend(backend) => backend.cut(cx),
+        }
+    }
+
     /// Handles the event that the engine has sent the first `len` bytes of the outbox.
     #[inline]
     pub fn sent(&mut self, cx: &mut ConnResources<'_>, len: u64) {
