@@ -97,7 +97,10 @@ pub use backend::{
     ServerEvent, ServerId,
 };
 #[cfg(feature = "sim")]
-pub use backend::{echo::EchoBackend, sim::BackendSim};
+pub use backend::{
+    echo::EchoBackend,
+    sim::{BackendSim, BackendTls},
+};
 pub use challenge::{CHALLENGE_ANSWER_LEN_MAX, FindChallenge};
 pub use counters::{Counter, CounterName, Counters, LATENCY_MS, VERSIONS};
 pub use functions::{CollectBudget, InlineContent, InlineFunction, InlineRequest, InlineResponse, Payload};
