@@ -100,7 +100,7 @@ pub use backend::{
 #[cfg(feature = "sim")]
 pub use backend::{
     echo::EchoBackend,
-    sim::{BackendSim, SimUpstream, UpstreamReply},
+    sim::{BackendSim, BackendTls, SimUpstream, UpstreamReply},
 };
 pub use challenge::{CHALLENGE_ANSWER_LEN_MAX, FindChallenge};
 pub use counters::{Counter, CounterName, Counters, LATENCY_MS, VERSIONS};
@@ -338,6 +338,15 @@ impl Connection {
         match &mut self.party {
             Party::Client(client) => client.ended(cx, &mut self.wire),
             Party::Backend(backend) => backend.ended(cx),
+        }
+    }
+
+    /// Handles an end of the input that the peer has not announced, although its transport has an alert for it: what came last may be
+    /// missing. Clients are answered as after any end: a request has a length of its own.
+    pub(crate) fn cut(&mut self, cx: &mut ConnResources<'_>) {
+        match &mut self.party {
+            Party::Client(client) => client.ended(cx, &mut self.wire),
+            Party::Backend(backend) => backend.cut(cx),
         }
     }
 

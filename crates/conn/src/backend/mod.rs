@@ -294,6 +294,11 @@ impl BackendConnection {
         }
     }
 
+    /// Handles an end of the input that the server has not announced by the alert of TLS. A response that ends with the connection is cut off.
+    pub(crate) fn cut(&mut self, cx: &mut ConnResources<'_>) {
+        self.abort(cx, Status::BadGateway);
+    }
+
     /// Handles the end of the deadline.
     pub(crate) fn expired(&mut self, cx: &mut ConnResources<'_>, out: &Outbox) {
         let waits_for_client = match &self.phase {

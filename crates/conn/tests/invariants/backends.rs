@@ -11,7 +11,7 @@ use tarpon_conn::{
 };
 
 /// A worker with a site, and a backend for the paths below `/app/`.
-fn worker() -> BackendSim {
+pub(crate) fn worker() -> BackendSim {
     worker_with(BackendLimits::default())
 }
 

@@ -33,12 +33,12 @@ const LIMITS: BackendLimits = BackendLimits {
     content_len_max: 50_000,
     content_window_ms: 10_000,
     min_content_rate: 10,
-    response_ms: 60_000,
     first_byte_ms: 60_000,
+    response_ms: 60_000,
     total_ms: u64::MAX,
     tunnel_ms: 60_000,
     idle_ms: 0,
-    requests_max: 1,
+    requests_max: u32::MAX,
     retries_max: 0,
 };
 
