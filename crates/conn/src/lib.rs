@@ -314,7 +314,7 @@ impl Connection {
     pub(crate) fn refuse_transport(&mut self, cx: &mut ConnResources<'_>) {
         match &mut self.party {
             Party::Client(client) => client.refuse_transport(cx, &self.wire),
-            Party::Backend(backend) => backend.abort(cx, Status::BadGateway),
+            Party::Backend(backend) => backend.cut(cx),
         }
     }
 

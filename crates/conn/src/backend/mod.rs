@@ -294,9 +294,10 @@ impl BackendConnection {
         }
     }
 
-    /// Handles an end of the input that the server has not announced by the alert of TLS. A response that ends with the connection is cut off.
+    /// Handles an end of the input that the server has not announced by the alert of TLS, or a failure of TLS. A response that ends with the
+    /// connection is cut off.
     pub(crate) fn cut(&mut self, cx: &mut ConnResources<'_>) {
-        self.abort(cx, Status::BadGateway);
+        self.fail(cx, ExchangeError::INVALID);
     }
 
     /// Handles the end of the deadline.
