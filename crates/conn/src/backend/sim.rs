@@ -81,7 +81,7 @@ struct SimParty {
     /// The bytes sent to the other end.
     wire: Vec<u8>,
     echo: Option<EchoBackend>,
-    /// What the backend still has to send, in the place of `echo`.
+    /// The bytes that the backend still has to send, in the place of `echo`.
     script: Option<Vec<u8>>,
     /// How many more bytes of the other end arrive before the connection is cut.
     arriving_len: usize,
