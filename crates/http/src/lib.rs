@@ -19,6 +19,7 @@
 //! | [`forwarded`] | Forwarded, X-Forwarded-For, X-Forwarded-Proto | RFC 7239 |
 //! | [`proxy_header`] | the header of the PROXY protocol, before the first request | the specification of HAProxy |
 //! | [`cgi`] | the head of a response of a CGI program | RFC 3875, section 6 |
+//! | [`fastcgi`] | the records of FastCGI | FastCGI Specification 1.0 |
 //! | [`date`] | HTTP-date | RFC 9110, section 5.6.7 |
 //! | [`status`] | status codes | RFC 9110, section 15 |
 //!
@@ -60,6 +61,7 @@ pub mod cgi;
 pub mod chunked;
 pub mod date;
 pub mod dictionary;
+pub mod fastcgi;
 pub mod field;
 mod field_name;
 pub mod fields;
