@@ -298,7 +298,7 @@ const OPTIONS: &[Opt] = &[
         name: "insecure",
         kind: ValueKind::Flag(|config, on| config.upstream().tls.accepts_any = on),
         help: "Allow every certificate of servers with https",
-        details: "Whoever controls the network between can then read and change everything.",
+        details: "An attacker on the network between can then read and change everything.",
         ..OPT
     },
     Opt {
