@@ -1,7 +1,7 @@
 //! Measures web servers on one machine, one after the other under the same conditions.
 //!
 //! ```text
-//! main ─▶ experiments ─┬─▶ servers ─▶ client, null_server
+//! main ─▶ experiments ─┬─▶ servers ─▶ client, null_server, upstream_server
 //!                      ├─▶ client ───────────────────────┐
 //!                      ├─▶ measure ──────────────────────┼─▶ records ─▶ stats, format
 //!                      └─▶ report ───────────────────────┘
@@ -12,6 +12,7 @@
 //! | `experiments` | race, cold reads, starts, TLS, stalled programs, loads, cost of a request, packing, cryptography |
 //! | `servers` | starts, checks and stops servers |
 //! | `null_server` | servers that parse nothing: the upper limit |
+//! | `upstream_server` | the server behind proxies |
 //! | `client` | load generators, with and without TLS |
 //! | `measure` | CPU time, memory, system calls, instructions, a slow disk |
 //! | `records` | the result files |
@@ -35,6 +36,7 @@ mod records;
 mod report;
 mod servers;
 mod stats;
+mod upstream_server;
 
 use std::process::ExitCode;
 
@@ -69,6 +71,8 @@ enum LabCommand {
     Report(document::ReportArgs),
     /// Run a null server: it sends the same bytes for every request
     NullServer(null_server::NullServerArgs),
+    /// Run the server behind proxies: it sends prepared responses, stalls, and sends messages of tunnels back
+    UpstreamServer(upstream_server::UpstreamServerArgs),
 }
 
 fn main() -> ExitCode {
@@ -84,6 +88,7 @@ fn main() -> ExitCode {
         LabCommand::TlsProvider(args) => tls_provider::run(&args),
         LabCommand::Report(args) => document::run(&args),
         LabCommand::NullServer(args) => null_server::run(&args),
+        LabCommand::UpstreamServer(args) => upstream_server::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -8,6 +8,7 @@
 //! | `tls.rs` | what clients offer with TLS; blocking connections |
 //! | `tls_load.rs` | a closed loop of handshakes, or of requests on connections with TLS |
 //! | `tls_storm.rs` | full handshakes at a fixed rate |
+//! | `web_socket.rs` | tunnels: the request for one, and messages |
 //! | `request.rs` | a request, short or as of a browser |
 //! | `response.rs` | the length of a response |
 //!
@@ -21,6 +22,7 @@ pub(crate) mod response;
 pub(crate) mod tls;
 pub(crate) mod tls_load;
 pub(crate) mod tls_storm;
+pub(crate) mod web_socket;
 
 use std::fmt;
 use std::io::{self, Read};
