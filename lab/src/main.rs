@@ -9,7 +9,7 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `experiments` | race, cold reads, starts, TLS, stalled programs, loads, cost of a request, packing, cryptography |
+//! | `experiments` | race, cold reads, starts, TLS, stalled programs, loads, proxies, tunnels, ladder, cost of a request, packing, cryptography |
 //! | `servers` | starts, checks and stops servers |
 //! | `null_server` | servers that parse nothing: the upper limit |
 //! | `upstream_server` | the server behind proxies |
@@ -42,7 +42,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use self::experiments::{cold, cost, loads, pack, race, stalled, start, tls, tls_provider};
+use self::experiments::{
+    cold, cost, ladder, loads, pack, proxy, race, stalled, start, tls, tls_provider, tunnels,
+};
 use self::report::document;
 
 /// Measure web servers on one machine, under the same conditions
@@ -57,10 +59,16 @@ enum LabCommand {
     Start(start::StartArgs),
     /// Measure handshakes and requests with TLS, or response times beside a storm of handshakes
     Tls(tls::TlsArgs),
-    /// Measure response times of a page while CGI programs never answer
+    /// Measure response times of a page while CGI programs, or an upstream, never answer
     Stalled(stalled::StalledArgs),
     /// Measure four loads on a program that embeds tarpon, and check every response
     Loads(loads::LoadsArgs),
+    /// Measure requests per second, response times and CPU per request of reverse proxies
+    Proxy(proxy::ProxyRaceArgs),
+    /// Measure memory and descriptors of idle WebSocket tunnels through reverse proxies
+    Tunnels(tunnels::TunnelsArgs),
+    /// Measure a published ladder of optimisations: files, and JSON of an upstream
+    Ladder(ladder::LadderArgs),
     /// Count the instructions per request with callgrind, and compare them with the accepted counts
     Cost(cost::CostArgs),
     /// Measure time and size of packing, compared with reference encoders
@@ -83,6 +91,9 @@ fn main() -> ExitCode {
         LabCommand::Tls(args) => tls::run(&args),
         LabCommand::Stalled(args) => stalled::run(&args),
         LabCommand::Loads(args) => loads::run(&args),
+        LabCommand::Proxy(args) => proxy::run(&args),
+        LabCommand::Tunnels(args) => tunnels::run(&args),
+        LabCommand::Ladder(args) => ladder::run(&args),
         LabCommand::Cost(args) => cost::run(&args),
         LabCommand::Pack(args) => pack::run(&args),
         LabCommand::TlsProvider(args) => tls_provider::run(&args),

@@ -65,7 +65,8 @@ impl ProxySetup {
         let (pool, connection) = match pool_size {
             0 => (String::new(), "close"),
             size => {
-                let limits = format!("keepalive_requests {POOL_REQUESTS}; keepalive_timeout {POOL_SECONDS}s;");
+                let limits =
+                    format!("keepalive_requests {POOL_REQUESTS}; keepalive_timeout {POOL_SECONDS}s;");
                 (format!("keepalive {size}; {limits}"), "")
             }
         };
@@ -128,11 +129,8 @@ mod tests {
 
     #[test]
     fn each_server_has_the_same_pool_or_none() {
-        let setup = |pool_size| ProxySetup {
-            upstream: "127.0.0.1:9000".parse().unwrap(),
-            path: "/api/",
-            pool_size,
-        };
+        let setup =
+            |pool_size| ProxySetup { upstream: "127.0.0.1:9000".parse().unwrap(), path: "/api/", pool_size };
         let tarpon = |size| {
             let (mut command, directory) = (Command::new("tarpon"), tempfile::tempdir().unwrap());
             setup(size).add_to_tarpon(&mut command, directory.path()).unwrap();

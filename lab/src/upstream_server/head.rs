@@ -9,7 +9,7 @@
 
 /// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct UpstreamRequest<'a> {
+pub(super) struct LabUpstreamRequest<'a> {
     /// The last segment of the path.
     pub(super) segment: &'a [u8],
     /// The connection ends with the response.
@@ -19,7 +19,7 @@ pub(super) struct UpstreamRequest<'a> {
 }
 
 /// Reads the head at the front of `wire`. Returns `None` while it is incomplete.
-pub(super) fn parse(wire: &[u8]) -> Option<UpstreamRequest<'_>> {
+pub(super) fn parse(wire: &[u8]) -> Option<LabUpstreamRequest<'_>> {
     let len = wire.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
     let head = &wire[..len];
     let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
@@ -28,7 +28,7 @@ pub(super) fn parse(wire: &[u8]) -> Option<UpstreamRequest<'_>> {
     let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
     let segment = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     let is_old = words.next() == Some(b"HTTP/1.0");
-    Some(UpstreamRequest { segment, closes: is_old || has_close(&head[line.len()..]), len })
+    Some(LabUpstreamRequest { segment, closes: is_old || has_close(&head[line.len()..]), len })
 }
 
 /// Returns whether a field `Connection: close` is among these. All proxies of the lab write exactly one space.
@@ -36,8 +36,11 @@ fn has_close(fields: &[u8]) -> bool {
     // A colon ends few windows: this compares names at those places only.
     let colons = fields.iter().enumerate().filter(|(_, byte)| **byte == b':').map(|(at, _)| at);
     colons.into_iter().any(|colon| {
-        let is_connection = colon >= NAME.len() && fields[colon - NAME.len()..colon].eq_ignore_ascii_case(NAME);
-        is_connection && fields[colon..].len() >= CLOSE.len() && fields[colon..][..CLOSE.len()].eq_ignore_ascii_case(CLOSE)
+        let is_connection =
+            colon >= NAME.len() && fields[colon - NAME.len()..colon].eq_ignore_ascii_case(NAME);
+        is_connection
+            && fields[colon..].len() >= CLOSE.len()
+            && fields[colon..][..CLOSE.len()].eq_ignore_ascii_case(CLOSE)
     })
 }
 
@@ -65,7 +68,7 @@ mod tests {
             ("no target",        b"GET\r\n\r\n",                                                     b"",      false),
         ];
         for (name, wire, segment, closes) in cases {
-            let want = UpstreamRequest { segment, closes: *closes, len: wire.len() };
+            let want = LabUpstreamRequest { segment, closes: *closes, len: wire.len() };
             assert_eq!(parse(wire), Some(want), "{name}");
             for cut in 0..wire.len() {
                 assert_eq!(parse(&wire[..cut]), None, "{name}, {cut} bytes");

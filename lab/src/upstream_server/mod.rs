@@ -22,7 +22,7 @@ use clap::Args;
 use rustix::net::sockopt::set_tcp_nodelay;
 use rustix::process::{Signal, set_parent_process_death_signal};
 
-use self::serve::UpstreamLoop;
+use self::serve::LabUpstreamLoop;
 use crate::client::web_socket;
 use crate::error::LabError;
 use crate::generated_site;
@@ -44,8 +44,8 @@ pub(crate) fn run(args: &UpstreamServerArgs) -> Result<(), LabError> {
     let listener = TcpListener::bind(args.listen)?;
     // Connections inherit the option: the last segment of a long response must not wait for an ACK.
     set_tcp_nodelay(&listener, true)?;
-    let responses = UpstreamResponses::new(&args.sizes);
-    UpstreamLoop::new(listener, responses)?
+    let responses = LabUpstreamResponses::new(&args.sizes);
+    LabUpstreamLoop::new(listener, responses)?
         .run()
         .map_err(|error| format!("upstream server: {error}").into())
 }
@@ -61,49 +61,49 @@ pub(crate) fn content(len: usize) -> Vec<u8> {
 }
 
 /// All responses of the server. They live as long as the process.
-struct UpstreamResponses {
+struct LabUpstreamResponses {
     /// By the last segment of the path.
-    contents: Vec<(String, UpstreamResponse)>,
-    not_found: UpstreamResponse,
+    contents: Vec<(String, LabUpstreamResponse)>,
+    not_found: LabUpstreamResponse,
     /// The response that opens a tunnel.
     switching: &'static [u8],
 }
 
 /// A response, as it is sent.
 #[derive(Clone, Copy)]
-struct UpstreamResponse {
+struct LabUpstreamResponse {
     /// On a connection that stays open.
     kept: &'static [u8],
     /// With `Connection: close`.
     closing: &'static [u8],
 }
 
-impl UpstreamResponses {
-    fn new(sizes: &[usize]) -> UpstreamResponses {
-        let sized = |size: &usize| (size.to_string(), UpstreamResponse::new("200 OK", &content(*size)));
+impl LabUpstreamResponses {
+    fn new(sizes: &[usize]) -> LabUpstreamResponses {
+        let sized = |size: &usize| (size.to_string(), LabUpstreamResponse::new("200 OK", &content(*size)));
         let switching = format!(
             "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
              Sec-WebSocket-Accept: {}\r\n\r\n",
             web_socket::ACCEPT
         );
-        UpstreamResponses {
+        LabUpstreamResponses {
             contents: sizes.iter().map(sized).collect(),
-            not_found: UpstreamResponse::new("404 Not Found", b""),
+            not_found: LabUpstreamResponse::new("404 Not Found", b""),
             switching: switching.into_bytes().leak(),
         }
     }
 
     /// Returns the response to a request for a path with this last segment.
-    fn find(&self, segment: &[u8]) -> UpstreamResponse {
+    fn find(&self, segment: &[u8]) -> LabUpstreamResponse {
         let found = self.contents.iter().find(|(name, _)| name.as_bytes() == segment);
         found.map_or(self.not_found, |(_, response)| *response)
     }
 }
 
-impl UpstreamResponse {
-    fn new(status: &str, content: &[u8]) -> UpstreamResponse {
+impl LabUpstreamResponse {
+    fn new(status: &str, content: &[u8]) -> LabUpstreamResponse {
         let [kept, closing] = ["", "Connection: close\r\n"].map(|field| wire(status, field, content));
-        UpstreamResponse { kept: kept.leak(), closing: closing.leak() }
+        LabUpstreamResponse { kept: kept.leak(), closing: closing.leak() }
     }
 }
 
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn responses_have_the_lengths_of_their_paths() {
-        let responses = UpstreamResponses::new(&[0, 1024, 65_536]);
+        let responses = LabUpstreamResponses::new(&[0, 1024, 65_536]);
         #[rustfmt::skip]
         let cases: &[(&str, u16, usize)] = &[
             // segment   status  content
@@ -135,7 +135,7 @@ mod tests {
             ("",         404,    0),
         ];
         for (segment, status, len) in cases {
-            let UpstreamResponse { kept, closing } = responses.find(segment.as_bytes());
+            let LabUpstreamResponse { kept, closing } = responses.find(segment.as_bytes());
             for wire in [kept, closing] {
                 let head = ResponseSummary::parse(wire).unwrap().unwrap();
                 assert_eq!((head.status, head.size.content_len), (*status, *len), "{segment}");

@@ -14,45 +14,45 @@ use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, recv, send};
 
-use super::{COUNTS, STALL, TUNNEL, UpstreamResponses, head, wire};
+use super::{COUNTS, LabUpstreamResponses, STALL, TUNNEL, head, wire};
 use crate::client::web_socket;
 
 /// The server: its connections, and what they share.
-pub(super) struct UpstreamLoop {
+pub(super) struct LabUpstreamLoop {
     epoll: OwnedFd,
     listener: TcpListener,
     /// By the number of their descriptors.
-    connections: Vec<Option<UpstreamConnection>>,
-    service: UpstreamService,
+    connections: Vec<Option<LabUpstreamConnection>>,
+    service: LabUpstreamService,
 }
 
 /// What all connections share.
-struct UpstreamService {
-    responses: UpstreamResponses,
+struct LabUpstreamService {
+    responses: LabUpstreamResponses,
     /// Requests that wait for ever, on connections that are open.
     stalled: usize,
     /// Tunnels that are open.
     tunnels: usize,
 }
 
-struct UpstreamConnection {
+struct LabUpstreamConnection {
     stream: OwnedFd,
     /// The first part of a head, or of a message.
     partial: Vec<u8>,
     /// The rest of a response, which the socket has not accepted yet.
-    unsent: Unsent,
-    phase: UpstreamPhase,
+    unsent: UnsentBytes,
+    phase: LabUpstreamPhase,
 }
 
 /// Bytes that are to be sent.
-enum Unsent {
+enum UnsentBytes {
     Fixed(&'static [u8]),
     Made(Vec<u8>),
 }
 
 /// What a connection does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum UpstreamPhase {
+enum LabUpstreamPhase {
     /// It waits for requests.
     Requests,
     /// It ends after the response.
@@ -63,12 +63,12 @@ enum UpstreamPhase {
     Tunnel,
 }
 
-impl UpstreamLoop {
-    pub(super) fn new(listener: TcpListener, responses: UpstreamResponses) -> io::Result<UpstreamLoop> {
+impl LabUpstreamLoop {
+    pub(super) fn new(listener: TcpListener, responses: LabUpstreamResponses) -> io::Result<LabUpstreamLoop> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &listener, epoll::EventData::new_u64(LISTENER), epoll::EventFlags::IN)?;
-        let service = UpstreamService { responses, stalled: 0, tunnels: 0 };
-        Ok(UpstreamLoop { epoll, listener, connections: Vec::new(), service })
+        let service = LabUpstreamService { responses, stalled: 0, tunnels: 0 };
+        Ok(LabUpstreamLoop { epoll, listener, connections: Vec::new(), service })
     }
 
     /// Serves for ever.
@@ -98,15 +98,20 @@ impl UpstreamLoop {
         };
         let slot = stream.as_raw_fd() as usize;
         let interest = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP;
-        epoll::add(&self.epoll, &stream, epoll::EventData::new_u64(slot as u64), interest | epoll::EventFlags::ET)?;
+        epoll::add(
+            &self.epoll,
+            &stream,
+            epoll::EventData::new_u64(slot as u64),
+            interest | epoll::EventFlags::ET,
+        )?;
         if self.connections.len() <= slot {
             self.connections.resize_with(slot + 1, || None);
         }
-        self.connections[slot] = Some(UpstreamConnection {
+        self.connections[slot] = Some(LabUpstreamConnection {
             stream,
             partial: Vec::new(),
-            unsent: Unsent::Fixed(&[]),
-            phase: UpstreamPhase::Requests,
+            unsent: UnsentBytes::Fixed(&[]),
+            phase: LabUpstreamPhase::Requests,
         });
         Ok(())
     }
@@ -115,25 +120,26 @@ impl UpstreamLoop {
         let Some(connection) = &mut self.connections[slot] else { return };
         if connection.drive(&mut self.service, flags, input).is_err() {
             match connection.phase {
-                UpstreamPhase::Stalled => self.service.stalled -= 1,
-                UpstreamPhase::Tunnel => self.service.tunnels -= 1,
-                UpstreamPhase::Requests | UpstreamPhase::Closing => {}
+                LabUpstreamPhase::Stalled => self.service.stalled -= 1,
+                LabUpstreamPhase::Tunnel => self.service.tunnels -= 1,
+                LabUpstreamPhase::Requests | LabUpstreamPhase::Closing => {}
             }
             self.connections[slot] = None;
         }
     }
 }
 
-impl UpstreamConnection {
+impl LabUpstreamConnection {
     /// Sends what is left, and reads what has arrived. An error closes the connection.
     fn drive(
         &mut self,
-        service: &mut UpstreamService,
+        service: &mut LabUpstreamService,
         flags: epoll::EventFlags,
         input: &mut [u8],
     ) -> Result<(), Errno> {
         self.send()?;
-        let ends = flags.intersects(epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR);
+        let ends =
+            flags.intersects(epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR);
         if !flags.contains(epoll::EventFlags::IN) && !ends {
             return Ok(());
         }
@@ -153,7 +159,7 @@ impl UpstreamConnection {
     }
 
     /// Handles received bytes, with those that an incomplete head or message had before.
-    fn receive(&mut self, service: &mut UpstreamService, received: &[u8]) -> Result<(), Errno> {
+    fn receive(&mut self, service: &mut LabUpstreamService, received: &[u8]) -> Result<(), Errno> {
         if self.partial.is_empty() {
             let used = self.consume(service, received)?;
             self.partial.extend_from_slice(&received[used..]);
@@ -169,14 +175,14 @@ impl UpstreamConnection {
     }
 
     /// Answers all complete heads and messages at the front of `wire`. Returns the length of these.
-    fn consume(&mut self, service: &mut UpstreamService, wire: &[u8]) -> Result<usize, Errno> {
+    fn consume(&mut self, service: &mut LabUpstreamService, wire: &[u8]) -> Result<usize, Errno> {
         let mut used = 0;
         while used < wire.len() {
             let len = match self.phase {
-                UpstreamPhase::Requests => self.answer(service, &wire[used..])?,
-                UpstreamPhase::Tunnel => self.echo(&wire[used..])?,
+                LabUpstreamPhase::Requests => self.answer(service, &wire[used..])?,
+                LabUpstreamPhase::Tunnel => self.echo(&wire[used..])?,
                 // Nothing that follows counts.
-                UpstreamPhase::Stalled | UpstreamPhase::Closing => return Ok(wire.len()),
+                LabUpstreamPhase::Stalled | LabUpstreamPhase::Closing => return Ok(wire.len()),
             };
             let Some(len) = len else { break };
             used += len;
@@ -185,22 +191,22 @@ impl UpstreamConnection {
     }
 
     /// Answers the request at the front of `wire`. Returns its length, or `None` if it is incomplete.
-    fn answer(&mut self, service: &mut UpstreamService, wire: &[u8]) -> Result<Option<usize>, Errno> {
+    fn answer(&mut self, service: &mut LabUpstreamService, wire: &[u8]) -> Result<Option<usize>, Errno> {
         let Some(request) = head::parse(wire) else { return Ok(None) };
         let response = if request.segment == STALL.as_bytes() {
-            (self.phase, service.stalled) = (UpstreamPhase::Stalled, service.stalled + 1);
+            (self.phase, service.stalled) = (LabUpstreamPhase::Stalled, service.stalled + 1);
             return Ok(Some(request.len));
         } else if request.segment == TUNNEL.as_bytes() {
-            (self.phase, service.tunnels) = (UpstreamPhase::Tunnel, service.tunnels + 1);
-            Unsent::Fixed(service.responses.switching)
+            (self.phase, service.tunnels) = (LabUpstreamPhase::Tunnel, service.tunnels + 1);
+            UnsentBytes::Fixed(service.responses.switching)
         } else if request.segment == COUNTS.as_bytes() {
-            Unsent::Made(counts(service))
+            UnsentBytes::Made(counts(service))
         } else {
             let response = service.responses.find(request.segment);
-            Unsent::Fixed(if request.closes { response.closing } else { response.kept })
+            UnsentBytes::Fixed(if request.closes { response.closing } else { response.kept })
         };
-        if request.closes && self.phase == UpstreamPhase::Requests {
-            self.phase = UpstreamPhase::Closing;
+        if request.closes && self.phase == LabUpstreamPhase::Requests {
+            self.phase = LabUpstreamPhase::Closing;
         }
         self.unsent = response;
         self.send()?;
@@ -210,7 +216,7 @@ impl UpstreamConnection {
     /// Sends the message at the front of `wire` back. Returns its length, or `None` if it is incomplete.
     fn echo(&mut self, wire: &[u8]) -> Result<Option<usize>, Errno> {
         let Some(message) = web_socket::parse(wire).map_err(|_| Errno::PROTO)? else { return Ok(None) };
-        self.unsent = Unsent::Made(web_socket::from_server(&message.text));
+        self.unsent = UnsentBytes::Made(web_socket::from_server(&message.text));
         self.send()?;
         Ok(Some(message.len))
     }
@@ -219,11 +225,11 @@ impl UpstreamConnection {
     fn send(&mut self) -> Result<(), Errno> {
         loop {
             let bytes = match &self.unsent {
-                Unsent::Fixed(bytes) => bytes,
-                Unsent::Made(bytes) => bytes.as_slice(),
+                UnsentBytes::Fixed(bytes) => bytes,
+                UnsentBytes::Made(bytes) => bytes.as_slice(),
             };
             if bytes.is_empty() {
-                return if self.phase == UpstreamPhase::Closing { Err(Errno::PIPE) } else { Ok(()) };
+                return if self.phase == LabUpstreamPhase::Closing { Err(Errno::PIPE) } else { Ok(()) };
             }
             let len = match send(&self.stream, bytes, SendFlags::NOSIGNAL) {
                 Ok(len) => len,
@@ -231,15 +237,15 @@ impl UpstreamConnection {
                 Err(errno) => return Err(errno),
             };
             match &mut self.unsent {
-                Unsent::Fixed(bytes) => *bytes = &bytes[len..],
-                Unsent::Made(bytes) => drop(bytes.drain(..len)),
+                UnsentBytes::Fixed(bytes) => *bytes = &bytes[len..],
+                UnsentBytes::Made(bytes) => drop(bytes.drain(..len)),
             }
         }
     }
 }
 
 /// Returns the response with the counts: those of requests that wait, and of tunnels.
-fn counts(service: &UpstreamService) -> Vec<u8> {
+fn counts(service: &LabUpstreamService) -> Vec<u8> {
     wire("200 OK", "", format!("{} {}", service.stalled, service.tunnels).as_bytes())
 }
 

@@ -1,0 +1,4 @@
+use super::table::LabReport;
+pub(super) fn report(_: &crate::records::ladder::LadderRecord) -> LabReport {
+    todo!()
+}
