@@ -14,7 +14,7 @@
 //! | `loads/` | rates and response times of a program that embeds tarpon, with every response checked |
 //! | `proxy.rs` | rates, response times and CPU per request of reverse proxies |
 //! | `tunnels.rs` | memory and descriptors of idle tunnels |
-//! | `ladder.rs` | a published ladder of optimisations, one after the other |
+//! | `ladder/` | a published ladder of optimisations, one after the other |
 //! | `pack.rs` | time and size of packing, compared with reference encoders |
 //! | `cost.rs` | instructions per request |
 //! | `tls_provider.rs` | handshakes and records of TLS, with both providers of cryptography |

@@ -55,9 +55,16 @@ pub(crate) const STALL: &str = "stall";
 pub(crate) const TUNNEL: &str = "tunnel";
 pub(crate) const COUNTS: &str = "counts";
 
-/// Returns the content of a response of this length.
+/// Returns the content of a response of this length: JSON, if two bytes are enough for it.
 pub(crate) fn content(len: usize) -> Vec<u8> {
-    generated_site::lines(len)
+    match len.checked_sub(2) {
+        None => vec![b'0'; len],
+        // The text has no quotes and no backslashes, and in JSON no line breaks.
+        Some(len) => {
+            format!("\"{}\"", String::from_utf8_lossy(&generated_site::lines(len)).replace('\n', " "))
+                .into_bytes()
+        }
+    }
 }
 
 /// All responses of the server. They live as long as the process.
@@ -121,6 +128,15 @@ fn wire(status: &str, field: &str, content: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::client::response::ResponseSummary;
+
+    #[test]
+    fn content_is_json_of_this_length() {
+        for len in [0, 1, 2, 3, 1024, 65_536] {
+            let content = content(len);
+            assert_eq!(content.len(), len);
+            assert_eq!(serde_json::from_slice::<serde_json::Value>(&content).is_ok(), len > 0, "{len}");
+        }
+    }
 
     #[test]
     fn responses_have_the_lengths_of_their_paths() {
