@@ -37,7 +37,9 @@ fn proxies_work_without_a_pool() {
 #[test]
 fn idle_tunnels_take_memory_and_two_descriptors_each() {
     let directory = tempfile::tempdir().unwrap();
-    let Some(record) = measure(&["tunnels", "--tunnels=200", "--sample=20"], directory.path()) else { return };
+    let Some(record) = measure(&["tunnels", "--tunnels=200", "--sample=20"], directory.path()) else {
+        return;
+    };
     for window in record["rounds"][0]["windows"].as_array().unwrap() {
         let number = |part: &str, name: &str| window[part][name].as_u64().unwrap();
         assert!(number("open", "descriptors") >= number("before", "descriptors") + 2 * 200 - 10, "{window}");

@@ -191,8 +191,10 @@ const TUNNELS_MAX: i64 = 16_000;
 /// Descriptors of a proxy besides those of tunnels.
 const OTHER_DESCRIPTORS: u64 = 200;
 
-/// The page of the site, which no client requests, and the length of the one that the lab checks first.
+/// The page of the site. No client requests it: the upstream answers all requests.
 const PAGE: &str = "page.html";
+
+/// The length of the upstream's response that the lab checks before it opens tunnels.
 const PAGE_LEN: usize = 1024;
 
 #[cfg(test)]

@@ -73,7 +73,7 @@ impl LadderStage {
     /// Returns the gain of the case study over its stage before.
     pub(crate) fn published_gain(self) -> Option<f64> {
         let before = LadderStage::ALL.into_iter().filter(|stage| *stage < self);
-        let before = before.filter_map(LadderStage::published).last()?;
+        let before = before.filter_map(LadderStage::published).next_back()?;
         Some(self.published()? as f64 / before as f64)
     }
 }

@@ -31,7 +31,7 @@ pub(crate) struct StartValues {
     pub(crate) certificate: Option<(PathBuf, PathBuf)>,
     /// The directory of CGI programs, if there are any.
     pub(crate) programs: Option<PathBuf>,
-    /// What the server forwards to an upstream, if there is one.
+    /// The upstream and the paths that the server forwards to it, if there is one.
     pub(crate) proxy: Option<ProxySetup>,
     pub(crate) switches: ServerSwitches,
     /// Bytes of head and content that a null server sends.

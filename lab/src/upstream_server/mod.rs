@@ -76,7 +76,7 @@ struct LabUpstreamResponses {
     switching: &'static [u8],
 }
 
-/// A response, as it is sent.
+/// The bytes of a response.
 #[derive(Clone, Copy)]
 struct LabUpstreamResponse {
     /// On a connection that stays open.

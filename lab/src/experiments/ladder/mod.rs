@@ -187,7 +187,7 @@ impl Ladder<'_> {
     }
 }
 
-/// What is switched on at a stage.
+/// The server of a stage, and its switches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct StageSetup {
     server: PeerServer,
