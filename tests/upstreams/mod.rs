@@ -24,12 +24,20 @@
 //! | `websocket` | WebSocket in a browser |
 //! | `php` | DokuWiki with PHP-FPM, in a browser |
 
+mod addresses;
+mod balance;
 mod contents;
 mod cuts;
 mod forwarded;
+mod health;
 mod lies;
+mod limits;
+mod pool;
 mod provenance;
 mod proxied;
 mod responses;
+mod retries;
 mod scripted;
+mod streams;
+mod tunnels;
 mod wire;

@@ -309,9 +309,12 @@ impl ScriptedConnection {
         }
     }
 
-    /// Reads this many bytes of a tunnel.
+    /// Reads this many bytes outside of a message. `None`: the peer has closed the connection.
     pub(super) fn raw(&mut self, len: usize) -> Option<Vec<u8>> {
-        self.reader.raw(len).ok()
+        match self.reader.raw(len) {
+            Ok(bytes) => Some(bytes),
+            Err(error) => self.record(Err(error)).map(|_| Vec::new()),
+        }
     }
 
     /// Sends bytes. `false`: the peer has closed the connection.
