@@ -29,6 +29,7 @@ mod balance;
 mod contents;
 mod cuts;
 mod forwarded;
+mod gadgets;
 mod health;
 mod lies;
 mod limits;
