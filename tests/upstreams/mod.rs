@@ -36,6 +36,7 @@ mod limits;
 mod pool;
 mod provenance;
 mod proxied;
+mod real_servers;
 mod responses;
 mod retries;
 mod scripted;
