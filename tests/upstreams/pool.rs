@@ -18,7 +18,7 @@ fn connections(server: &ScriptedServer, proxied: &Proxied, targets: &[&str]) -> 
     for target in targets {
         let answered =
             if *target == "/app/post" { client.ask(post(target, "hello")) } else { client.ask(get(target)) };
-        assert_eq!(answered.response.status(), 200, "{target}");
+        assert!(answered.response.status() < 300, "{target}: {answered:?}");
         used.push(server.next().connection);
     }
     let first = used[0];
