@@ -42,4 +42,5 @@ mod retries;
 mod scripted;
 mod streams;
 mod tunnels;
+mod websocket;
 mod wire;

@@ -149,8 +149,10 @@ impl Proxied {
 
     fn server_state(&self, server: usize) -> String {
         let status = self.status();
-        let found = &status["upstreams"][0]["servers"][server]["state"];
-        found.as_str().unwrap_or_else(|| panic!("no state of server {server} in {status}")).to_owned()
+        status["upstreams"][server]["state"]
+            .as_str()
+            .unwrap_or_else(|| panic!("no state of server {server} in {status}"))
+            .to_owned()
     }
 }
 
