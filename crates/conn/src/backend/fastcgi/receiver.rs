@@ -49,7 +49,7 @@ pub(in crate::backend) struct FastCgiReceived {
     pub(in crate::backend) event: FastCgiEvent,
 }
 
-/// What a response has come to.
+/// The progress of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::backend) enum FastCgiEvent {
     /// More bytes are needed.
