@@ -1,4 +1,4 @@
-//! TLS to upstream servers: how they show who they are.
+//! TLS to upstream servers: whose certificates are accepted.
 //!
 //! ```text
 //! certificates of `ca`, or of the system ─▶ ClientConfig ─▶ Transport of a connection
