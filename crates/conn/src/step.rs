@@ -62,7 +62,7 @@ impl Connection {
     #[inline(never)]
     fn any_step(&self, transport: &Transport, slot: DriveState) -> DriveStep {
         let Need { input, close } = self.need();
-        let has_output = !self.outbox().is_empty();
+        let has_output = !self.outbox().is_empty() && transport.takes_output();
         let has_own_output = transport.has_own_output(close, has_output);
         if has_own_output && slot.can_send {
             return DriveStep::Send;

@@ -2,7 +2,7 @@
 //! workers and helper.
 
 use super::{
-    check::CheckKind,
+    check::{CheckKind, CheckTls},
     connect::Destination,
     health::HealthRules,
     resolve::LookUp,
@@ -18,6 +18,7 @@ use crate::{
             UpstreamFastCgi, UpstreamProtocol, UpstreamServer,
         },
     },
+    control::tls::upstream::{client_config, server_name},
     data::{
         services::{HelperEndpoint, ServiceEndpoint, endpoints},
         upstreams::{
@@ -51,6 +52,8 @@ pub(crate) struct UpstreamService {
     plans: Arc<UpstreamPlans>,
     table: Arc<UpstreamTable>,
     routes: Arc<[UpstreamRoute]>,
+    /// By the number of the server.
+    transports: Arc<[UpstreamTransport]>,
     workers: ServiceEndpoint,
     helper: HelperEndpoint,
 }
@@ -117,6 +120,7 @@ impl UpstreamService {
             configs: configs.to_vec(),
             table: Arc::new(table),
             routes,
+            transports: transports(configs)?,
             workers,
             helper,
         }))
@@ -124,14 +128,13 @@ impl UpstreamService {
 
     /// Returns the part of the server.
     pub(crate) fn backends(&self) -> UpstreamBackends {
-        let transports = self.servers().map(|_| UpstreamTransport::Plain).collect();
         UpstreamBackends {
             stats: UpstreamStats::new(&self.configs, Arc::clone(&self.table)),
             routes: Arc::clone(&self.routes),
             workers: WorkerUpstreams {
                 plans: Arc::clone(&self.plans),
                 table: Arc::clone(&self.table),
-                transports,
+                transports: Arc::clone(&self.transports),
                 helper: self.workers.clone(),
                 thread: None,
             },
@@ -171,18 +174,21 @@ impl UpstreamService {
 
     /// Returns what the helper needs to know of each server.
     pub(super) fn setups(&self) -> Vec<ServerSetup> {
-        let setup = |(config, server): (&UpstreamConfig, &UpstreamServer)| ServerSetup {
-            destination: destination(&server.address),
-            is_draining: server.is_draining,
-            connect_timeout: config.connect_timeout,
-            max_connections: config.max_connections,
-            rules: HealthRules::new(config),
-            check: config.health.clone().map(|check| {
-                let kind = check_kind(config, server, &check);
-                (check, kind)
-            }),
-        };
-        self.servers().map(setup).collect()
+        let setup =
+            |((config, server), transport): ((&UpstreamConfig, &UpstreamServer), &UpstreamTransport)| {
+                ServerSetup {
+                    destination: destination(&server.address),
+                    is_draining: server.is_draining,
+                    connect_timeout: config.connect_timeout,
+                    max_connections: config.max_connections,
+                    rules: HealthRules::new(config),
+                    check: config.health.clone().map(|check| {
+                        let kind = check_kind(config, server, &check, transport);
+                        (check, kind)
+                    }),
+                }
+            };
+        self.servers().zip(&*self.transports).map(setup).collect()
     }
 
     /// Returns the ports that the helper connects to: those of the servers, and that of name servers.
@@ -379,20 +385,47 @@ fn unix_address(address: &UpstreamAddress) -> Result<Option<SocketAddrUnix>, Use
     })
 }
 
-/// Returns what the checks of a server do.
-fn check_kind(config: &UpstreamConfig, server: &UpstreamServer, check: &HealthCheck) -> CheckKind {
-    let host = host(config).unwrap_or_else(|| authority(config.protocol, server));
-    let version = env!("CARGO_PKG_VERSION");
-    match config.protocol {
-        UpstreamProtocol::FastCgi => CheckKind::Connect,
-        // Without TLS: the connection alone is checked.
-        UpstreamProtocol::Https => CheckKind::Connect,
-        UpstreamProtocol::Http => {
-            let request = format!(
-                "GET {} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: tarpon/{version} (health check)\r\nConnection: close\r\n\r\n",
-                check.path
-            );
-            CheckKind::Http { request: request.into_bytes().into(), tls: None }
+/// Returns the transports of the connections to all servers, by their numbers.
+///
+/// # Errors
+/// The certificates of an upstream cannot be read, or a server has no name for them.
+fn transports(configs: &[UpstreamConfig]) -> Result<Arc<[UpstreamTransport]>, UserError> {
+    let mut transports = Vec::new();
+    for UpstreamConfig { name, protocol, tls, servers, .. } in configs {
+        if *protocol != UpstreamProtocol::Https {
+            transports.extend(servers.iter().map(|_| UpstreamTransport::Plain));
+            continue;
+        }
+        let config = client_config(name, tls)?;
+        for server in servers {
+            let name = server_name(name, tls, &server.address)?;
+            transports.push(UpstreamTransport::Tls { config: Arc::clone(&config), name });
         }
     }
+    Ok(transports.into())
+}
+
+/// Returns what the checks of a server do.
+fn check_kind(
+    config: &UpstreamConfig,
+    server: &UpstreamServer,
+    check: &HealthCheck,
+    transport: &UpstreamTransport,
+) -> CheckKind {
+    if config.protocol == UpstreamProtocol::FastCgi {
+        return CheckKind::Connect;
+    }
+    let host = host(config).unwrap_or_else(|| authority(config.protocol, server));
+    let version = env!("CARGO_PKG_VERSION");
+    let request = format!(
+        "GET {} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: tarpon/{version} (health check)\r\nConnection: close\r\n\r\n",
+        check.path
+    );
+    let tls = match transport {
+        UpstreamTransport::Plain => None,
+        UpstreamTransport::Tls { config, name } => {
+            Some(CheckTls { config: Arc::clone(config), name: name.clone() })
+        }
+    };
+    CheckKind::Http { request: request.into_bytes().into(), tls }
 }

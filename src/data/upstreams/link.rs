@@ -11,7 +11,7 @@ use super::{
 };
 use crate::data::{services::ServiceEndpoint, worker::mailbox::Mailbox};
 use std::{collections::VecDeque, fmt, io, sync::Arc, time::Duration};
-use tarpon_conn::{ServerEvent, ServerId, Transport, Unconnected};
+use tarpon_conn::{BackendRefusal, ServerEvent, ServerId, Transport, Unconnected};
 
 /// The upstreams of a server, for all its workers.
 #[derive(Clone)]
@@ -132,12 +132,10 @@ impl UpstreamLink {
         }
     }
 
-    /// Returns the transport of a new connection to a server.
-    pub(crate) fn transport(&self, server: ServerId) -> Transport {
-        let number = server.upstream_number().map(usize::from);
-        number
-            .and_then(|number| self.transports.get(number))
-            .map_or(Transport::Plain, UpstreamTransport::open)
+    /// Returns the transport of a new connection to a server. Without one the server counts as unreachable.
+    pub(crate) fn transport(&self, server: ServerId) -> Result<Transport, BackendRefusal> {
+        let transport = server.upstream_number().and_then(|number| self.transports.get(usize::from(number)));
+        transport.and_then(|transport| transport.open().ok()).ok_or(BackendRefusal::Unreachable)
     }
 }
 

@@ -250,7 +250,14 @@ impl<S: Default> Worker<S> {
                     link.drop_unused(unconnected.server, Ok(fd));
                     Err(BackendRefusal::Full)
                 }
-                result => result.map(|fd| (fd, link.transport(unconnected.server))),
+                Ok(fd) => match link.transport(unconnected.server) {
+                    Ok(transport) => Ok((fd, transport)),
+                    Err(why) => {
+                        link.drop_unused(unconnected.server, Ok(fd));
+                        Err(why)
+                    }
+                },
+                Err(why) => Err(why),
             };
             return Some((unconnected, connected));
         }

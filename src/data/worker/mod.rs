@@ -277,7 +277,9 @@ impl<S: Default> Worker<S> {
         let driven = drive(&mut self.context, slot);
         if driven.is_ok() {
             self.timers.move_earlier(index, slot.conn.deadline());
-            let holds = slot.inbox.is_some() || slot.conn.holds_buffers() || slot.transport.holds_buffers();
+            let holds = slot.inbox.is_some()
+                || slot.conn.holds_buffers(&self.context.pipes)
+                || slot.transport.holds_buffers();
             self.holders.set(index, holds);
             self.context.flush_records_if_half_full();
         }

@@ -8,11 +8,13 @@
 
 use super::echo::EchoBackend;
 use crate::{
-    AcceptedClient, BackendRefusal, BufRange, ConnResources, Connection, Counters, DriveState, DriveStep,
-    Pipes, Pool, Records, ResponsePrefixes, Sites, Span, Tick, Transport,
+    AcceptedClient, BackendRefusal, BackendServers, BackendSettings, BufRange, ConnResources, Connection,
+    Counters, DriveState, DriveStep, Pipes, Pool, Records, ResponsePrefixes, Sites, Span, Tick, Transport,
     pipe::MESSAGE_COUNT_MAX,
     sim::{Cuts, Through, TransportClient},
 };
+use rustls::{ClientConfig, ServerConfig};
+use std::sync::Arc;
 use tarpon_site::Region;
 
 /// A simulation of the connections of one worker.
@@ -40,6 +42,42 @@ pub struct BackendSim {
     pub through: Through,
     /// What the backend sends on each connection before it closes it. `None`: it is an [`EchoBackend`].
     pub script: Option<Vec<u8>>,
+    /// The server of upstream tests. `None`: the backend speaks frames.
+    pub upstream: Option<SimUpstream>,
+    /// TLS between the backend connections and the backend. `None`: their bytes travel as they are.
+    pub backend_tls: Option<BackendTls>,
+    /// How many requests have reached the backend whole.
+    pub echoed_count: usize,
+    /// How many handshakes with the backend have resumed a session, of connections that are closed.
+    pub resumed_count: usize,
+}
+
+/// What an upstream server sends: it gets the number of the connection, from 0 on, and all bytes that have arrived on it since the last time
+/// that it has sent some. It is asked each time that more arrive.
+pub type SimUpstream = Box<dyn FnMut(usize, &[u8]) -> UpstreamReply>;
+
+/// What an upstream server does.
+#[derive(Clone, Debug, Default)]
+pub struct UpstreamReply {
+    /// The bytes that it sends.
+    pub bytes: Vec<u8>,
+    /// It closes its sending side then.
+    pub ends: bool,
+}
+
+/// TLS to a backend in memory.
+#[derive(Clone)]
+pub struct BackendTls {
+    /// The configuration of the backend connections.
+    pub client: Arc<ClientConfig>,
+    /// The name that they ask for.
+    pub name: &'static str,
+    /// The configuration of the backend. `None`: it does not speak TLS, and is silent unless it has a script.
+    pub server: Option<Arc<ServerConfig>>,
+    /// Whether the backend announces that it sends no more before it closes a connection.
+    pub has_alert: bool,
+    /// How many bytes of the backend arrive on each connection, which then ends without a further word.
+    pub arriving_len: usize,
 }
 
 struct SimParty {
@@ -58,6 +96,13 @@ struct SimParty {
     /// The bytes sent to the other end.
     wire: Vec<u8>,
     echo: Option<EchoBackend>,
+    /// The number of the connection to an upstream server, and the bytes that it has received and not answered.
+    upstream_number: usize,
+    unanswered: Vec<u8>,
+    /// The bytes that the backend still has to send, in the place of `echo`.
+    script: Option<Vec<u8>>,
+    /// How many more bytes of the other end arrive before the connection is cut.
+    arriving_len: usize,
 }
 
 /// The buffers that one connection holds: those of its outbox and inbox, two of its transport, and both directions of its pipe.
@@ -81,7 +126,22 @@ impl BackendSim {
             stalls: false,
             through: Through::Plain,
             script: None,
+            upstream: None,
+            backend_tls: None,
+            echoed_count: 0,
+            resumed_count: 0,
         }
+    }
+
+    /// Returns a worker whose backends are upstream servers.
+    pub fn with_upstream(
+        sites: Sites,
+        settings: Vec<BackendSettings>,
+        servers: Box<dyn BackendServers>,
+        upstream: SimUpstream,
+    ) -> BackendSim {
+        let pipes = Pipes::new(settings.into(), servers);
+        BackendSim { pipes, upstream: Some(upstream), ..BackendSim::new(sites) }
     }
 
     /// Accepts a client. Returns its number.
@@ -175,8 +235,11 @@ impl BackendSim {
                 let number = self.parties.len() as u32;
                 let conn = Connection::to_backend(&mut self.cx(), number, unconnected);
                 let mut party = SimParty::new(conn, Some(EchoBackend::default()));
-                party.has_ended = self.script.is_some();
-                party.socket = self.script.clone().unwrap_or_default();
+                party.upstream_number = self.connect_count;
+                party.script = self.script.clone();
+                if let Some(tls) = &self.backend_tls {
+                    party.use_tls(tls);
+                }
                 self.add(party);
                 self.connect_count += 1;
             }
@@ -216,7 +279,7 @@ impl BackendSim {
             DriveStep::Close => self.close(number),
             DriveStep::Send => self.send(number, send_max),
             DriveStep::Load => panic!("all pages are in memory"),
-            DriveStep::Handshake => unreachable!("the parties have no TLS"),
+            DriveStep::Handshake => self.run_handshake_step(number),
             DriveStep::ShutDown => self.party(number).is_write_shut_down = true,
             DriveStep::Offer => {
                 let inbox = party.inbox;
@@ -227,6 +290,14 @@ impl BackendSim {
             DriveStep::Pause => return false,
         }
         true
+    }
+
+    fn run_handshake_step(&mut self, number: usize) {
+        let mut step = self.party(number).transport.take_step().expect("the step is Handshake");
+        step.run();
+        let stepped = self.event(number, |transport, conn, cx| transport.stepped(conn, cx, *step));
+        stepped.expect("a buffer for the records of the handshake");
+        self.party(number).inbox_changed = true;
     }
 
     fn send(&mut self, number: usize, max: usize) {
@@ -273,8 +344,9 @@ impl BackendSim {
     fn read(&mut self, number: usize, cut: usize, max: usize) -> bool {
         let BackendSim { parties, pool, .. } = self;
         let party = parties[number].as_mut().expect("an open connection");
-        if party.socket.is_empty() {
-            let is_end = party.has_ended && !party.is_end_passed && !party.peer.is_waiting();
+        if party.socket.is_empty() || party.arriving_len == 0 {
+            let is_cut = party.arriving_len == 0;
+            let is_end = (is_cut || party.has_ended && !party.peer.is_waiting()) && !party.is_end_passed;
             if is_end {
                 party.is_end_passed = true;
                 if let Some(range) = party.inbox.take() {
@@ -290,7 +362,8 @@ impl BackendSim {
         };
         let room = max - range.len as usize;
         assert!(room > 0, "a connection refuses what fills a buffer and is still incomplete");
-        let len = party.socket.len().min(cut).min(room);
+        let len = party.socket.len().min(cut).min(room).min(party.arriving_len);
+        party.arriving_len -= len;
         pool.buf_mut(range.buf)[range.len as usize..][..len].copy_from_slice(&party.socket[..len]);
         party.socket.drain(..len);
         let range = BufRange { len: range.len + len as u32, ..range };
@@ -313,16 +386,43 @@ impl BackendSim {
 
     /// Passes the bytes of a backend connection to the backend, and its response back.
     fn run_echo(&mut self, number: usize) -> bool {
-        if self.script.is_some() {
-            return false;
-        }
+        let has_alert = self.backend_tls.as_ref().is_none_or(|tls| tls.has_alert);
         let Some(party) = &mut self.parties[number] else { return false };
         let Some(echo) = &mut party.echo else { return false };
-        let bytes = std::mem::take(&mut party.wire);
-        let output = echo.received(&bytes);
-        party.socket.extend(output);
-        let has_ended = echo.is_closed() && !std::mem::replace(&mut party.has_ended, echo.is_closed());
-        !bytes.is_empty() || has_ended
+        if party.has_ended || party.peer.is_waiting() {
+            return false;
+        }
+        let (output, is_closed, any) = match (party.script.take(), &mut self.upstream) {
+            (Some(script), _) => (script, true, true),
+            _ if self.backend_tls.as_ref().is_some_and(|tls| tls.server.is_none()) => return false,
+            (None, Some(upstream)) => {
+                let bytes = std::mem::take(&mut party.wire);
+                if bytes.is_empty() {
+                    return false;
+                }
+                party.unanswered.extend(bytes);
+                let UpstreamReply { bytes, ends } = upstream(party.upstream_number, &party.unanswered);
+                if !bytes.is_empty() || ends {
+                    party.unanswered.clear();
+                }
+                (bytes, ends, true)
+            }
+            (None, None) => {
+                let bytes = std::mem::take(&mut party.wire);
+                let count = echo.request_count;
+                let output = echo.received(&bytes);
+                self.echoed_count += echo.request_count - count;
+                (output, echo.is_closed(), !bytes.is_empty())
+            }
+        };
+        party.peer.send(&output, &mut party.socket);
+        if is_closed {
+            party.has_ended = true;
+            if has_alert {
+                party.peer.end(&mut party.socket);
+            }
+        }
+        any || is_closed
     }
 
     fn close(&mut self, number: usize) {
@@ -334,6 +434,11 @@ impl BackendSim {
         }
         self.event(number, |transport, conn, cx| transport.closed(conn, cx));
         let party = self.parties[number].take().expect("an open connection");
+        if let TransportClient::Tls(peer) = &party.peer
+            && party.echo.is_some()
+        {
+            self.resumed_count += usize::from(peer.is_resumed());
+        }
         self.received[number] = party.wire;
     }
 
@@ -387,6 +492,18 @@ impl SimParty {
             is_write_shut_down: false,
             wire: Vec::new(),
             echo,
+            upstream_number: 0,
+            unanswered: Vec::new(),
+            script: None,
+            arriving_len: usize::MAX,
         }
+    }
+
+    /// Puts TLS between a backend connection and the backend.
+    fn use_tls(&mut self, tls: &BackendTls) {
+        let name = tls.name.try_into().expect("a name");
+        self.transport = Transport::tls_client(&tls.client, name).expect("a usable configuration");
+        self.peer = tls.server.as_ref().map_or(TransportClient::Plain, TransportClient::backend);
+        self.arriving_len = tls.arriving_len;
     }
 }

@@ -1,4 +1,4 @@
-//! The client's end of a simulated connection.
+//! The other end of a simulated connection: a client, or a backend with TLS.
 
 use super::Through;
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
         scramble::{Scramble, SealedKind},
     },
 };
-use rustls::ClientConnection;
+use rustls::{ClientConnection, HandshakeKind, ServerConfig, ServerConnection};
 use std::{
     io::{Read, Write},
     ops::RangeInclusive,
@@ -22,13 +22,13 @@ pub enum TransportClient {
     /// In scrambled records.
     Scrambled(Box<ScrambledClient>),
     /// In records of TLS.
-    Tls(Box<TlsClient>),
+    Tls(Box<TlsPeer>),
 }
 
-/// A client that speaks TLS by rustls.
-pub struct TlsClient {
-    conn: ClientConnection,
-    /// The server has announced that it sends no more.
+/// The other end of TLS, by rustls: a client, or a backend.
+pub struct TlsPeer {
+    conn: rustls::Connection,
+    /// This server has announced that it sends no more.
     has_alert: bool,
     /// The error that the handshake or a record has failed with.
     error: Option<rustls::Error>,
@@ -56,7 +56,7 @@ impl TransportClient {
             Through::Tls(_, config) => {
                 let name = "localhost".try_into().expect("a name");
                 let conn = ClientConnection::new(Arc::clone(config), name).expect("a usable configuration");
-                let mut client = TlsClient { conn, has_alert: false, error: None };
+                let mut client = TlsPeer { conn: conn.into(), has_alert: false, error: None };
                 client.write(socket);
                 return TransportClient::Tls(Box::new(client));
             }
@@ -71,6 +71,13 @@ impl TransportClient {
         };
         client.seal(socket);
         TransportClient::Scrambled(Box::new(client))
+    }
+
+    /// Returns a backend, which waits for the handshake.
+    pub(crate) fn backend(config: &Arc<ServerConfig>) -> TransportClient {
+        let mut conn = ServerConnection::new(Arc::clone(config)).expect("a usable configuration");
+        conn.set_buffer_limit(None);
+        TransportClient::Tls(Box::new(TlsPeer { conn: conn.into(), has_alert: false, error: None }))
     }
 
     /// Sends plain bytes, or keeps them until the handshake is complete.
@@ -137,7 +144,12 @@ impl TransportClient {
     }
 }
 
-impl TlsClient {
+impl TlsPeer {
+    /// Returns whether the handshake has resumed a session.
+    pub(crate) fn is_resumed(&self) -> bool {
+        self.conn.handshake_kind() == Some(HandshakeKind::Resumed)
+    }
+
     /// Returns the error that the handshake or a record has failed with.
     pub fn error(&self) -> Option<&rustls::Error> {
         self.error.as_ref()

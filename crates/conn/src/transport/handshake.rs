@@ -1,5 +1,5 @@
-//! A step of a handshake: what the server does with the records that a client has sent so far. A signature takes longer than hundreds of
-//! requests, so the step owns all that it needs, and may run on another thread.
+//! A step of a handshake: what this side does with the records that the peer has sent so far. A signature takes longer than hundreds of
+//! requests, so the step owns all that it needs, and may run on another thread. The first step of a client has no records yet.
 //!
 //! ```text
 //! Transport ── HandshakeStep ─▶ run, anywhere ─▶ stepped: its records leave, the used ones are dropped
@@ -8,46 +8,54 @@
 use super::{
     sealed::RecordError,
     tls::{encode_last_records, mark_oversized},
+    tls_side::{SideRecords, TlsSide},
 };
 use crate::BUF_LEN;
 use rustls::{
-    server::UnbufferedServerConnection,
-    unbuffered::{ConnectionState, UnbufferedStatus},
+    Error,
+    unbuffered::{ConnectionState, UnbufferedConnectionCommon, UnbufferedStatus},
 };
 use std::{fmt, mem};
 
 /// A step of a handshake.
 pub struct HandshakeStep {
-    pub(super) conn: UnbufferedServerConnection,
+    pub(super) conn: TlsSide,
     pub(super) is_first: bool,
-    /// The records of the client.
-    pub(super) wire: Vec<u8>,
-    /// How many of their bytes, at the front, the engine no longer has. It keeps the others until the step is done.
+    pub(super) records: StepRecords,
+    /// How many bytes of the peer's records, at the front, the engine no longer has. It keeps the others until the step is done.
     pub(super) taken_len: usize,
+    pub(super) result: Result<StepEnd, RecordError>,
+}
+
+/// The records of a step.
+pub(super) struct StepRecords {
+    /// Those of the peer.
+    pub(super) wire: Vec<u8>,
     /// How many of their bytes are used.
     pub(super) used: usize,
-    /// The records that the server sends.
+    /// Those that this side sends.
     pub(super) own: Vec<u8>,
     /// The plain bytes of the first record after the handshake.
     pub(super) plain: Vec<u8>,
-    pub(super) result: Result<StepEnd, RecordError>,
+    /// The error that the handshake has failed with.
+    pub(super) error: Option<Error>,
 }
 
 /// The state of a connection after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StepEnd {
-    /// The handshake goes on with the next record of the client.
+    /// The handshake goes on with the next record of the peer.
     NeedsInput,
     /// The handshake is complete, or the step has not run.
     Established,
-    /// The client has announced that it sends no more.
+    /// The peer has announced that it sends no more.
     Closed,
 }
 
 impl HandshakeStep {
     /// `held`: records of an earlier step, which come first. `taken_len`: how many bytes of the wire the engine drops now.
     pub(super) fn new(
-        conn: UnbufferedServerConnection,
+        conn: TlsSide,
         held: Vec<u8>,
         wire: &[u8],
         taken_len: usize,
@@ -61,19 +69,17 @@ impl HandshakeStep {
         {
             rest = behind;
         }
+        let (own, plain) = (Vec::new(), Vec::new());
         HandshakeStep {
             conn,
             is_first,
+            records: StepRecords { wire, used: 0, own, plain, error: None },
             taken_len,
-            wire,
-            used: 0,
-            own: Vec::new(),
-            plain: Vec::new(),
             result: Ok(StepEnd::NeedsInput),
         }
     }
 
-    /// Returns whether this is the first step of its connection.
+    /// Returns whether this is the first step of a connection with a client.
     #[must_use]
     pub fn is_first(&self) -> bool {
         self.is_first
@@ -81,27 +87,40 @@ impl HandshakeStep {
 
     /// Ends the connection in place of a step that has panicked.
     pub fn fail(&mut self) {
-        self.own.clear();
+        self.records.own.clear();
         self.result = Err(RecordError::Invalid);
     }
 
     /// Does the step.
     pub fn run(&mut self) {
-        self.result = loop {
-            match self.advance() {
-                Ok(None) => {}
-                Ok(Some(end)) => break Ok(end),
-                Err(error) => break Err(error),
-            }
+        self.result = match &mut self.conn {
+            TlsSide::Server(conn) => self.records.run(conn),
+            TlsSide::Client(conn) => self.records.run(conn),
         };
+    }
+}
+
+impl StepRecords {
+    /// Lets rustls advance until the end of the step.
+    fn run<S: SideRecords>(
+        &mut self,
+        conn: &mut UnbufferedConnectionCommon<S>,
+    ) -> Result<StepEnd, RecordError> {
+        loop {
+            if let Some(end) = self.advance(conn)? {
+                return Ok(end);
+            }
+        }
     }
 
     /// Lets rustls advance by one state. Returns the end of the step, if this is it.
-    fn advance(&mut self) -> Result<Option<StepEnd>, RecordError> {
+    fn advance<S: SideRecords>(
+        &mut self,
+        conn: &mut UnbufferedConnectionCommon<S>,
+    ) -> Result<Option<StepEnd>, RecordError> {
         // The step leaves all bytes that follow the handshake.
-        let end = if self.conn.is_handshaking() { self.wire.len() } else { self.used };
-        let UnbufferedStatus { discard, state } =
-            self.conn.process_tls_records(&mut self.wire[self.used..end]);
+        let end = if conn.is_handshaking() { self.wire.len() } else { self.used };
+        let UnbufferedStatus { discard, state } = S::process(conn, &mut self.wire[self.used..end]);
         self.used += discard;
         let mut room = [0; BUF_LEN];
         match state {
@@ -115,7 +134,7 @@ impl HandshakeStep {
                 Ok(None)
             }
             Ok(ConnectionState::WriteTraffic(_) | ConnectionState::BlockedHandshake) => {
-                match self.conn.is_handshaking() {
+                match conn.is_handshaking() {
                     false => Ok(Some(StepEnd::Established)),
                     true if discard == 0 || self.used == end => Ok(Some(StepEnd::NeedsInput)),
                     true => Ok(None),
@@ -132,8 +151,9 @@ impl HandshakeStep {
             Ok(_) => Err(RecordError::Invalid),
             Err(error) => {
                 let unused = &mut self.wire[self.used..end];
-                let len = encode_last_records(&mut self.conn, &error, unused, &mut room).unwrap_or(0);
+                let len = encode_last_records(conn, &error, unused, &mut room).unwrap_or(0);
                 self.own.extend_from_slice(&room[..len]);
+                self.error = Some(error);
                 Err(RecordError::Invalid)
             }
         }

@@ -13,6 +13,7 @@
 //! |---|---|
 //! | `sealed` | two inboxes, the record that leaves, the handshake and the alert |
 //! | `tls` | records of TLS 1.2 and 1.3, by rustls |
+//! | `tls_side` | the server of clients and the client of backends: one type for both |
 //! | `handshake` | a step of the handshake, which may run on another thread |
 //! | `scramble` | records for tests: a lost, repeated or reordered byte is noticed |
 //!
@@ -23,10 +24,11 @@ mod handshake;
 pub(crate) mod scramble;
 mod sealed;
 mod tls;
+mod tls_side;
 
 use crate::{BufId, BufRange, Close, ConnResources, Connection, Pool};
 pub use handshake::HandshakeStep;
-use rustls::ServerConfig;
+use rustls::{ClientConfig, ServerConfig, pki_types::ServerName};
 #[cfg(feature = "sim")]
 pub(crate) use sealed::Opened;
 use sealed::Sealed;
@@ -54,7 +56,7 @@ const _: () = assert!(RECORD_PLAIN_LEN_MAX + RECORD_OVERHEAD_MAX <= crate::BUF_L
 /// keys in a record before it.
 const RECORD_OVERHEAD_MAX: usize = 64;
 
-/// The error that the connection cannot continue: a record of the client is invalid, or no buffer is free. The engine closes the socket.
+/// The error that the connection cannot continue: a record of the peer is invalid, or no buffer is free. The engine closes the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransportError;
 
@@ -90,6 +92,20 @@ impl Transport {
     /// The configuration is unusable: its `max_fragment_size` is out of range.
     pub fn tls(config: &Arc<ServerConfig>) -> Result<Transport, TransportError> {
         Sealed::tls(config).map(|sealed| Transport::Sealed(Box::new(sealed)))
+    }
+
+    /// Returns a transport for a connection to a backend, whose certificate must be for this name. It begins with a
+    /// [step](crate::DriveStep::Handshake) of the handshake, before any input. What the connection sends waits for the end of the handshake. A
+    /// handshake that fails, also because of an invalid certificate, ends the exchange with 502. Each record of the configuration must fit in a
+    /// buffer of the pool, as in [`tls`](Transport::tls).
+    ///
+    /// # Errors
+    /// The configuration is unusable: its `max_fragment_size` is out of range.
+    pub fn tls_client(
+        config: &Arc<ClientConfig>,
+        name: ServerName<'static>,
+    ) -> Result<Transport, TransportError> {
+        Sealed::tls_client(config, name).map(|sealed| Transport::Sealed(Box::new(sealed)))
     }
 
     /// Opens wire bytes and passes the plain bytes to the connection. Returns how many wire bytes were used. The caller keeps the
@@ -132,6 +148,24 @@ impl Transport {
         match self {
             Transport::Plain => Ok(()),
             Transport::Sealed(sealed) => sealed.stepped(conn, cx, step),
+        }
+    }
+
+    /// Returns the error of TLS that the connection has failed with, such as an invalid certificate. `None`: it has not failed, or its bytes
+    /// were no records at all.
+    pub fn tls_error(&self) -> Option<&rustls::Error> {
+        match self {
+            Transport::Plain => None,
+            Transport::Sealed(sealed) => sealed.tls_error(),
+        }
+    }
+
+    /// Returns whether bytes of the outbox may leave: a handshake is complete.
+    #[inline]
+    pub(crate) fn takes_output(&self) -> bool {
+        match self {
+            Transport::Plain => true,
+            Transport::Sealed(sealed) => sealed.takes_output(),
         }
     }
 

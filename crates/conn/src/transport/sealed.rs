@@ -1,4 +1,4 @@
-//! A connection in sealed records: opens the records of the client, and keeps the record that is being sent.
+//! A connection in sealed records: opens the records of the peer, and keeps the record that is being sent.
 //!
 //! ```text
 //! engine's inbox:  [ plain bytes of an opened record | its check ][ records not opened yet ]
@@ -12,13 +12,13 @@
 use super::scramble::{Scramble, SealedKind};
 use super::{
     RECORD_OVERHEAD_MAX, RECORD_PLAIN_LEN_MAX, SealedRecord, TransportError,
-    handshake::{HandshakeStep, StepEnd},
+    handshake::{HandshakeStep, StepEnd, StepRecords},
     tls::Tls,
 };
 use crate::{
     BUF_LEN, BufRange, Close, ConnResources, Connection, Counters, Input, Persistence, Pool, Span, TlsSession,
 };
-use rustls::ServerConfig;
+use rustls::{ClientConfig, ServerConfig, pki_types::ServerName};
 #[cfg(feature = "sim")]
 use std::ops::RangeInclusive;
 use std::{collections::VecDeque, mem, sync::Arc};
@@ -73,7 +73,7 @@ enum RecordLayer {
 pub(crate) enum Opened {
     /// No complete record.
     Incomplete,
-    /// Records of the transport itself, of `len` bytes. None of them may be complete: the call has queued a record of the server's.
+    /// Records of the transport itself, of `len` bytes. None of them may be complete: the call has queued a record of this side.
     Own { len: usize },
     /// A header, then `len` plain bytes, in place, then a trailer.
     #[cfg(feature = "sim")]
@@ -167,7 +167,15 @@ impl RecordLayer {
 impl Sealed {
     /// Returns the state of a connection whose client begins a handshake. `None`: the configuration is unusable.
     pub(super) fn tls(config: &Arc<ServerConfig>) -> Result<Sealed, TransportError> {
-        Tls::new(config).map(|tls| Sealed::new(RecordLayer::Tls(tls)))
+        Tls::server(config).map(|tls| Sealed::new(RecordLayer::Tls(tls)))
+    }
+
+    /// Returns the state of a connection to a server, which begins with a step of the handshake.
+    pub(super) fn tls_client(
+        config: &Arc<ClientConfig>,
+        name: ServerName<'static>,
+    ) -> Result<Sealed, TransportError> {
+        Tls::client(config, name).map(|tls| Sealed::new(RecordLayer::Tls(tls)))
     }
 
     #[cfg(feature = "sim")]
@@ -319,7 +327,7 @@ impl Sealed {
             }
             Opened::Close { len } => {
                 *rest = rest.skip(len);
-                self.ended(conn, cx);
+                self.ended_by_alert(conn, cx);
             }
         }
         Ok(true)
@@ -344,6 +352,20 @@ impl Sealed {
         matches!(&self.records, RecordLayer::Tls(tls) if tls.awaits_step())
     }
 
+    /// Returns the error of TLS that the connection has failed with.
+    pub(super) fn tls_error(&self) -> Option<&rustls::Error> {
+        match &self.records {
+            RecordLayer::Tls(tls) => tls.error(),
+            #[cfg(feature = "sim")]
+            RecordLayer::Scrambled { .. } => None,
+        }
+    }
+
+    /// Returns whether this is the side of a client.
+    fn is_client(&self) -> bool {
+        matches!(&self.records, RecordLayer::Tls(tls) if tls.is_client())
+    }
+
     /// Handles the end of a step of the handshake.
     pub(super) fn stepped(
         &mut self,
@@ -351,8 +373,9 @@ impl Sealed {
         cx: &mut ConnResources<'_>,
         step: HandshakeStep,
     ) -> Result<(), TransportError> {
+        let StepRecords { wire, used, own, plain, error } = step.records;
         let used_len = match &mut self.records {
-            RecordLayer::Tls(tls) => tls.stepped(step.conn, &step.wire, step.used, step.taken_len),
+            RecordLayer::Tls(tls) => tls.stepped(step.conn, &wire, used, step.taken_len, error),
             #[cfg(feature = "sim")]
             RecordLayer::Scrambled { .. } => 0,
         };
@@ -361,14 +384,14 @@ impl Sealed {
             return Ok(());
         }
         self.used_len = used_len;
-        for records in step.own.chunks(BUF_LEN) {
+        for records in own.chunks(BUF_LEN) {
             self.own.push_back(new_range(cx.pool, records)?);
         }
-        if !step.plain.is_empty() {
-            self.inbox = Some(new_range(cx.pool, &step.plain)?);
+        if !plain.is_empty() {
+            self.inbox = Some(new_range(cx.pool, &plain)?);
         }
         match step.result {
-            Ok(StepEnd::Closed) => self.ended(conn, cx),
+            Ok(StepEnd::Closed) => self.ended_by_alert(conn, cx),
             Ok(StepEnd::NeedsInput | StepEnd::Established) => self.established(conn, cx),
             Err(error) => self.fail(conn, cx, error)?,
         }
@@ -380,7 +403,9 @@ impl Sealed {
         if let RecordLayer::Tls(tls) = &mut self.records
             && let Some(session) = tls.take_session()
         {
-            count(cx.counters, session);
+            if !tls.is_client() {
+                count(cx.counters, session);
+            }
             conn.secured(session);
             if tls.is_refused() {
                 self.drop_input(cx.pool);
@@ -397,7 +422,9 @@ impl Sealed {
         cx: &mut ConnResources<'_>,
         error: RecordError,
     ) -> Result<(), TransportError> {
-        cx.counters.tls_failed.add(1);
+        if !self.is_client() {
+            cx.counters.tls_failed.add(1);
+        }
         if error == RecordError::PlainRequest {
             let buf = cx.pool.take().ok_or(TransportError)?;
             let prefix = cx.prefixes.prefix(Status::BadRequest, Persistence::Close);
@@ -414,11 +441,19 @@ impl Sealed {
         Ok(())
     }
 
-    pub(super) fn ended(&mut self, conn: &mut Connection, cx: &mut ConnResources<'_>) {
+    /// Handles the alert that ends the input.
+    fn ended_by_alert(&mut self, conn: &mut Connection, cx: &mut ConnResources<'_>) {
         self.drop_input(cx.pool);
-        // The end of the socket follows the alert of the client.
         if !mem::replace(&mut self.has_ended, true) {
             conn.ended(cx);
+        }
+    }
+
+    /// Handles the end of the socket. Without an alert before it, anyone on the way may have made it: RFC 8446, section 6.1.
+    pub(super) fn ended(&mut self, conn: &mut Connection, cx: &mut ConnResources<'_>) {
+        self.drop_input(cx.pool);
+        if !mem::replace(&mut self.has_ended, true) {
+            conn.cut(cx);
         }
     }
 
@@ -493,7 +528,8 @@ impl Sealed {
     }
 
     pub(super) fn has_more(&self, conn: &Connection) -> bool {
-        self.record.as_ref().is_some_and(|record| record.plain_len < conn.outbox_len())
+        // The outbox waits for the end of the handshake.
+        self.takes_output() && self.record.as_ref().is_some_and(|record| record.plain_len < conn.outbox_len())
     }
 
     pub(super) fn sent(&mut self, conn: &mut Connection, cx: &mut ConnResources<'_>, len: u64) {
@@ -510,6 +546,11 @@ impl Sealed {
         if record.plain_len > 0 {
             conn.sent(cx, record.plain_len);
         }
+    }
+
+    /// Returns whether plain bytes may leave.
+    pub(super) fn takes_output(&self) -> bool {
+        self.records.is_established()
     }
 
     pub(super) fn sent_len(&self) -> u64 {
@@ -578,7 +619,7 @@ fn new_range(pool: &mut Pool, bytes: &[u8]) -> Result<BufRange, TransportError> 
     Ok(pool.append(BufRange { buf, at: 0, len: 0 }, bytes))
 }
 
-/// Counts a complete handshake.
+/// Counts a complete handshake with a client.
 fn count(counters: &Counters, session: TlsSession) {
     let counter = match (session.is_tls13, session.is_resumed) {
         (true, false) => &counters.tls13_full,

@@ -12,18 +12,21 @@
 //! open ─▶ step, with the connection ─▶ run ─▶ stepped: the connection is back
 //! ```
 //!
+//! A client speaks first, so its first step is prepared at once.
+//!
 //! rustls allocates memory for each record that it opens or seals, and nothing else here does.
 
 use super::{
     TransportError,
     handshake::HandshakeStep,
     sealed::{Opened, RecordError},
+    tls_side::{SideRecords, TlsSide},
 };
-use crate::{BUF_LEN, BufRange, Pool, TlsSession};
+use crate::{BUF_LEN, BufId, BufRange, Pool, TlsSession};
 use rustls::{
-    Error, HandshakeKind, InvalidMessage, ProtocolVersion, ServerConfig,
-    server::{ServerConnectionData, UnbufferedServerConnection},
-    unbuffered::{ConnectionState, EncryptError, UnbufferedStatus, WriteTraffic},
+    ClientConfig, Error, HandshakeKind, InvalidMessage, ProtocolVersion, ServerConfig,
+    pki_types::ServerName,
+    unbuffered::{ConnectionState, UnbufferedConnectionCommon, UnbufferedStatus},
 };
 use std::{collections::VecDeque, fmt, mem, ops::RangeInclusive, sync::Arc};
 
@@ -33,38 +36,87 @@ const CHALLENGE_PROTOCOL: &[u8] = b"acme-tls/1";
 /// The state of one connection.
 pub(super) struct Tls {
     /// `None`: a step of the handshake has it.
-    conn: Option<UnbufferedServerConnection>,
+    conn: Option<TlsSide>,
+    /// This is the side of a client.
+    is_client: bool,
     /// The step of the handshake that is to run next.
     step: Option<Box<HandshakeStep>>,
     /// The records of the first step that it could not use. The engine no longer has them.
     held: Vec<u8>,
-    /// The length of the client's other complete records that the last step could not use: it waits for another one.
+    /// The length of the peer's other complete records that the last step could not use: it waits for another one.
     waited_len: usize,
-    /// No wire byte has arrived.
+    /// No wire byte of a client has arrived.
     is_new: bool,
     /// No step of the handshake was prepared.
     is_first_step: bool,
-    /// The last call needed more input to go on.
-    needs_input: bool,
     /// The connection carries HTTP, as far as the handshake has shown.
     is_http: bool,
     is_established: bool,
+    progress: RecordProgress,
+}
+
+/// The result of the last call of rustls.
+struct RecordProgress {
+    /// The last call needed more input to go on.
+    needs_input: bool,
+    /// The error that the connection has failed with.
+    error: Option<Error>,
+}
+
+/// The plain side of a record that is to leave.
+enum Unsealed<'p> {
+    Plain(&'p [u8]),
+    /// The alert that no more follows.
+    Close,
 }
 
 impl Tls {
-    pub(super) fn new(config: &Arc<ServerConfig>) -> Result<Tls, TransportError> {
-        let conn = UnbufferedServerConnection::new(Arc::clone(config)).map_err(|_| TransportError)?;
+    pub(super) fn server(config: &Arc<ServerConfig>) -> Result<Tls, TransportError> {
+        let conn = TlsSide::server(config).map_err(|_| TransportError)?;
         Ok(Tls {
             conn: Some(conn),
+            is_client: false,
             step: None,
             held: Vec::new(),
             waited_len: 0,
             is_new: true,
             is_first_step: true,
-            needs_input: true,
             is_http: true,
             is_established: false,
+            progress: RecordProgress { needs_input: true, error: None },
         })
+    }
+
+    /// `name`: that of the server, which its certificate must be for.
+    pub(super) fn client(
+        config: &Arc<ClientConfig>,
+        name: ServerName<'static>,
+    ) -> Result<Tls, TransportError> {
+        let conn = TlsSide::client(config, name).map_err(|_| TransportError)?;
+        // It takes turns with steps that end a handshake: those of clients that only begin one are less urgent.
+        let step = HandshakeStep::new(conn, Vec::new(), &[], 0, false);
+        Ok(Tls {
+            conn: None,
+            is_client: true,
+            step: Some(Box::new(step)),
+            held: Vec::new(),
+            waited_len: 0,
+            is_new: false,
+            is_first_step: false,
+            is_http: true,
+            is_established: false,
+            progress: RecordProgress { needs_input: true, error: None },
+        })
+    }
+
+    /// Returns whether this is the side of a client.
+    pub(super) fn is_client(&self) -> bool {
+        self.is_client
+    }
+
+    /// Returns the error that the connection has failed with.
+    pub(super) fn error(&self) -> Option<&Error> {
+        self.progress.error.as_ref()
     }
 
     /// Returns whether plain bytes may pass.
@@ -84,7 +136,7 @@ impl Tls {
         })
     }
 
-    /// Opens the records at the front of the wire until one of them has plain bytes. Adds records of the server's own to `own`. During the
+    /// Opens the records at the front of the wire until one of them has plain bytes. Adds records of this side's own to `own`. During the
     /// handshake prepares a [step](HandshakeStep) instead, which opens them.
     pub(super) fn open(
         &mut self,
@@ -92,7 +144,7 @@ impl Tls {
         wire: BufRange,
         own: &mut VecDeque<BufRange>,
     ) -> Result<Opened, RecordError> {
-        if wire.len == 0 && self.needs_input {
+        if wire.len == 0 && self.progress.needs_input {
             return Ok(Opened::Incomplete);
         }
         if mem::take(&mut self.is_new) && is_plain_request(pool.bytes(wire)) {
@@ -103,75 +155,13 @@ impl Tls {
         }
         let conn = self.conn.as_mut().expect("no step follows the handshake");
         let buf = pool.take().ok_or(RecordError::NoBuffer)?;
-        let (bytes, room) = pool.split_mut(wire, buf);
-        mark_oversized(bytes);
-        let UnbufferedStatus { discard, state } = conn.process_tls_records(bytes);
-        let mut is_own = false;
-        let opened = match state {
-            Ok(ConnectionState::ReadTraffic(mut traffic)) => {
-                self.needs_input = true;
-                match traffic.next_record() {
-                    Some(Ok(record)) => {
-                        let len = record.payload.len();
-                        room[..len].copy_from_slice(record.payload);
-                        Ok(Opened::Plain { len: discard, plain: BufRange { buf, at: 0, len: len as u32 } })
-                    }
-                    _ => Err(RecordError::Invalid),
-                }
-            }
-            Ok(ConnectionState::EncodeTlsData(mut data)) => {
-                self.needs_input = false;
-                // A record fits in a buffer.
-                let len = data.encode(room).map_err(|_| RecordError::Invalid);
-                is_own = len.is_ok();
-                len.map(|len| {
-                    let record = BufRange { buf, at: 0, len: len as u32 };
-                    // The records of a flight leave in one send, and in as few segments as they fit in.
-                    match own.back_mut() {
-                        Some(last) if (last.at + last.len) as usize + len <= BUF_LEN => {
-                            *last = pool.join(*last, record);
-                            pool.release(buf);
-                        }
-                        _ => own.push_back(record),
-                    }
-                    Opened::Own { len: discard }
-                })
-            }
-            Ok(ConnectionState::TransmitTlsData(data)) => {
-                data.done();
-                // The same call may have opened the client's closing alert, which only the next one reports.
-                self.needs_input = false;
-                Ok(Opened::Own { len: discard })
-            }
-            Ok(ConnectionState::WriteTraffic(_) | ConnectionState::BlockedHandshake) => {
-                self.needs_input = true;
-                match discard {
-                    // The peer may begin a message in one record and end it in another, but none does after the handshake, and rustls could
-                    // not seal until then.
-                    0 if has_record(pool.bytes(wire)) => Err(RecordError::Invalid),
-                    0 if wire.len as usize == BUF_LEN => Err(RecordError::Invalid),
-                    0 => Ok(Opened::Incomplete),
-                    len => Ok(Opened::Own { len }),
-                }
-            }
-            Ok(ConnectionState::PeerClosed) => Ok(Opened::Close { len: discard }),
-            Ok(_) => Err(RecordError::Invalid),
-            Err(error) => {
-                let (bytes, room) = pool.split_mut(wire, buf);
-                if let Some(len) = encode_last_records(conn, &error, &mut bytes[discard..], room) {
-                    is_own = true;
-                    own.push_back(BufRange { buf, at: 0, len: len as u32 });
-                }
-                Err(RecordError::Invalid)
-            }
-        };
-        if !is_own && !matches!(opened, Ok(Opened::Plain { .. })) {
-            pool.release(buf);
+        match conn {
+            TlsSide::Server(conn) => self.progress.open(conn, pool, wire, buf, own),
+            TlsSide::Client(conn) => self.progress.open(conn, pool, wire, buf, own),
         }
-        opened
     }
 
-    /// Prepares the next step of the handshake, if the client has sent a record more.
+    /// Prepares the next step of the handshake, if the peer has sent a record more.
     ///
     /// The first step takes its records along: no buffer of the pool is held by clients that wait for a thread, however many they are.
     fn prepare_step(&mut self, wire: &[u8]) -> Result<Opened, RecordError> {
@@ -203,12 +193,14 @@ impl Tls {
     /// Takes the connection back from a step that has run. Returns how many bytes it has used at the front of the engine's inbox.
     pub(super) fn stepped(
         &mut self,
-        conn: UnbufferedServerConnection,
+        conn: TlsSide,
         wire: &[u8],
         used: usize,
         taken_len: usize,
+        error: Option<Error>,
     ) -> usize {
         self.conn = Some(conn);
+        self.progress.error = error;
         self.held = wire[used.min(taken_len)..taken_len].to_vec();
         self.waited_len = complete_len(&wire[used.max(taken_len)..]);
         used.saturating_sub(taken_len)
@@ -221,28 +213,123 @@ impl Tls {
 
     /// Writes a record of plain bytes to the front of `to`. Returns its length.
     pub(super) fn seal(&mut self, plain: &[u8], to: &mut [u8]) -> Result<usize, TransportError> {
-        self.write(|traffic| traffic.encrypt(plain, to))
+        self.write(&Unsealed::Plain(plain), to)
     }
 
     /// Writes the alert that no more follows to the front of `to`. Returns its length.
     pub(super) fn seal_close(&mut self, to: &mut [u8]) -> Result<usize, TransportError> {
-        self.write(|traffic| traffic.queue_close_notify(to))
+        self.write(&Unsealed::Close, to)
     }
 
-    fn write(
+    fn write(&mut self, unsealed: &Unsealed<'_>, to: &mut [u8]) -> Result<usize, TransportError> {
+        match self.conn.as_mut().ok_or(TransportError)? {
+            TlsSide::Server(conn) => write_record(conn, unsealed, to),
+            TlsSide::Client(conn) => write_record(conn, unsealed, to),
+        }
+    }
+}
+
+impl RecordProgress {
+    /// Opens the records at the front of the wire, with a free buffer.
+    fn open<S: SideRecords>(
         &mut self,
-        write: impl FnOnce(&mut WriteTraffic<'_, ServerConnectionData>) -> Result<usize, EncryptError>,
-    ) -> Result<usize, TransportError> {
-        let conn = self.conn.as_mut().ok_or(TransportError)?;
-        loop {
-            match conn.process_tls_records(&mut []).state {
-                Ok(ConnectionState::WriteTraffic(mut traffic)) => {
-                    return write(&mut traffic).map_err(|_| TransportError);
+        conn: &mut UnbufferedConnectionCommon<S>,
+        pool: &mut Pool,
+        wire: BufRange,
+        buf: BufId,
+        own: &mut VecDeque<BufRange>,
+    ) -> Result<Opened, RecordError> {
+        let (bytes, room) = pool.split_mut(wire, buf);
+        mark_oversized(bytes);
+        let UnbufferedStatus { discard, state } = S::process(conn, bytes);
+        let mut is_own = false;
+        let opened = match state {
+            Ok(ConnectionState::ReadTraffic(mut traffic)) => {
+                self.needs_input = true;
+                match traffic.next_record() {
+                    Some(Ok(record)) => {
+                        let len = record.payload.len();
+                        room[..len].copy_from_slice(record.payload);
+                        Ok(Opened::Plain { len: discard, plain: BufRange { buf, at: 0, len: len as u32 } })
+                    }
+                    _ => Err(RecordError::Invalid),
                 }
-                // Its records are queued already.
-                Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
-                _ => return Err(TransportError),
             }
+            Ok(ConnectionState::EncodeTlsData(mut data)) => {
+                self.needs_input = false;
+                // A record fits in a buffer.
+                let len = data.encode(room).map_err(|_| RecordError::Invalid);
+                is_own = len.is_ok();
+                len.map(|len| {
+                    queue_own(pool, own, BufRange { buf, at: 0, len: len as u32 });
+                    Opened::Own { len: discard }
+                })
+            }
+            Ok(ConnectionState::TransmitTlsData(data)) => {
+                data.done();
+                // The same call may have opened the peer's closing alert, which only the next one reports.
+                self.needs_input = false;
+                Ok(Opened::Own { len: discard })
+            }
+            Ok(ConnectionState::WriteTraffic(_) | ConnectionState::BlockedHandshake) => {
+                self.needs_input = true;
+                match discard {
+                    // The peer may begin a message in one record and end it in another, but none does after the handshake, and rustls could
+                    // not seal until then.
+                    0 if has_record(pool.bytes(wire)) => Err(RecordError::Invalid),
+                    0 if wire.len as usize == BUF_LEN => Err(RecordError::Invalid),
+                    0 => Ok(Opened::Incomplete),
+                    len => Ok(Opened::Own { len }),
+                }
+            }
+            Ok(ConnectionState::PeerClosed) => Ok(Opened::Close { len: discard }),
+            Ok(_) => Err(RecordError::Invalid),
+            Err(error) => {
+                let (bytes, room) = pool.split_mut(wire, buf);
+                if let Some(len) = encode_last_records(conn, &error, &mut bytes[discard..], room) {
+                    is_own = true;
+                    own.push_back(BufRange { buf, at: 0, len: len as u32 });
+                }
+                self.error = Some(error);
+                Err(RecordError::Invalid)
+            }
+        };
+        if !is_own && !matches!(opened, Ok(Opened::Plain { .. })) {
+            pool.release(buf);
+        }
+        opened
+    }
+}
+
+/// Queues a record of this side's own. The records of a flight leave in one send, and in as few segments as they fit in.
+fn queue_own(pool: &mut Pool, own: &mut VecDeque<BufRange>, record: BufRange) {
+    match own.back_mut() {
+        Some(last) if (last.at + last.len + record.len) as usize <= BUF_LEN => {
+            *last = pool.join(*last, record);
+            pool.release(record.buf);
+        }
+        _ => own.push_back(record),
+    }
+}
+
+/// Writes a record to the front of `to`. Returns its length.
+fn write_record<S: SideRecords>(
+    conn: &mut UnbufferedConnectionCommon<S>,
+    unsealed: &Unsealed<'_>,
+    to: &mut [u8],
+) -> Result<usize, TransportError> {
+    loop {
+        match S::process(conn, &mut []).state {
+            Ok(ConnectionState::WriteTraffic(mut traffic)) => {
+                let written = match unsealed {
+                    Unsealed::Plain(plain) => traffic.encrypt(plain, to),
+                    Unsealed::Close => traffic.queue_close_notify(to),
+                };
+                return written.map_err(|_| TransportError);
+            }
+            // Its records are queued already.
+            Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
+            _ => return Err(TransportError),
         }
     }
 }
@@ -254,10 +341,10 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// Writes what the client is still to get of a connection that has failed to the front of `to`: at last the alert that says why. Returns its
+/// Writes what the peer is still to get of a connection that has failed to the front of `to`: at last the alert that says why. Returns its
 /// length. `wire`: the bytes that are not used.
-pub(super) fn encode_last_records(
-    conn: &mut UnbufferedServerConnection,
+pub(super) fn encode_last_records<S: SideRecords>(
+    conn: &mut UnbufferedConnectionCommon<S>,
     error: &Error,
     wire: &mut [u8],
     to: &mut [u8],
@@ -265,7 +352,7 @@ pub(super) fn encode_last_records(
     let (mut used, mut len) = (0, 0);
     // rustls remembers places in the bytes, so it gets them again. After the alert, it would open the record that has failed again.
     while conn.wants_write() {
-        let UnbufferedStatus { discard, state } = conn.process_tls_records(&mut wire[used..]);
+        let UnbufferedStatus { discard, state } = S::process(conn, &mut wire[used..]);
         let Ok(ConnectionState::EncodeTlsData(mut data)) = state else { break };
         let Ok(record_len) = data.encode(&mut to[len..]) else { break };
         correct_alert(error, &mut to[len..len + record_len]);

@@ -33,8 +33,13 @@ const LIMITS: BackendLimits = BackendLimits {
     content_len_max: 50_000,
     content_window_ms: 10_000,
     min_content_rate: 10,
+    first_byte_ms: 60_000,
     response_ms: 60_000,
+    total_ms: u64::MAX,
+    tunnel_ms: 60_000,
     idle_ms: 0,
+    requests_max: u32::MAX,
+    retries_max: 0,
 };
 
 /// A worker with a site, a function for the paths below `/f`, and a backend of the site for those below `/cgi-bin`.

@@ -10,6 +10,7 @@
 //! | `time.rs` | deadlines, and the minimum rate of a client |
 //! | `ends.rs` | the end of a connection: a stop, a drain, the last request |
 //! | `backends.rs` | exchanges with a backend, through a pipe |
+//! | `backend_tls.rs` | exchanges with a backend behind TLS |
 //! | `functions.rs` | exchanges with a function of the worker |
 //! | `proxies.rs` | the clients behind proxies, and PROXY headers |
 //! | `transports.rs` | what a sealing transport adds: a handshake, records, an alert |
@@ -20,6 +21,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "the ban is for the core, not for its tests")]
 
+mod backend_tls;
 mod backends;
 mod ends;
 mod functions;
@@ -33,6 +35,7 @@ mod spans;
 mod time;
 mod tls;
 mod transports;
+mod upstreams;
 
 use proptest::test_runner::Config;
 
