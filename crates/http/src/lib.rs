@@ -21,6 +21,7 @@
 //! | [`proxy_header`] | the header of the PROXY protocol, before the first request | the specification of HAProxy |
 //! | [`response_head`] | the head of a response from a server | RFC 9112, sections 4 to 6 |
 //! | [`cgi`] | the head of a response of a CGI program | RFC 3875, section 6 |
+//! | [`fastcgi`] | the records of FastCGI | FastCGI Specification 1.0 |
 //! | [`date`] | HTTP-date | RFC 9110, section 5.6.7 |
 //! | [`status`] | status codes | RFC 9110, section 15 |
 //!
@@ -62,6 +63,7 @@ pub mod cgi;
 pub mod chunked;
 pub mod date;
 pub mod dictionary;
+pub mod fastcgi;
 pub mod field;
 mod field_name;
 pub mod fields;

@@ -1,4 +1,4 @@
-//! TLS: certificates, the policy of a listener, and the keys of session tickets.
+//! TLS: certificates, the policy of a listener, the keys of session tickets, and the trust in upstream servers.
 //!
 //! ```text
 //! PEM files ─ pem ─▶ TlsCertificate ─▶ CertificateTable ─┐
@@ -20,6 +20,7 @@
 //! | `tickets` | keys of session tickets, the same in all processes |
 //! | `self_signed` | a certificate for development |
 //! | `service` | the TLS of a whole service: files to configurations of its listeners |
+//! | `upstream` | TLS to upstream servers: the certificates that are trusted |
 //!
 //! Knows nothing of connections and requests: rustls shakes hands, in the transport of the worker.
 
@@ -33,6 +34,7 @@ pub(crate) mod table;
 #[cfg(test)]
 pub(crate) mod test_certificates;
 pub(crate) mod tickets;
+pub(crate) mod upstream;
 
 use rustls::crypto::CryptoProvider;
 use std::sync::{Arc, LazyLock};

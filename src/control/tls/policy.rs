@@ -131,7 +131,7 @@ impl TlsConfig {
 }
 
 /// The longest record with its header: rustls counts both. So each record that leaves fits in a send buffer.
-const FRAGMENT_LEN_MAX: usize = tarpon_conn::RECORD_PLAIN_LEN_MAX + 5;
+pub(super) const FRAGMENT_LEN_MAX: usize = tarpon_conn::RECORD_PLAIN_LEN_MAX + 5;
 
 /// Returns what a session is bound to: the authorities, whether a certificate is required, and the versions. The suites are the same for all
 /// listeners; a change of them changes [`LABEL`].

@@ -15,10 +15,12 @@
 //! | `exchange` | the state of an exchange, whatever its protocol |
 //! | `framed`, `frames` | backends that run in this program or beside it |
 //! | `http1/` | servers that speak HTTP/1.1 |
+//! | `fastcgi/` | servers that speak FastCGI |
 
 #[cfg(feature = "sim")]
 pub(crate) mod echo;
 mod exchange;
+mod fastcgi;
 mod framed;
 mod frames;
 pub(crate) mod http1;
@@ -164,7 +166,8 @@ impl BackendConnection {
         self.total_deadline = cx.now.after(self.limits.total_ms);
         self.phase = BackendPhase::Exchange(match cx.pipes.protocol(route.backend) {
             BackendProtocol::Frames => BackendExchange::framed(pipe),
-            BackendProtocol::Http1 | BackendProtocol::FastCgi => BackendExchange::http1(pipe),
+            BackendProtocol::Http1 => BackendExchange::http1(pipe),
+            BackendProtocol::FastCgi => BackendExchange::fastcgi(pipe),
         });
         self.progressed(cx);
     }

@@ -99,7 +99,7 @@ struct SimParty {
     /// The number of the connection to an upstream server, and the bytes that it has received and not answered.
     upstream_number: usize,
     unanswered: Vec<u8>,
-    /// What the backend still has to send, in the place of `echo`.
+    /// The bytes that the backend still has to send, in the place of `echo`.
     script: Option<Vec<u8>>,
     /// How many more bytes of the other end arrive before the connection is cut.
     arriving_len: usize,

@@ -55,7 +55,7 @@ pub(super) struct Tls {
     progress: RecordProgress,
 }
 
-/// What rustls has said last.
+/// The result of the last call of rustls.
 struct RecordProgress {
     /// The last call needed more input to go on.
     needs_input: bool,
