@@ -53,7 +53,7 @@ fn sites() -> Sites {
         routes.add(host.as_ref(), "/f".parse().unwrap(), route).unwrap();
     }
     let program = BackendRoute { backend: BackendId(0), limits: LIMITS };
-    let programs = SiteBackends { prefixes: vec![("/cgi-bin".parse().unwrap(), program)], suffix: None };
+    let programs = SiteBackends { prefixes: vec![("/cgi-bin".parse().unwrap(), program)], ..SiteBackends::default() };
     routes.set_site_backends(SiteId::FIRST, programs);
     let mut sites = Sites::by_route([(site("hello"), Limits::default())], [routes].into());
     sites.add_function(BackendId(3), Arc::new(Echo), &CollectBudget::default());
