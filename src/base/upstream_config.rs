@@ -52,6 +52,52 @@ pub struct UpstreamConfig {
     pub fastcgi: UpstreamFastCgi,
 }
 
+/// How many upstream servers a configuration has at most, of all upstreams together: each has a row in memory that all processes share, and
+/// the helper checks each of them.
+pub(crate) const UPSTREAM_SERVERS_MAX: usize = 1_024;
+
+impl Default for UpstreamConfig {
+    /// The defaults of the options. It has no name and no server.
+    fn default() -> UpstreamConfig {
+        UpstreamConfig {
+            name: String::new(),
+            protocol: UpstreamProtocol::Http,
+            servers: Vec::new(),
+            balance: Balance::RoundRobin,
+            host: HostPolicy::Client,
+            // A server in reach accepts within milliseconds. This leaves time for two lost SYNs, which the kernel repeats after 1 and 3 s.
+            connect_timeout: Duration::from_secs(5),
+            // Pages that take longer are rare, and clients leave before. nginx has the same.
+            response_timeout: Duration::from_secs(60),
+            // Server-sent events and long polls send a comment or a heartbeat more often.
+            idle_timeout: Duration::from_secs(60),
+            // A large upload or download may take hours, and its progress is watched.
+            total_timeout: None,
+            // Applications on WebSocket send pings, and many of them less than once a minute.
+            tunnel_timeout: Duration::from_secs(3_600),
+            // Larger uploads exist in few applications, and each server has a limit of its own.
+            max_body: 100 << 20,
+            // The connections of a burst stay for the next one; a server's limit on open files is often 1,024.
+            pool_size: 128,
+            // Traffic in each minute keeps its connections. Servers that close them sooner cost a retry.
+            pool_idle_time: Duration::from_secs(65),
+            // Servers that lose memory with each connection get new ones.
+            pool_requests: 1_000,
+            max_connections: None,
+            // A retry follows only a connection that closed while it was idle: two of them in a row are rare.
+            retries: 2,
+            health: None,
+            // A single failure can be the fault of one request.
+            max_fails: 3,
+            // A restart takes seconds.
+            fail_time: Duration::from_secs(10),
+            slow_start: Duration::ZERO,
+            tls: UpstreamTls::default(),
+            fastcgi: UpstreamFastCgi::default(),
+        }
+    }
+}
+
 /// The language of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpstreamProtocol {
@@ -131,6 +177,22 @@ pub struct HealthCheck {
     pub fall: u32,
 }
 
+impl Default for HealthCheck {
+    /// The defaults of the options, with the path `/`.
+    fn default() -> HealthCheck {
+        HealthCheck {
+            path: "/".to_owned(),
+            // A server that stops is noticed within 15 s, at the cost of one small request in 5 s.
+            interval: Duration::from_secs(5),
+            // A server that needs longer for a check is of no use to clients.
+            timeout: Duration::from_secs(2),
+            // A single good check can be luck while a server starts, and a single bad one a lost packet.
+            rise: 2,
+            fall: 3,
+        }
+    }
+}
+
 /// How servers with TLS show who they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UpstreamTls {
@@ -155,6 +217,18 @@ pub struct UpstreamFastCgi {
     pub params: Vec<(String, String)>,
 }
 
+impl Default for UpstreamFastCgi {
+    /// Those of PHP.
+    fn default() -> UpstreamFastCgi {
+        UpstreamFastCgi {
+            root: None,
+            index: "index.php".to_owned(),
+            suffix: ".php".to_owned(),
+            params: Vec::new(),
+        }
+    }
+}
+
 /// The paths of a site that an upstream answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteProxy {
@@ -162,7 +236,7 @@ pub struct SiteProxy {
     pub paths: ProxyPaths,
     /// The name of the upstream.
     pub upstream: String,
-    /// What stands in the place of the prefix. `None`: the path stays as it is.
+    /// What stands in the place of the prefix, without a slash at its end: empty for `/`. `None`: the path stays as it is.
     pub base: Option<String>,
 }
 

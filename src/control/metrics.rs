@@ -7,7 +7,11 @@
 //!
 //! The numbers are not a snapshot: each is exact at some moment during the read.
 
-use super::{cgi::stats::CgiMetrics, counters::ServerCounters};
+use super::{
+    cgi::stats::CgiMetrics,
+    counters::ServerCounters,
+    upstreams::stats::{UpstreamMetrics, UpstreamState},
+};
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Write};
 use tarpon_conn::{Counters, LATENCY_MS, VERSIONS};
@@ -60,6 +64,9 @@ pub struct Metrics {
     pub cgi: Option<CgiMetrics>,
     /// The sites, by number.
     pub sites: Vec<SiteMetrics>,
+    /// The servers of upstreams. A reload begins their numbers anew.
+    #[serde(default)]
+    pub upstreams: Vec<UpstreamMetrics>,
     /// The certificates that are obtained by ACME.
     #[serde(default)]
     pub certificates: Vec<CertificateMetrics>,
@@ -249,6 +256,9 @@ impl Metrics {
         if !self.certificates.is_empty() {
             self.certificates(&mut page);
         }
+        if !self.upstreams.is_empty() {
+            self.upstreams(&mut page);
+        }
         if let Some(cgi) = &self.cgi {
             page.number("cgi_programs_running", "gauge", "CGI programs that run", cgi.running);
             page.number("cgi_requests_queued", "gauge", "Requests that wait for a CGI program", cgi.queued);
@@ -266,6 +276,37 @@ impl Metrics {
             page.number("cgi_requests_refused_total", "counter", help, cgi.refused);
         }
         page.0
+    }
+
+    fn upstreams(&self, page: &mut PrometheusPage) {
+        let mut each = |name: &str, kind: &str, help: &str, value: fn(&UpstreamMetrics) -> u64| {
+            let name = format!("upstream_{name}");
+            page.family(&name, kind, help);
+            for server in &self.upstreams {
+                page.row(&name, &[("upstream", &server.upstream), ("server", &server.server)], value(server));
+            }
+        };
+        let help = "1 while the upstream server gets requests";
+        each("server_up", "gauge", help, |server| u64::from(server.state == UpstreamState::Up));
+        let help = "Open connections to the upstream server";
+        each("connections_open", "gauge", help, |server| server.open);
+        let help = "Open connections to the upstream server that wait for a request";
+        each("connections_idle", "gauge", help, |server| server.idle);
+        let help = "Requests in progress at the upstream server";
+        each("requests_in_progress", "gauge", help, |server| server.in_progress);
+        each("requests_total", "counter", "Requests to the upstream server", |server| server.requests);
+        let help = "Requests whose connection closed, or whose response was invalid";
+        each("requests_failed_total", "counter", help, |server| server.failed);
+        let help = "Requests to which the upstream server did not respond in time";
+        each("requests_timed_out_total", "counter", help, |server| server.timed_out);
+        let help = "Requests that were repeated, as their connection had closed";
+        each("requests_retried_total", "counter", help, |server| server.retried);
+        let help = "Responses of the upstream server with a status of 500 or more";
+        each("server_errors_total", "counter", help, |server| server.server_errors);
+        let help = "Connections to the upstream server that were opened";
+        each("connects_total", "counter", help, |server| server.connects);
+        let help = "Connections to the upstream server that could not be opened";
+        each("connect_failures_total", "counter", help, |server| server.connect_failures);
     }
 
     fn certificates(&self, page: &mut PrometheusPage) {

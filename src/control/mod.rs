@@ -25,6 +25,7 @@
 //! | `stats`, `metrics` | the statistics of a service, for Prometheus and `tarpon status` |
 //! | `acme` | obtains and renews certificates |
 //! | `cgi` | CGI programs, and the helper that runs them |
+//! | `upstreams` | upstream servers, and the helper that connects to them |
 //! | `access_log` | joins, formats and writes the records of the workers |
 
 pub(crate) mod access_log;
@@ -46,4 +47,5 @@ pub(crate) mod stats;
 pub(crate) mod supervisor;
 pub(crate) mod systemd;
 pub(crate) mod tls;
+pub(crate) mod upstreams;
 pub(crate) mod worker_pool;

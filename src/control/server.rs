@@ -16,6 +16,7 @@ use crate::{
         listeners::{Listener, SocketFile},
         metrics::Metrics,
         stats::ServerStats,
+        upstreams::service::UpstreamBackends,
     },
     data::{
         acme_table::AcmeTable,
@@ -62,6 +63,7 @@ pub(crate) struct ServerHelpers {
     pub(crate) acme: Option<Arc<AcmeTable>>,
     pub(crate) cgi: Option<CgiBackends>,
     pub(crate) cgi_stats: Option<Arc<CgiStats>>,
+    pub(crate) upstreams: Option<UpstreamBackends>,
 }
 
 /// Controls a running server, from any thread.
@@ -126,7 +128,7 @@ impl Server {
         sites: impl Into<VirtualHosts>,
         dev_null: File,
         counters: ServerCounters,
-        ServerHelpers { acme, cgi, cgi_stats }: ServerHelpers,
+        ServerHelpers { acme, cgi, cgi_stats, upstreams }: ServerHelpers,
     ) -> io::Result<Server> {
         let hosts: VirtualHosts = sites.into();
         let policies: Vec<_> = listeners.iter().map(Listener::policy).collect();
@@ -153,6 +155,13 @@ impl Server {
         let mut backends = Backends::default();
         let threads = functions::add(functions, &mut backends).map_err(io::Error::other)?;
         cgi.iter().try_for_each(|cgi| cgi.add_to(&mut backends)).map_err(io::Error::other)?;
+        upstreams
+            .iter()
+            .try_for_each(|upstreams| upstreams.add_to(&mut backends))
+            .map_err(io::Error::other)?;
+        if let Some(upstreams) = backends.upstreams.as_mut().filter(|_| !engine.is_blocking()) {
+            upstreams.start_thread()?;
+        }
         let tables = backends.add_routes(&routes.tables).map_err(io::Error::other)?;
         let logs: Vec<_> = sites.iter().map(|site| site.log).collect();
         let site_set = SiteSet::new(settings, sites);
@@ -161,7 +170,8 @@ impl Server {
         let mailboxes: Arc<[_]> =
             (0..worker_count).map(|_| Mailbox::new().map(Arc::new)).collect::<io::Result<_>>()?;
         let stats = ServerStats::new(engine, worker_count, counters.clone(), &labels, acme.clone())
-            .with_cgi(cgi_stats);
+            .with_cgi(cgi_stats)
+            .with_upstreams(upstreams.map(|upstreams| upstreams.stats));
         for (number, (versions, _)) in sites.iter().enumerate() {
             stats.site_loaded(number, versions.current.file_count(), versions.current.content_len());
         }
@@ -191,6 +201,7 @@ impl Server {
             }
             io::Result::Ok(WorkerConfig {
                 backends: backends.clone(),
+                upstream_row: Some(number),
                 number,
                 worker_count,
                 idle_workers: idle_workers.clone(),

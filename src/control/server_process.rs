@@ -27,6 +27,7 @@ use crate::{
         server::{Handle, Server, ServerHelpers},
         stats::ServerStats,
         supervisor::Notice,
+        upstreams::service::UpstreamBackends,
         worker_pool,
     },
     data::{
@@ -66,6 +67,8 @@ pub(crate) struct ServerStart<'a> {
     /// The CGI programs of the sites, and the numbers of all.
     pub(crate) cgi: Option<CgiBackends>,
     pub(crate) cgi_stats: Option<Arc<CgiStats>>,
+    /// The upstream servers of the sites.
+    pub(crate) upstreams: Option<UpstreamBackends>,
     pub(crate) emit: fn(Notice<'_>),
 }
 
@@ -138,6 +141,7 @@ fn start_server(
         acme,
         cgi,
         cgi_stats,
+        upstreams,
         ..
     } = start;
     // Opened before the sandbox forbids it.
@@ -185,7 +189,7 @@ fn start_server(
         hosts,
         dev_null,
         rows,
-        ServerHelpers { acme, cgi, cgi_stats },
+        ServerHelpers { acme, cgi, cgi_stats, upstreams },
     )
     .map_err(|error| error.to_string())?;
     let handle = server.handle();

@@ -2,7 +2,7 @@
 //!
 //! The counters are in memory that outlives the server; the rest is in the process that answers the admin listener.
 
-use super::cgi::stats::CgiStats;
+use super::{cgi::stats::CgiStats, upstreams::stats::UpstreamStats};
 use crate::{
     base::engine::Engine,
     control::{
@@ -28,6 +28,7 @@ pub(crate) struct ServerStats {
     sites: Vec<SiteStats>,
     acme: Option<Arc<AcmeTable>>,
     cgi: Option<Arc<CgiStats>>,
+    upstreams: Option<UpstreamStats>,
     is_draining: AtomicBool,
 }
 
@@ -65,6 +66,7 @@ impl ServerStats {
             sites: labels.iter().map(entry).collect(),
             acme,
             cgi: None,
+            upstreams: None,
             is_draining: AtomicBool::new(false),
         }
     }
@@ -72,6 +74,11 @@ impl ServerStats {
     /// Adds the numbers of CGI programs.
     pub(crate) fn with_cgi(self, cgi: Option<Arc<CgiStats>>) -> ServerStats {
         ServerStats { cgi, ..self }
+    }
+
+    /// Adds the numbers of upstream servers.
+    pub(crate) fn with_upstreams(self, upstreams: Option<UpstreamStats>) -> ServerStats {
+        ServerStats { upstreams, ..self }
     }
 
     /// Records that the site of this number was loaded, with its number of files and bytes.
@@ -112,6 +119,7 @@ impl ServerStats {
             sites: self.sites.iter().map(site).collect(),
             certificates: self.acme.iter().flat_map(|acme| acme.states()).filter_map(certificate).collect(),
             cgi: self.cgi.as_ref().map(|cgi| cgi.metrics()),
+            upstreams: self.upstreams.as_ref().map(UpstreamStats::metrics).unwrap_or_default(),
             ..Metrics::of(&self.counters)
         }
     }

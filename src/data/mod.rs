@@ -12,6 +12,7 @@
 //! | `acme_table` | certificates, their states and the answers to ACME directories, in shared memory |
 //! | `functions/` | functions of the embedding program, on workers and on threads |
 //! | `log_ring` | the bounded queue of log records from a worker to the log |
+//! | `upstreams/` | the servers of upstreams: their numbers, the choice among them, the connections to them |
 //! | `services` | what a worker asks of a helper |
 
 pub(crate) mod acme_table;
@@ -20,4 +21,5 @@ pub(crate) mod engine;
 pub(crate) mod functions;
 pub(crate) mod log_ring;
 pub(crate) mod services;
+pub(crate) mod upstreams;
 pub(crate) mod worker;

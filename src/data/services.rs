@@ -9,8 +9,6 @@
 //! Nothing blocks: a request that does not fit fails at once. Each worker may have [`PENDING_COUNT_MAX`] requests without a reply. If the
 //! helper exits, its requests fail, and the next request opens a session with its replacement: the endpoint outlives both.
 
-#![cfg_attr(not(test), expect(dead_code, reason = "the first users are upstream servers"))]
-
 use crate::sys::{
     io,
     packet::{self, Packet},

@@ -59,6 +59,7 @@ mod backend;
 mod bounded_writer;
 mod byte_ranges;
 mod challenge;
+mod chunk;
 mod content_cursor;
 mod counters;
 mod functions;
@@ -99,7 +100,7 @@ pub use backend::{
 #[cfg(feature = "sim")]
 pub use backend::{
     echo::EchoBackend,
-    sim::{BackendSim, BackendTls},
+    sim::{BackendSim, BackendTls, SimUpstream, UpstreamReply},
 };
 pub use challenge::{CHALLENGE_ANSWER_LEN_MAX, FindChallenge};
 pub use counters::{Counter, CounterName, Counters, LATENCY_MS, VERSIONS};
@@ -313,7 +314,7 @@ impl Connection {
     pub(crate) fn refuse_transport(&mut self, cx: &mut ConnResources<'_>) {
         match &mut self.party {
             Party::Client(client) => client.refuse_transport(cx, &self.wire),
-            Party::Backend(backend) => backend.abort(cx, Status::BadGateway),
+            Party::Backend(backend) => backend.cut(cx),
         }
     }
 
@@ -410,7 +411,7 @@ impl Connection {
     pub fn need(&self) -> Need {
         match &self.party {
             Party::Client(client) => client.need(&self.wire),
-            Party::Backend(backend) => backend.need(),
+            Party::Backend(backend) => backend.need(&self.wire),
         }
     }
 
@@ -441,18 +442,18 @@ impl Connection {
     pub fn is_unused(&self) -> bool {
         match &self.party {
             Party::Client(client) => client.is_unused(&self.wire),
-            Party::Backend(backend) => !backend.is_busy(),
+            Party::Backend(backend) => backend.pipe().is_none(),
         }
     }
 
-    /// Returns whether buffers of the pool hold output or, perhaps, messages of its pipe.
+    /// Returns whether buffers of the pool hold output or messages of its pipe.
     #[inline]
-    pub fn holds_buffers(&self) -> bool {
-        let has_pipe = match &self.party {
-            Party::Client(client) => client.has_pipe(),
-            Party::Backend(backend) => backend.is_busy(),
+    pub fn holds_buffers(&self, pipes: &Pipes) -> bool {
+        let pipe = match &self.party {
+            Party::Client(client) => client.pipe(),
+            Party::Backend(backend) => backend.pipe(),
         };
-        self.wire.holds_buffers() || has_pipe
+        self.wire.holds_buffers() || pipe.is_some_and(|pipe| pipes.holds_buffers(pipe))
     }
 
     /// Returns whether a client is at the other end, and no backend.

@@ -1,9 +1,10 @@
 //! Backends within sites: paths that a program answers instead of a file.
 //!
 //! ```text
-//! site ─ path ─ normalize ─┬─ longest prefix ─────────────────▶ BackendRoute
-//!                          ├─ a segment ends with the suffix ─▶ BackendRoute
-//!                          └─ neither: the image of the site
+//! site ─ path ─ normalize ─┬─ longest prefix ────────────────▶ BackendRoute
+//!                          ├─ a segment ends with a suffix ──▶ BackendRoute
+//!                          ├─ the backend of all paths ──────▶ BackendRoute
+//!                          └─ none: the image of the site
 //! ```
 //!
 //! The path is that which the site looks up: below its mount, if it has one.
@@ -16,8 +17,10 @@ use tarpon_http::target;
 pub struct SiteBackends {
     /// For the paths below each prefix.
     pub prefixes: Vec<(PathPrefix, BackendRoute)>,
-    /// For the paths with a segment that ends with this text, which is not empty, such as `.cgi`.
-    pub suffix: Option<(Box<str>, BackendRoute)>,
+    /// For the paths with a segment that ends with this text, which is not empty, such as `.cgi`. The first that fits is taken.
+    pub suffixes: Vec<(Box<str>, BackendRoute)>,
+    /// For all other paths.
+    pub all: Option<BackendRoute>,
 }
 
 /// The backends of all sites, by the number of the site.
@@ -39,17 +42,17 @@ impl SiteBackendsTable {
 
     /// Finds the backend of a path as received. `None`: the site answers, also for an invalid path or none.
     pub(crate) fn find(&self, site: SiteId, received: Option<&[u8]>) -> Option<BackendRoute> {
-        let SiteBackends { prefixes, suffix } = self.0.get(site.index())?;
+        let SiteBackends { prefixes, suffixes, all } = self.0.get(site.index())?;
         let mut scratch = [0; target::PATH_LEN_MAX];
         // Empty: the mount without a slash.
         let path = target::normalize(received.filter(|path| !path.is_empty())?, &mut scratch).ok()?;
         let matching = prefixes.iter().filter(|(prefix, _)| is_below(path, prefix.as_str().as_bytes()));
         let longest = matching.max_by_key(|(prefix, _)| prefix.as_str().len()).map(|(_, route)| *route);
-        longest.or_else(|| {
-            let (suffix, route) = suffix.as_ref()?;
-            let mut segments = path.split(|&byte| byte == b'/');
-            segments.any(|segment| segment.ends_with(suffix.as_bytes())).then_some(*route)
-        })
+        let has_suffix = |suffix: &str| {
+            path.split(|&byte| byte == b'/').any(|segment| segment.ends_with(suffix.as_bytes()))
+        };
+        let by_suffix = || suffixes.iter().find(|(suffix, _)| has_suffix(suffix)).map(|(_, route)| *route);
+        longest.or_else(by_suffix).or(*all)
     }
 }
 
@@ -65,15 +68,18 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn longest_prefix_wins_then_the_suffix() {
+    fn longest_prefix_wins_then_a_suffix() {
         let route = |number| BackendRoute { backend: BackendId(number), limits: BackendLimits::default() };
         let backends = SiteBackends {
             prefixes: vec![("/cgi-bin".parse().unwrap(), route(1)), ("/cgi-bin/x".parse().unwrap(), route(2))],
-            suffix: Some((".cgi".into(), route(3))),
+            suffixes: vec![(".cgi".into(), route(3)), (".php".into(), route(4)), (".cgi.php".into(), route(5))],
+            all: None,
         };
+        let all = SiteBackends { all: Some(route(6)), ..backends.clone() };
         let mut table = SiteBackendsTable::default();
         assert!(table.is_empty());
         table.set(SiteId::new(1), backends);
+        table.set(SiteId::new(3), all);
         let cases: &[(&str, usize, &str, Option<u16>)] = &[
             // case                site  path                  backend
             ("the prefix",         1,    "/cgi-bin",           Some(1)),
@@ -91,8 +97,17 @@ mod tests {
             ("another suffix",     1,    "/a/b.cgi~",          None),
             ("a prefix before it", 1,    "/cgi-bin/b.cgi",     Some(1)),
             ("another site",       0,    "/cgi-bin/a",         None),
-            ("a site behind",      2,    "/cgi-bin/a",         None),
+            ("a site between",     2,    "/cgi-bin/a",         None),
+            ("a site behind",      4,    "/cgi-bin/a",         None),
             ("the mount alone",    1,    "",                   None),
+            ("another suffix",     1,    "/a.php",             Some(4)),
+            ("the first suffix",   1,    "/a.cgi.php",         Some(4)),
+            ("all: the root",      3,    "/",                  Some(6)),
+            ("all: any path",      3,    "/a/b",               Some(6)),
+            ("all: a prefix",      3,    "/cgi-bin/x",         Some(2)),
+            ("all: a suffix",      3,    "/a.cgi",             Some(3)),
+            ("all: an invalid one", 3,   "/a%00",              None),
+            ("all: the mount alone", 3,  "",                   None),
         ];
         for &(name, site, path, want) in cases {
             let found = table.find(SiteId::new(site), Some(path.as_bytes()));

@@ -56,6 +56,8 @@ pub struct Decoded {
     pub used: usize,
     /// The range of the input that is content, within the consumed bytes. Empty if the call found no content.
     pub content: Range<usize>,
+    /// The range of the input that is trailers, within the consumed bytes: whole field lines, each with its CRLF.
+    pub trailers: Range<usize>,
 }
 
 /// The element of the grammar that the decoder expects next.
@@ -77,7 +79,7 @@ impl ChunkedDecoder {
     ///
     /// Returns the first violation of the grammar or of a limit. Drop the decoder after an error.
     pub fn decode(&mut self, wire: &[u8]) -> Result<Decoded, ChunkError> {
-        let mut used = 0;
+        let (mut used, mut trailers) = (0, 0..0);
         loop {
             let rest = &wire[used..];
             match self.state {
@@ -93,7 +95,7 @@ impl ChunkedDecoder {
                     if self.left == 0 {
                         self.state = ChunkState::DataEnd;
                     }
-                    return Ok(Decoded { used: used + len, content: used..used + len });
+                    return Ok(Decoded { used: used + len, content: used..used + len, trailers });
                 }
                 ChunkState::DataEnd => match rest {
                     [b'\r', b'\n', ..] => {
@@ -110,12 +112,14 @@ impl ChunkedDecoder {
                         self.state = ChunkState::Done;
                     } else {
                         self.trailer(line)?;
+                        let start = if trailers.is_empty() { used - line.len() } else { trailers.start };
+                        trailers = start..used;
                     }
                 }
                 ChunkState::Done => break,
             }
         }
-        Ok(Decoded { used, content: used..used })
+        Ok(Decoded { used, content: used..used, trailers })
     }
 
     /// Returns whether the message is complete. The decoder does not consume bytes after it.

@@ -7,6 +7,7 @@
 //! | [`fields`] | the fields of a request, of any protocol | RFC 9110, section 5 |
 //! | [`host`] | the value of the Host field | RFC 9110, section 7.2; RFC 3986, section 3.2.2 |
 //! | [`target`] | the request target; normalizes its path | RFC 9112, section 3.2; RFC 3986, section 5.2.4 |
+//! | [`sent_path`] | the path that a gateway sends on | RFC 3986, section 5.2.4 |
 //! | [`field`] | lists in field values | RFC 9110, section 5.6.1 |
 //! | [`framing`] | the framing of the request content | RFC 9112, section 6 |
 //! | [`chunked`] | the chunked transfer coding | RFC 9112, section 7.1 |
@@ -18,6 +19,7 @@
 //! | [`range`] | Range | RFC 9110, section 14 |
 //! | [`forwarded`] | Forwarded, X-Forwarded-For, X-Forwarded-Proto | RFC 7239 |
 //! | [`proxy_header`] | the header of the PROXY protocol, before the first request | the specification of HAProxy |
+//! | [`response_head`] | the head of a response from a server | RFC 9112, sections 4 to 6 |
 //! | [`cgi`] | the head of a response of a CGI program | RFC 3875, section 6 |
 //! | [`fastcgi`] | the records of FastCGI | FastCGI Specification 1.0 |
 //! | [`date`] | HTTP-date | RFC 9110, section 5.6.7 |
@@ -76,6 +78,8 @@ pub mod persist;
 pub mod precondition;
 pub mod proxy_header;
 pub mod range;
+pub mod response_head;
+pub mod sent_path;
 pub mod status;
 pub mod target;
 mod token;

@@ -54,6 +54,37 @@ statuses! {
     HttpVersionNotSupported 505 "HTTP Version Not Supported",
 }
 
+/// The codes that the server only passes on, of the registry of status codes.
+const OTHERS: &[(u16, &str)] = &[
+    (100, "Continue"),
+    (101, "Switching Protocols"),
+    (102, "Processing"),
+    (103, "Early Hints"),
+    (202, "Accepted"),
+    (203, "Non-Authoritative Information"),
+    (205, "Reset Content"),
+    (207, "Multi-Status"),
+    (208, "Already Reported"),
+    (226, "IM Used"),
+    (300, "Multiple Choices"),
+    (305, "Use Proxy"),
+    (402, "Payment Required"),
+    (406, "Not Acceptable"),
+    (407, "Proxy Authentication Required"),
+    (409, "Conflict"),
+    (415, "Unsupported Media Type"),
+    (422, "Unprocessable Content"),
+    (423, "Locked"),
+    (424, "Failed Dependency"),
+    (425, "Too Early"),
+    (426, "Upgrade Required"),
+    (428, "Precondition Required"),
+    (506, "Variant Also Negotiates"),
+    (507, "Insufficient Storage"),
+    (508, "Loop Detected"),
+    (511, "Network Authentication Required"),
+];
+
 impl Status {
     /// Returns the status code.
     pub const fn code(self) -> u16 {
@@ -68,6 +99,14 @@ impl Status {
     /// Returns the registered reason phrase.
     pub const fn reason(self) -> &'static str {
         TABLE[self.index()].1
+    }
+
+    /// Returns the registered reason phrase of any code: one of another server may be passed on. Empty: the code is not registered.
+    pub fn reason_of(code: u16) -> &'static str {
+        match Status::from_code(code) {
+            Some(status) => status.reason(),
+            None => OTHERS.iter().find(|(of, _)| *of == code).map_or("", |(_, reason)| reason),
+        }
     }
 
     /// Returns the position in [`Status::ALL`], for tables with a row per status.

@@ -131,7 +131,34 @@ fn not_plain(block: &Block, after_slash: &mut u32) -> u32 {
 /// ```
 #[inline]
 pub fn normalize<'a>(path: &'a [u8], scratch: &'a mut [u8; PATH_LEN_MAX]) -> Result<&'a [u8], TargetError> {
-    if is_plain(path) { Ok(path) } else { rewrite(path, scratch) }
+    if is_plain(path) { Ok(path) } else { rewrite(path, scratch, EscapedSlash::Refused) }
+}
+
+/// Normalizes a path as [`normalize`] does, but keeps an escaped `/`, as `%2F`: to compare the path with a prefix whose requests go to
+/// another server.
+///
+/// # Errors
+///
+/// As [`normalize`], but for an escaped `/`.
+///
+/// ```
+/// use tarpon_http::target::{PATH_LEN_MAX, normalize_for_server};
+///
+/// assert_eq!(normalize_for_server(b"/a%2fb/%62", &mut [0; PATH_LEN_MAX]), Ok(&b"/a%2Fb/b"[..]));
+/// ```
+#[inline]
+pub fn normalize_for_server<'a>(
+    path: &'a [u8],
+    scratch: &'a mut [u8; PATH_LEN_MAX],
+) -> Result<&'a [u8], TargetError> {
+    if is_plain(path) { Ok(path) } else { rewrite(path, scratch, EscapedSlash::Kept) }
+}
+
+/// What happens to an escaped `/`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum EscapedSlash {
+    Refused,
+    Kept,
 }
 
 /// The reason to refuse a target.
@@ -261,14 +288,18 @@ fn absolute_form(target: &[u8]) -> Result<Target<'_>, TargetError> {
 }
 
 #[cold]
-fn rewrite<'a>(path: &[u8], out: &'a mut [u8; PATH_LEN_MAX]) -> Result<&'a [u8], TargetError> {
+fn rewrite<'a>(
+    path: &[u8],
+    out: &'a mut [u8; PATH_LEN_MAX],
+    slash: EscapedSlash,
+) -> Result<&'a [u8], TargetError> {
     let Some(relative) = path.strip_prefix(b"/") else { return Err(TargetError::Form) };
     out[0] = b'/';
     let mut len = 1;
     let mut segments = relative.split(|&byte| byte == b'/').peekable();
     while let Some(segment) = segments.next() {
         let from = len;
-        len = decode(segment, out, from)?;
+        len = decode(segment, out, from, slash)?;
         match &out[from..len] {
             b"." => len = from,
             b".." => len = parent(&out[..from]),
@@ -280,8 +311,22 @@ fn rewrite<'a>(path: &[u8], out: &'a mut [u8; PATH_LEN_MAX]) -> Result<&'a [u8],
 }
 
 /// Percent-decodes `segment` and appends it to `out[..len]`. Returns the new length.
-fn decode(mut segment: &[u8], out: &mut [u8; PATH_LEN_MAX], mut len: usize) -> Result<usize, TargetError> {
+fn decode(
+    mut segment: &[u8],
+    out: &mut [u8; PATH_LEN_MAX],
+    mut len: usize,
+    slash: EscapedSlash,
+) -> Result<usize, TargetError> {
     while let [byte, behind @ ..] = segment {
+        if slash == EscapedSlash::Kept
+            && let [b'%', b'2', b'F' | b'f', behind @ ..] = segment
+        {
+            for byte in *b"%2F" {
+                len = push(out, len, byte)?;
+            }
+            segment = behind;
+            continue;
+        }
         let (byte, behind) = if *byte == b'%' { unescape(behind)? } else { (*byte, behind) };
         len = push(out, len, byte)?;
         segment = behind;
@@ -500,7 +545,7 @@ mod tests {
                 }
                 if is_plain(path.as_bytes()) {
                     prop_assert_eq!(found, path.as_bytes());
-                    prop_assert_eq!(rewrite(path.as_bytes(), &mut again), Ok(found));
+                    prop_assert_eq!(rewrite(path.as_bytes(), &mut again, EscapedSlash::Refused), Ok(found));
                 }
             }
         }

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 /// Which files are programs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProgramFiles {
-    /// Those whose names end so, such as `.cgi`. `None`: none are.
-    pub suffix: Option<String>,
+    /// Those whose names end so, such as `.cgi`.
+    pub suffixes: Vec<String>,
     /// Those below these directories, which may lie elsewhere.
     pub directories: Vec<PathBuf>,
 }
@@ -49,7 +49,7 @@ impl ProgramFiles {
 
     /// Returns whether a name ends as those of programs do.
     pub(crate) fn has_suffix(&self, name: &[u8]) -> bool {
-        self.suffix.as_ref().is_some_and(|suffix| name.ends_with(suffix.as_bytes()))
+        self.suffixes.iter().any(|suffix| name.ends_with(suffix.as_bytes()))
     }
 }
 

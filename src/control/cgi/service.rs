@@ -16,7 +16,7 @@ use crate::{
 };
 use rustix::fs::{AtFlags, CWD, FileType, statat};
 use std::{path::PathBuf, sync::Arc, time::Duration};
-use tarpon_conn::{BackendLimits, BackendRoute, HostName, SiteBackends, SiteId};
+use tarpon_conn::{BackendLimits, BackendRoute, HostName, SiteId};
 use tarpon_site::Printable;
 
 /// The programs of a configuration.
@@ -133,15 +133,10 @@ impl CgiBackends {
         for (number, mount) in self.mounts.iter().enumerate() {
             let connector = Arc::new(CgiConnector::new(self.workers.clone(), number));
             let route = BackendRoute { backend: backends.add(connector)?, limits: self.limits };
-            let site = SiteId::new(mount.site);
-            let place = backends.by_site.iter().position(|(of, _)| *of == site).unwrap_or_else(|| {
-                backends.by_site.push((site, SiteBackends::default()));
-                backends.by_site.len() - 1
-            });
-            let of_site = &mut backends.by_site[place].1;
+            let of_site = backends.of_site(SiteId::new(mount.site));
             match &mount.kind {
                 CgiMountKind::Directory(prefix) => of_site.prefixes.push((prefix.clone(), route)),
-                CgiMountKind::Suffix(suffix) => of_site.suffix = Some((suffix.as_str().into(), route)),
+                CgiMountKind::Suffix(suffix) => of_site.suffixes.push((suffix.as_str().into(), route)),
             }
         }
         Ok(())

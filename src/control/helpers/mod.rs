@@ -8,8 +8,6 @@
 //! A handler may keep a [`ReplySender`] and answer later, also from another thread. A worker that an attacker controls reaches only what the
 //! handler allows.
 
-#![cfg_attr(not(test), expect(dead_code, reason = "the first users are upstream servers"))]
-
 use crate::{
     data::services::{HelperEndpoint, PACKET_LEN_MAX, ReplyPacket, RequestId, RequestPacket, SessionArrival},
     sys::{
@@ -38,6 +36,8 @@ pub(crate) enum HelperKind {
     Net,
     /// `tarpon-cgi`: runs CGI programs for the workers.
     Cgi,
+    /// `tarpon-net`: connects to upstream servers for the workers. A process of its own: it has other rights.
+    Upstreams,
     /// The stand-in of the tests.
     #[cfg(test)]
     StandIn,

@@ -86,12 +86,13 @@ pub(super) fn allow_building() -> io::Result<()> {
     apply_all(&[refuse_with_nosys()?, allow(&[COMMON, BUILDING], &[&common(), &threads(), &reading()])?])
 }
 
-/// Allows the calls of a helper that looks names up and connects.
-pub(super) fn allow_connecting() -> io::Result<()> {
+/// Allows the calls of a helper that looks names up and connects. `has_unix`: also to Unix sockets.
+pub(super) fn allow_connecting(has_unix: bool) -> io::Result<()> {
     forbidden::report_and_die()?;
     // The C library asks the kernel for the addresses of this host, and a daemon for cached names. It can do without both.
     let others =
-        [libc::AF_NETLINK, libc::AF_UNIX].map(|family| (libc::SYS_socket, vec![equal(0, family as u64)]));
+        [libc::AF_NETLINK, libc::AF_UNIX].into_iter().filter(|&family| !has_unix || family != libc::AF_UNIX);
+    let others = others.map(|family| (libc::SYS_socket, vec![equal(0, family as u64)]));
     apply_all(&[
         refuse_with_nosys()?,
         filter(others, SeccompAction::Allow, SeccompAction::Errno(libc::EAFNOSUPPORT as u32))?,
@@ -294,10 +295,11 @@ fn serving() -> Vec<Conditional> {
     calls.extend(set.map(|name| option(libc::SYS_setsockopt, name)));
     // A connection to a helper: the server passes one end to the helper.
     let stream = (libc::SOCK_STREAM | libc::SOCK_CLOEXEC) as u64;
-    calls.push((
-        libc::SYS_socketpair,
-        vec![equal(0, libc::AF_UNIX as u64), masked(1, u32::MAX.into(), stream)],
-    ));
+    // A session with a helper.
+    let packets = (libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC) as u64;
+    calls.extend([stream, packets].map(|kind| {
+        (libc::SYS_socketpair, vec![equal(0, libc::AF_UNIX as u64), masked(1, u32::MAX.into(), kind)])
+    }));
     calls
 }
 

@@ -16,22 +16,31 @@ use std::{
 /// # Errors
 /// The kernel has no Landlock: `NOSYS` or `OPNOTSUPP`.
 pub(super) fn allow_to_read(opened: &[BorrowedFd<'_>]) -> io::Result<()> {
-    allow_to_read_and_connect(opened, &[])
+    allow_to_read_and_connect(opened, &[], &[])
 }
 
-/// Restricts this process as [`allow_to_read`] does, except that it may connect to these TCP ports.
+/// Restricts this process as [`allow_to_read`] does, except that it may connect to these TCP ports, and to the Unix sockets in these
+/// directories: a kernel that does not know this right allows all that have a file.
 ///
 /// # Errors
 /// As above.
-pub(super) fn allow_to_read_and_connect(opened: &[BorrowedFd<'_>], ports: &[u16]) -> io::Result<()> {
-    let status = confine(opened, ports).map_err(io::Error::other)?;
+pub(super) fn allow_to_read_and_connect(
+    opened: &[BorrowedFd<'_>],
+    ports: &[u16],
+    sockets: &[BorrowedFd<'_>],
+) -> io::Result<()> {
+    let status = confine(opened, ports, sockets).map_err(io::Error::other)?;
     match status {
         RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => Ok(()),
         RulesetStatus::NotEnforced => Err(rustix::io::Errno::OPNOTSUPP.into()),
     }
 }
 
-fn confine(opened: &[BorrowedFd<'_>], ports: &[u16]) -> Result<RulesetStatus, RulesetError> {
+fn confine(
+    opened: &[BorrowedFd<'_>],
+    ports: &[u16],
+    sockets: &[BorrowedFd<'_>],
+) -> Result<RulesetStatus, RulesetError> {
     // Rules by descriptor: the crate silently drops a rule whose path cannot be opened.
     let rules = opened.iter().map(|&fd| {
         // `ReadDir` is invalid for a file.
@@ -39,6 +48,8 @@ fn confine(opened: &[BorrowedFd<'_>], ports: &[u16]) -> Result<RulesetStatus, Ru
         let access = if is_dir { AccessFs::ReadFile | AccessFs::ReadDir } else { AccessFs::ReadFile.into() };
         Ok::<_, RulesetError>(PathBeneath::new(fd, access))
     });
+    let sockets =
+        sockets.iter().map(|&fd| Ok::<_, RulesetError>(PathBeneath::new(fd, AccessFs::ResolveUnix)));
     let ports = ports.iter().map(|&port| Ok::<_, RulesetError>(NetPort::new(port, AccessNet::ConnectTcp)));
     // An older kernel knows fewer kinds of access; the ruleset handles all that the kernel knows.
     let status = Ruleset::default()
@@ -47,6 +58,7 @@ fn confine(opened: &[BorrowedFd<'_>], ports: &[u16]) -> Result<RulesetStatus, Ru
         .scope(Scope::from_all(ABI_MAX))?
         .create()?
         .add_rules(rules)?
+        .add_rules(sockets)?
         .add_rules(ports)?
         .restrict_self()?;
     Ok(status.ruleset)

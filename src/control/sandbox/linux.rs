@@ -6,12 +6,14 @@ mod files;
 use super::{Confinement, Privileges};
 use crate::base::error::reason;
 use rustix::{
+    fs::{Mode, OFlags, open},
     io::Errno,
     thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs},
 };
 use std::{
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::{Path, PathBuf},
 };
 use tarpon_site::Printable;
 
@@ -61,13 +63,40 @@ pub(crate) fn confine_master(privileges: &Privileges) -> io::Result<Confinement>
 pub(crate) fn confine_net(privileges: &Privileges, ports: &[u16]) -> io::Result<Confinement> {
     let mut confined = take_capabilities(privileges, CapabilitySet::empty())?;
     if privileges.is_sandboxed {
-        // Those that exist. The directories, as the files are replaced when the network changes.
-        let opened: Vec<_> = NAME_LOOKUP.iter().filter_map(|path| std::fs::File::open(path).ok()).collect();
+        let opened = open_existing(&NAME_LOOKUP);
         let opened: Vec<_> = opened.iter().map(AsFd::as_fd).collect();
-        confined.has_landlock = confined.add("Landlock", files::allow_to_read_and_connect(&opened, ports))?;
-        confined.has_seccomp = confined.add("seccomp", calls::allow_connecting())?;
+        confined.has_landlock =
+            confined.add("Landlock", files::allow_to_read_and_connect(&opened, ports, &[]))?;
+        confined.has_seccomp = confined.add("seccomp", calls::allow_connecting(false))?;
     }
     Ok(confined)
+}
+
+/// Confines a helper as [`confine_net`] does, except that it may also connect to the Unix sockets in these directories.
+///
+/// # Errors
+/// As above.
+pub(crate) fn confine_upstreams(
+    privileges: &Privileges,
+    ports: &[u16],
+    sockets: &[PathBuf],
+) -> io::Result<Confinement> {
+    let mut confined = take_capabilities(privileges, CapabilitySet::empty())?;
+    if privileges.is_sandboxed {
+        let (opened, directories) = (open_existing(&NAME_LOOKUP), open_existing(sockets));
+        let opened: Vec<_> = opened.iter().map(AsFd::as_fd).collect();
+        let directories: Vec<_> = directories.iter().map(AsFd::as_fd).collect();
+        let limited = files::allow_to_read_and_connect(&opened, ports, &directories);
+        confined.has_landlock = confined.add("Landlock", limited)?;
+        confined.has_seccomp = confined.add("seccomp", calls::allow_connecting(!sockets.is_empty()))?;
+    }
+    Ok(confined)
+}
+
+/// Opens those paths that exist. They are directories, as the files in them may be replaced.
+fn open_existing(paths: &[impl AsRef<Path>]) -> Vec<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    paths.iter().filter_map(|path| open(path.as_ref(), flags, Mode::empty()).ok()).collect()
 }
 
 /// Confines a helper that runs programs: it has no capabilities. Returns Landlock rules for each program, if the kernel has them and the
@@ -159,7 +188,7 @@ mod tests {
     use crate::sys::{attempts, memory};
     use rustix::{
         event::{EventfdFlags, eventfd},
-        fs::{Mode, OFlags, fstat, mkdir, open, unlink},
+        fs::{fstat, mkdir, unlink},
         net::{AddressFamily, Shutdown, SocketType, connect, listen, shutdown, socket},
         process::{Signal, getppid, kill_process},
     };
@@ -168,7 +197,6 @@ mod tests {
         fs::{self, File},
         net::{SocketAddr, TcpListener, TcpStream},
         os::unix::process::{CommandExt, ExitStatusExt},
-        path::PathBuf,
         process::{Command, Output, exit},
         thread,
     };

@@ -8,6 +8,7 @@
 //! master     not root    none           set          no files, no TCP         serving, forking
 //! aux, workers of the master                                                  serving
 //! net        not root    none           set          name lookup, few ports   connecting
+//! upstreams  not root    none           set          name lookup, few ports   connecting, also to Unix sockets
 //! cgi        its own     none           set          for programs: scopes     –
 //! ```
 //!
@@ -30,7 +31,7 @@ mod system;
 pub(crate) use privileges::Privileges;
 pub(crate) use system::{
     WorkerSeccomp, confine_builder, confine_cgi, confine_master, confine_net, confine_running_server,
-    confine_server,
+    confine_server, confine_upstreams,
 };
 
 use crate::base::engine::Engine;

@@ -4,6 +4,7 @@ use super::{Confinement, Privileges};
 use std::{
     io,
     os::fd::{BorrowedFd, OwnedFd},
+    path::PathBuf,
 };
 use tarpon_site::Printable;
 
@@ -20,6 +21,14 @@ pub(crate) fn confine_master(privileges: &Privileges) -> io::Result<Confinement>
 }
 
 pub(crate) fn confine_net(privileges: &Privileges, _ports: &[u16]) -> io::Result<Confinement> {
+    Ok(unconfined(privileges))
+}
+
+pub(crate) fn confine_upstreams(
+    privileges: &Privileges,
+    _ports: &[u16],
+    _sockets: &[PathBuf],
+) -> io::Result<Confinement> {
     Ok(unconfined(privileges))
 }
 

@@ -83,6 +83,31 @@ pub enum Notice<'a> {
     },
     /// Something else about certificates needs attention, as a damaged file.
     CertificateWarning(&'a str),
+    /// An upstream server gets no requests any more.
+    UpstreamDown {
+        /// The name of its upstream.
+        upstream: &'a str,
+        /// Its address.
+        server: &'a str,
+        /// The reason.
+        why: &'a str,
+    },
+    /// An upstream server gets requests again.
+    UpstreamUp {
+        /// The name of its upstream.
+        upstream: &'a str,
+        /// Its address.
+        server: &'a str,
+    },
+    /// The name of an upstream server cannot be looked up. Addresses of before are used on.
+    UpstreamUnresolved {
+        /// The name of its upstream.
+        upstream: &'a str,
+        /// Its address.
+        server: &'a str,
+        /// The reason.
+        why: &'a str,
+    },
     /// Children of this role have caused so many more notices in a second that they were not emitted.
     Suppressed(Role, u64),
 }

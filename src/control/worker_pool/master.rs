@@ -31,6 +31,7 @@ use crate::{
         server_process::ServerStart,
         supervisor::Notice,
         tls::tickets::TicketKeys,
+        upstreams::stats::UpstreamStats,
     },
     data::{
         acme_table::AcmeTable,
@@ -139,9 +140,10 @@ pub(super) struct SharedMemory {
     /// Also shared with all other processes of the service.
     pub(super) acme: Option<Arc<AcmeTable>>,
     pub(super) cgi_stats: Option<Arc<CgiStats>>,
-    /// The backends of the workers, and the descriptor that reaches their helper.
+    /// The backends of the workers, the numbers of those that are upstreams, and the descriptors that reach their helpers.
     pub(super) backends: Backends,
-    pub(super) helper: Option<ServiceEndpoint>,
+    pub(super) upstreams: Option<UpstreamStats>,
+    pub(super) helpers: Vec<ServiceEndpoint>,
 }
 
 /// What a wait has found.
@@ -175,6 +177,7 @@ impl<'a> Master<'a> {
             acme,
             cgi,
             cgi_stats,
+            upstreams,
             emit,
         } = start;
         let unconfined = |error| sandbox::unconfined(&error);
@@ -203,8 +206,8 @@ impl<'a> Master<'a> {
         let logs = LogPlan::new(settings.logging, site_logs, settings.debug);
         // A row for each worker, and one for this process.
         let counters = counters.with_rows(slot_count + 1).map_err(in_words)?;
-        let shared = SharedMemory::new(counters, slot_count, &logs, ServerHelpers { acme, cgi, cgi_stats })
-            .map_err(in_words)?;
+        let helpers = ServerHelpers { acme, cgi, cgi_stats, upstreams };
+        let shared = SharedMemory::new(counters, slot_count, &logs, helpers).map_err(in_words)?;
         let settings_of =
             |listener: &Listener| repeat_n(listener.settings(&routes), listener.sockets().len());
         let socket_settings = listeners.iter().flat_map(settings_of).collect();
@@ -400,7 +403,7 @@ impl SharedMemory {
         counters: ServerCounters,
         slot_count: usize,
         logs: &LogPlan,
-        ServerHelpers { acme, cgi, cgi_stats }: ServerHelpers,
+        ServerHelpers { acme, cgi, cgi_stats, upstreams }: ServerHelpers,
     ) -> io::Result<SharedMemory> {
         let rings = match logs.recording() {
             Some(recording) => Some((recording, LogRings::new(slot_count)?)),
@@ -409,7 +412,13 @@ impl SharedMemory {
         let idle_workers = Arc::new(SharedArray::new(1)?).row(0);
         let mut backends = Backends::default();
         cgi.iter().try_for_each(|cgi| cgi.add_to(&mut backends)).map_err(io::Error::other)?;
-        let helper = cgi.map(|cgi| cgi.workers);
-        Ok(SharedMemory { counters, idle_workers, rings, acme, cgi_stats, backends, helper })
+        upstreams
+            .iter()
+            .try_for_each(|upstreams| upstreams.add_to(&mut backends))
+            .map_err(io::Error::other)?;
+        let endpoints = upstreams.iter().map(|upstreams| upstreams.endpoint().clone());
+        let helpers = cgi.into_iter().map(|cgi| cgi.workers).chain(endpoints).collect();
+        let upstreams = upstreams.map(|upstreams| upstreams.stats);
+        Ok(SharedMemory { counters, idle_workers, rings, acme, cgi_stats, backends, upstreams, helpers })
     }
 }

@@ -62,6 +62,9 @@ impl Master<'_> {
             PoolAction::RepairSlot { slot } => {
                 self.shared.counters[slot].lose_open();
                 self.shared.idle_workers.set(slot, false);
+                if let Some(upstreams) = &self.shared.upstreams {
+                    upstreams.reset_row(slot);
+                }
             }
             PoolAction::Exit { status } => self.exit_status = Some(status),
         }

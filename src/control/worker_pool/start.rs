@@ -49,7 +49,8 @@ impl Master<'_> {
         let (engine, worker_count) = (settings.engine, settings.workers().get());
         let main = |channel: Channel| {
             let stats = ServerStats::new(engine, worker_count, counters.clone(), labels, acme.clone())
-                .with_cgi(shared.cgi_stats.clone());
+                .with_cgi(shared.cgi_stats.clone())
+                .with_upstreams(shared.upstreams.clone());
             let (admin, counters) = (admin.take(), counters.clone());
             let rings = rings.as_ref().map(|(_, rings)| rings);
             let start =
@@ -102,7 +103,7 @@ impl Master<'_> {
         let mailbox = Arc::new(Mailbox::new()?);
         let replaced = mailbox.as_fd().as_raw_fd();
         let wakeup = self.shared.rings.iter().map(|(_, rings)| rings.as_fd().as_raw_fd());
-        let helper = self.shared.helper_descriptor();
+        let helper = self.shared.helper_descriptors();
         let mut keep: Vec<_> = sites.descriptors().chain(wakeup).chain(helper).chain([replaced]).collect();
         let config = worker_config(
             &self.settings,
@@ -114,6 +115,7 @@ impl Master<'_> {
             mailbox,
         );
         keep.reserve_exact(OWN_DESCRIPTOR_COUNT);
+        let config = WorkerConfig { upstream_row: None, ..config };
         Ok(NextWorker { worker: Box::new(PreparedWorker::new(config)?), keep })
     }
 
@@ -143,7 +145,7 @@ impl Master<'_> {
                 // Each process samples with a seed of its own.
                 (recording.seed.wrapping_add(client.0), rings.producer(slot))
             });
-            let rows = WorkerRows { counters: shared.counters.place(slot), start, log };
+            let rows = WorkerRows { number: slot, counters: shared.counters.place(slot), start, log };
             // A site must live only as long as the worker serves it.
             let stays_open = || drop(sites.take());
             let serve = || worker.serve(connection, rows, mailbox, stays_open);
@@ -182,7 +184,7 @@ impl Master<'_> {
         let sites = all.as_ref().ok_or_else(no_sites)?;
         let wakeup = shared.rings.iter().map(|(_, rings)| rings.as_fd().as_raw_fd());
         let sockets = listeners.sockets().iter().map(AsRawFd::as_raw_fd);
-        let helper = shared.helper_descriptor();
+        let helper = shared.helper_descriptors();
         let keep: Vec<RawFd> = sites.descriptors().chain(wakeup).chain(helper).chain(sockets).collect();
         let channel = Channel::nonblocking_pair()?;
         let (pid, channel) = fork(single_threaded, c"tarpon-worker", channel, keep, |channel| {
@@ -206,9 +208,9 @@ impl Master<'_> {
 }
 
 impl SharedMemory {
-    /// Returns the descriptor that reaches the helper.
-    fn helper_descriptor(&self) -> Option<RawFd> {
-        self.helper.as_ref().map(|helper| helper.as_fd().as_raw_fd())
+    /// Returns the descriptors that reach the helpers.
+    fn helper_descriptors(&self) -> impl Iterator<Item = RawFd> {
+        self.helpers.iter().map(|helper| helper.as_fd().as_raw_fd())
     }
 }
 
@@ -227,6 +229,7 @@ fn worker_config(
 ) -> WorkerConfig {
     WorkerConfig {
         backends: shared.backends.clone(),
+        upstream_row: Some(slot),
         number: slot,
         worker_count: settings.workers().get(),
         idle_workers: shared.idle_workers.clone(),

@@ -96,7 +96,7 @@ impl RunningWorker {
                 started.send(()).unwrap();
                 let (client, _) = listener.accept().unwrap();
                 client.set_nonblocking(true).unwrap();
-                let rows = WorkerRows { counters: 0, start: StartTime::now(), log: None };
+                let rows = WorkerRows { number: 0, counters: 0, start: StartTime::now(), log: None };
                 let mailbox = Arc::clone(&config.mailbox);
                 let mut worker = PreparedWorker::new(config).unwrap();
                 let accepted = AcceptedSocket { fd: client.into(), listener: 0 };

@@ -1,19 +1,25 @@
 //! Connections to backends, which make dynamic content: the worker connects when a pipe needs a connection.
 
 use super::{Slot, Worker, WorkerContext};
-use crate::base::error::UserError;
-use rustix::io::Errno;
+use crate::{
+    base::error::UserError,
+    data::upstreams::link::{UpstreamLink, WorkerUpstreams},
+};
+use rustix::io::{Errno, ioctl_fionbio};
 use std::{io, os::fd::OwnedFd, sync::Arc};
 use tarpon_conn::{
-    BackendId, BackendRefusal, BackendRoute, CollectBudget, Connection, HostName, InlineFunction, PathPrefix,
-    Payload, RouteTable, RouteTarget, SiteBackends, SiteId, Sites, Transport, Unconnected,
+    BackendId, BackendRefusal, BackendRoute, BackendSettings, CollectBudget, Connection, HostName,
+    InlineFunction, PathPrefix, Payload, Pipes, RouteTable, RouteTarget, SiteBackends, SiteId, Sites,
+    Transport, Unconnected,
 };
 
 /// The backends of a server, and the routes to them.
 #[derive(Clone, Default)]
 pub(crate) struct Backends {
     /// By the number of the backend.
-    connectors: Vec<Arc<dyn BackendConnector>>,
+    backends: Vec<Backend>,
+    /// The upstreams. `None`: no backend has one.
+    pub(crate) upstreams: Option<WorkerUpstreams>,
     /// The functions that a worker calls in the place of a backend, and the memory for the content of their requests.
     inline: Vec<(BackendId, Arc<dyn InlineFunction>)>,
     budget: CollectBudget,
@@ -23,21 +29,73 @@ pub(crate) struct Backends {
     pub(crate) by_site: Vec<(SiteId, SiteBackends)>,
 }
 
+/// A backend of a server.
+#[derive(Clone)]
+struct Backend {
+    settings: BackendSettings,
+    target: BackendTarget,
+}
+
+/// What a backend connects to.
+#[derive(Clone)]
+enum BackendTarget {
+    Connector(Arc<dyn BackendConnector>),
+    /// The servers of the upstream with this number.
+    Upstream(u16),
+}
+
 impl Backends {
-    /// Adds a backend. Returns its number.
+    /// Adds a backend that speaks frames. Returns its number.
     ///
     /// # Errors
     /// There are too many: the numbers have 16 bits.
     pub(crate) fn add(&mut self, connector: Arc<dyn BackendConnector>) -> Result<BackendId, UserError> {
-        let number = u16::try_from(self.connectors.len()).map_err(|_| {
+        self.push(BackendSettings::default(), BackendTarget::Connector(connector))
+    }
+
+    /// Adds a backend with the servers of an upstream. Returns its number.
+    ///
+    /// # Errors
+    /// As above.
+    pub(crate) fn add_upstream(
+        &mut self,
+        settings: BackendSettings,
+        upstream: u16,
+    ) -> Result<BackendId, UserError> {
+        self.push(settings, BackendTarget::Upstream(upstream))
+    }
+
+    fn push(&mut self, settings: BackendSettings, target: BackendTarget) -> Result<BackendId, UserError> {
+        let number = u16::try_from(self.backends.len()).map_err(|_| {
             UserError::new(
-                "cannot add these routes to functions and programs",
+                "cannot add these routes to functions, programs and upstreams",
                 format_args!("there are more than {}", u32::from(u16::MAX) + 1),
                 "use fewer routes",
             )
         })?;
-        self.connectors.push(connector);
+        self.backends.push(Backend { settings, target });
         Ok(BackendId(number))
+    }
+
+    /// Returns the backends of a site, to add to them.
+    pub(crate) fn of_site(&mut self, site: SiteId) -> &mut SiteBackends {
+        let place = self.by_site.iter().position(|(of, _)| *of == site).unwrap_or_else(|| {
+            self.by_site.push((site, SiteBackends::default()));
+            self.by_site.len() - 1
+        });
+        &mut self.by_site[place].1
+    }
+
+    /// Returns the pipes of a worker, and its upstream servers, if there are any.
+    pub(super) fn pipes(&self) -> (Pipes, Option<UpstreamLink>) {
+        let Some(upstreams) = &self.upstreams else { return (Pipes::default(), None) };
+        let upstream = |backend: &Backend| match backend.target {
+            BackendTarget::Upstream(number) => Some(number),
+            BackendTarget::Connector(_) => None,
+        };
+        let settings = self.backends.iter().map(|backend| backend.settings.clone()).collect();
+        let (link, balancer) = upstreams.link(self.backends.iter().map(upstream).collect());
+        (Pipes::new(settings, Box::new(balancer)), Some(link))
     }
 
     /// Adds a function that workers call in the place of a backend, which sends the responses that the function leaves to it.
@@ -47,7 +105,7 @@ impl Backends {
 
     /// Returns whether a backend gets the addresses of clients.
     pub(super) fn need_peers(&self) -> bool {
-        !self.connectors.is_empty()
+        !self.backends.is_empty()
     }
 
     /// Adds the functions that a worker calls to its sites.
@@ -97,6 +155,11 @@ pub(crate) trait BackendConnector: Send + Sync {
     }
 }
 
+/// Sets the mode of a non-blocking socket.
+fn set_mode(socket: &OwnedFd, is_nonblocking: bool) -> Result<(), Errno> {
+    if is_nonblocking { Ok(()) } else { ioctl_fionbio(socket, false) }
+}
+
 /// Returns why a pipe gets no connection.
 fn refusal(error: &io::Error) -> BackendRefusal {
     match error.kind() {
@@ -107,12 +170,16 @@ fn refusal(error: &io::Error) -> BackendRefusal {
     }
 }
 
+/// A connection for a pipe, with its transport, or why there is none.
+type PipeConnection = Result<(OwnedFd, Transport), BackendRefusal>;
+
 impl<S: Default> Worker<S> {
-    /// Connects to the backend of the next pipe that needs a connection. Returns its slot, for the engine to start. `is_nonblocking`: the
-    /// mode of the engine's sockets.
+    /// Connects to the backend of the next pipe that needs a connection, or takes the next connection to an upstream server that has come.
+    /// Returns its slot, for the engine to start. `is_nonblocking`: the mode of the engine's sockets.
     #[inline]
     pub(crate) fn next_backend(&mut self, is_nonblocking: bool) -> Option<u32> {
-        if !self.context.pipes.has_unconnected() {
+        let has_connected = self.upstreams.as_ref().is_some_and(UpstreamLink::has_connected);
+        if !self.context.pipes.has_unconnected() && !has_connected {
             return None;
         }
         self.connect_next(is_nonblocking)
@@ -120,17 +187,13 @@ impl<S: Default> Worker<S> {
 
     #[cold]
     fn connect_next(&mut self, is_nonblocking: bool) -> Option<u32> {
-        while let Some(unconnected) = self.context.pipes.next_unconnected(&mut self.context.pool) {
-            let connected = match self.slots.is_full() {
-                true => Err(BackendRefusal::Full),
-                false => self.connect(unconnected, is_nonblocking).map_err(|error| refusal(&error)),
-            };
+        while let Some((unconnected, connected)) = self.next_connected(is_nonblocking) {
             match connected {
-                Ok(fd) => {
+                Ok((fd, transport)) => {
                     let number = self.slots.next_index();
                     let conn =
                         Connection::to_backend(&mut self.context.conn_resources(), number, unconnected);
-                    return Some(self.insert_slot(Slot::new(fd, conn, Transport::Plain)));
+                    return Some(self.insert_slot(Slot::new(fd, conn, transport)));
                 }
                 Err(why) => {
                     let WorkerContext { pipes, pool, now, .. } = &mut self.context;
@@ -141,20 +204,64 @@ impl<S: Default> Worker<S> {
         None
     }
 
-    fn connect(
-        &mut self,
-        Unconnected { pipe, route, .. }: Unconnected,
-        is_nonblocking: bool,
-    ) -> io::Result<OwnedFd> {
-        let BackendId(number) = route.backend;
-        let payload = self.context.pipes.take_payload(pipe);
-        match self.backends.connectors.get(number as usize) {
-            Some(connector) => match payload {
-                None => connector.connect(is_nonblocking),
-                Some(payload) => connector.connect_with(payload, is_nonblocking),
-            },
-            None => Err(io::ErrorKind::NotFound.into()),
+    /// Returns the next pipe for which there is a connection, or none.
+    fn next_connected(&mut self, is_nonblocking: bool) -> Option<(Unconnected, PipeConnection)> {
+        loop {
+            if let Some(arrived) = self.next_arrived(is_nonblocking) {
+                return Some(arrived);
+            }
+            let unconnected = self.context.pipes.next_unconnected(&mut self.context.pool)?;
+            if self.slots.is_full() {
+                return Some((unconnected, Err(BackendRefusal::Full)));
+            }
+            let BackendId(number) = unconnected.route.backend;
+            match self.backends.backends.get(usize::from(number)).map(|backend| &backend.target) {
+                Some(BackendTarget::Connector(connector)) => {
+                    let payload = self.context.pipes.take_payload(unconnected.pipe);
+                    let connected = match payload {
+                        None => connector.connect(is_nonblocking),
+                        Some(payload) => connector.connect_with(payload, is_nonblocking),
+                    };
+                    let connected = connected.map(|fd| (fd, Transport::Plain));
+                    return Some((unconnected, connected.map_err(|error| refusal(&error))));
+                }
+                Some(BackendTarget::Upstream(_)) => {
+                    let Some(link) = &mut self.upstreams else { continue };
+                    if let Some(result) = link.connect(unconnected, &self.mailbox) {
+                        link.add(unconnected, result);
+                    }
+                }
+                None => return Some((unconnected, Err(BackendRefusal::Unreachable))),
+            }
         }
+    }
+
+    /// Returns what has come from an upstream server for a pipe that still waits for it.
+    fn next_arrived(&mut self, is_nonblocking: bool) -> Option<(Unconnected, PipeConnection)> {
+        let link = self.upstreams.as_mut()?;
+        while let Some((unconnected, result)) = link.next() {
+            if !self.context.pipes.awaits(unconnected) {
+                link.drop_unused(unconnected.server, result);
+                continue;
+            }
+            // It has come without blocking, whichever engine this is.
+            let connected = match result {
+                Ok(fd) if self.slots.is_full() || set_mode(&fd, is_nonblocking).is_err() => {
+                    link.drop_unused(unconnected.server, Ok(fd));
+                    Err(BackendRefusal::Full)
+                }
+                Ok(fd) => match link.transport(unconnected.server) {
+                    Ok(transport) => Ok((fd, transport)),
+                    Err(why) => {
+                        link.drop_unused(unconnected.server, Ok(fd));
+                        Err(why)
+                    }
+                },
+                Err(why) => Err(why),
+            };
+            return Some((unconnected, connected));
+        }
+        None
     }
 
     /// Returns the number of connections whose pipes have changed.

@@ -49,6 +49,8 @@ pub(crate) struct WorkerConfig {
     /// Certificates and the answers to directories. `None`: no site has names for which certificates are obtained.
     pub(crate) acme: Option<Arc<AcmeTable>>,
     pub(crate) backends: Backends,
+    /// The row of the worker in the table of upstreams. `None`: it gets one [later](WorkerRows).
+    pub(crate) upstream_row: Option<usize>,
     /// What to record of exchanges, and the ring for the records.
     pub(crate) log: Option<(Recording, RingProducer)>,
 }
@@ -66,6 +68,8 @@ pub(crate) struct SocketSettings {
 
 /// The part of a [`WorkerConfig`] that differs between the processes of a prepared worker.
 pub(crate) struct WorkerRows {
+    /// The index of the worker in the server.
+    pub(crate) number: usize,
     /// The place of the row of counters, among all that lie in the same memory.
     pub(crate) counters: usize,
     pub(crate) start: StartTime,
@@ -99,6 +103,7 @@ impl WorkerConfig {
             proxy_trust: Arc::default(),
             acme: None,
             backends: Backends::default(),
+            upstream_row: Some(0),
             log: None,
         }
     }

@@ -56,7 +56,7 @@ pub(crate) use context::WorkerContext;
 pub(crate) use sending::{COPY_LEN_MAX, MissingRange, SendLimits, Stage};
 pub(crate) use slots::{Slot, SlotId, Slots, idle_len};
 
-use crate::sys::socket;
+use crate::{data::upstreams::link::UpstreamLink, sys::socket};
 use buffer_holders::BufferHolders;
 use clock::{SteadyClock, unix_ms};
 use handshakes::{HandshakeJob, Handshakes};
@@ -74,8 +74,8 @@ use std::{
     time::Duration,
 };
 use tarpon_conn::{
-    AcceptedClient, Connection, HandshakeStep, PeerAddress, Pipes, Pool, Records, ResponsePrefixes, SiteId,
-    Sites, Tick, Transport,
+    AcceptedClient, Connection, HandshakeStep, PeerAddress, Pool, Records, ResponsePrefixes, SiteId, Sites,
+    Tick, Transport,
 };
 use timer_wheel::TimerWheel;
 
@@ -106,6 +106,8 @@ pub(crate) struct Worker<S> {
     stepped: VecDeque<(SlotId, Box<HandshakeStep>)>,
     step_budget: usize,
     backends: Backends,
+    /// `None`: no backend has upstream servers.
+    upstreams: Option<UpstreamLink>,
     /// The address of a client is logged, or decides whether it is trusted.
     needs_peers: bool,
 }
@@ -140,6 +142,7 @@ impl<S: Default> Worker<S> {
             acme,
             loader,
             handshakes,
+            upstream_row,
             ..
         } = config;
         let WorkerConfig { connection_count_max, counters, log, backends, socket_settings, .. } = config;
@@ -154,6 +157,10 @@ impl<S: Default> Worker<S> {
         let current = sites.iter().map(|(versions, _)| versions.current.clone());
         let served: Vec<_> = current.map(|site| ServedSite::new(site, blocks_on_disk)).collect();
         let images = served.iter().zip(&*sites).map(|(served, (_, limits))| (served.image(), *limits));
+        let (pipes, upstreams) = backends.pipes();
+        if let (Some(upstreams), Some(row)) = (&upstreams, upstream_row) {
+            upstreams.take_row(row);
+        }
         let unix_ms = unix_ms();
         records.set_time(unix_ms);
         let prefixes = ResponsePrefixes::new(unix_ms / 1_000);
@@ -166,7 +173,7 @@ impl<S: Default> Worker<S> {
             any_on_disk: false,
             scratch,
             copy: vec![0; COPY_LEN_MAX].into(),
-            pipes: Pipes::default(),
+            pipes,
             clock: SteadyClock::start(),
             blocks_on_disk,
             runs_handshakes: handshakes.is_none(),
@@ -206,6 +213,7 @@ impl<S: Default> Worker<S> {
             stepped,
             step_budget: STEPS_PER_BATCH,
             backends,
+            upstreams,
             needs_peers,
         }
     }
@@ -269,7 +277,9 @@ impl<S: Default> Worker<S> {
         let driven = drive(&mut self.context, slot);
         if driven.is_ok() {
             self.timers.move_earlier(index, slot.conn.deadline());
-            let holds = slot.inbox.is_some() || slot.conn.holds_buffers() || slot.transport.holds_buffers();
+            let holds = slot.inbox.is_some()
+                || slot.conn.holds_buffers(&self.context.pipes)
+                || slot.transport.holds_buffers();
             self.holders.set(index, holds);
             self.context.flush_records_if_half_full();
         }
@@ -295,8 +305,11 @@ impl<S: Default> Worker<S> {
     }
 
     /// Gives a worker that has no connections to another process: its mailbox stays, and its clock starts anew.
-    pub(crate) fn assign(&mut self, WorkerRows { counters, start, log }: WorkerRows) {
-        let Worker { context, .. } = self;
+    pub(crate) fn assign(&mut self, WorkerRows { number, counters, start, log }: WorkerRows) {
+        let Worker { context, upstreams, .. } = self;
+        if let Some(upstreams) = upstreams {
+            upstreams.take_row(number);
+        }
         context.counters.select(counters);
         if let Some((seed, producer)) = log {
             context.records.set_seed(seed);
@@ -458,6 +471,11 @@ impl<S: Default> Worker<S> {
                 WorkerMessage::HandshakeStepped { step, index, generation } => {
                     self.stepped.push_back((SlotId { index, generation }, step));
                 }
+                WorkerMessage::Connected { unconnected, result } => {
+                    if let Some(upstreams) = &mut self.upstreams {
+                        upstreams.add(unconnected, result);
+                    }
+                }
             }
         }
         self.shutdown_mode.filter(|_| self.shutdown_mode != before)
@@ -499,6 +517,9 @@ impl<S> Worker<S> {
             self.context.flush_records_if_half_full();
         }
         self.context.flush_records();
+        if let Some(upstreams) = &self.upstreams {
+            upstreams.end();
+        }
     }
 }
 

@@ -48,7 +48,7 @@ const RESERVED: [&str; 24] = [
 ];
 
 /// Accepts a variable of the environment: `NAME`, or `NAME=value`.
-fn variable(text: &str) -> Result<String, String> {
+pub(super) fn variable(text: &str) -> Result<String, String> {
     let name = text.split_once('=').map_or(text, |(name, _)| name);
     let is_start = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
     let is_name = name.bytes().next().is_some_and(is_start)

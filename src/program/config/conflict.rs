@@ -1,6 +1,8 @@
 //! Conflicts between options whose values are valid by themselves: duplicates, contradictions and missing counterparts.
 
-use super::{Config, ConfigError, ConfigFile, OptionValue, Origin, acme, cgi, tls_conflict};
+use super::{
+    Config, ConfigError, ConfigFile, OptionValue, Origin, acme, cgi, tls_conflict, upstream_conflict,
+};
 use crate::{ListenAddress, ListenValue};
 use std::collections::{BTreeMap, BTreeSet};
 use tarpon_site::Printable;
@@ -23,6 +25,7 @@ pub(super) fn find(
         proxy_conflicts(entries, errors);
         tls_conflict::find(file, entries, errors);
         cgi::conflicts(entries, errors);
+        upstream_conflict::find(file, entries, errors);
         acme::conflicts(entries, &config.server.acme, errors);
     }
     for listen in entries_of(entries, "site", &["listen"]) {
@@ -147,7 +150,7 @@ fn mount_of<'a>(group: &[&'a OptionValue], number: usize) -> Option<&'a str> {
 }
 
 /// Adds an error for each value that occurred before, in the same section or another one. `parts`: the things that a value names.
-fn duplicates<'a>(
+pub(super) fn duplicates<'a>(
     file: Option<&ConfigFile>,
     noun: &str,
     entries: impl Iterator<Item = &'a OptionValue>,

@@ -426,9 +426,7 @@ impl FileReader<'_> {
             }
             None => ConfigSection::within(None).map(|section| section.name).collect(),
         };
-        let near = known.iter().map(|known| (strsim::jaro(name, known), *known));
-        let near =
-            near.filter(|(similarity, _)| *similarity >= SIMILARITY_MIN).max_by(|a, b| a.0.total_cmp(&b.0));
+        let near = nearest(name, known.into_iter());
         let other_section =
             SECTIONS.into_iter().find(|section| section.options.iter().any(|option| option.name == name));
         let other_header = SECTIONS.into_iter().find(|section| section.own_name() == name);
@@ -440,7 +438,7 @@ impl FileReader<'_> {
             _ if name == include::NAME => "write it above all sections".to_owned(),
             _ if let Some(option) = Opt::renamed(name) => format!("it is now called `{}`", option.name),
             (_, Some(other), _) => format!("it is an option of {}: move it there", other.header()),
-            (Some((_, near)), ..) => format!("did you mean `{near}`?"),
+            (Some(near), ..) => format!("did you mean `{near}`?"),
             (None, ..) => "run tarpon manual tarpon.toml for the list".to_owned(),
         };
         let (found, expected) = match section {
@@ -531,6 +529,13 @@ fn type_name(value: &DeValue<'_>) -> &'static str {
         DeValue::Array(_) => "a list",
         DeValue::Table(_) => "a table",
     }
+}
+
+/// Returns the name that is most like one that does not exist.
+pub(super) fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    let near = known.map(|known| (strsim::jaro(name, known), known));
+    let near = near.filter(|(similarity, _)| *similarity >= SIMILARITY_MIN);
+    near.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, known)| known)
 }
 
 /// The similarity from which clap suggests a name.

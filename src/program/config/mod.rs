@@ -13,16 +13,18 @@
 //! | module | content |
 //! |---|---|
 //! | `option` | the definition of an option, and the check of its values |
-//! | `site`, `listener`, `server`, `log` | the sections and their options |
+//! | `site`, `upstream`, `listener`, `server`, `log` | the sections and their options |
 //! | `location` | the sections of options for parts of a site |
 //! | `rules` | the sections of rules, which belong to a site, and the check of these |
+//! | `proxy` | the option `proxy` of sites |
+//! | `upstream_address` | the addresses of upstream servers |
 //! | `acme` | values of the options about certificates |
 //! | `time` | the format of durations |
 //! | `file` | parses files into sections and options |
 //! | `include` | finds the files that a file includes |
 //! | `environment` | replaces `${NAME}` in values |
 //! | `read` | merges defaults, file and flags into a `Config` |
-//! | `conflict`, `tls_conflict` | finds options that contradict each other |
+//! | `conflict`, `tls_conflict`, `upstream_conflict` | finds options that contradict each other |
 //! | `system` | finds paths, addresses and engines that this system does not have |
 //! | `certificates` | checks the files of certificates |
 //! | `exposed` | finds files of the server that a site would serve |
@@ -44,6 +46,7 @@ mod listener;
 mod location;
 mod log;
 mod option;
+mod proxy;
 mod read;
 mod rules;
 mod server;
@@ -52,6 +55,9 @@ mod site;
 mod system;
 mod time;
 mod tls_conflict;
+mod upstream;
+mod upstream_address;
+mod upstream_conflict;
 
 pub(crate) use acme::DOMAIN_LISTENERS;
 
@@ -87,12 +93,13 @@ pub struct Config {
 
 /// All sections, in the order of the documentation. A section follows its parent.
 #[rustfmt::skip]
-pub const SECTIONS: [&ConfigSection; 8] = [
+pub const SECTIONS: [&ConfigSection; 9] = [
     &site::SECTION,
     &rules::HEADER,
     &rules::REDIRECT,
     &location::LOCATION,
     &location::ERROR_PAGE,
+    &upstream::SECTION,
     &listener::SECTION,
     &server::SECTION,
     &log::SECTION,

@@ -539,8 +539,8 @@ mod tests {
     /// The verbs that the help of an option may begin with.
     #[rustfmt::skip]
     const VERBS: &[&str] = &[
-        "Abort", "Add", "Allow", "Answer", "Close", "Exclude", "Give", "Keep", "Kill", "Leave", "Let", "Limit", "Listen", "Log", "Make", "Override", "Pin", "Print", "Read", "Redirect",
-        "Refuse", "Require", "Restrict", "Rotate", "Run", "Select", "Send", "Serve", "Set", "Use", "Write",
+        "Abort", "Add", "Allow", "Answer", "Close", "Count", "Exclude", "Give", "Keep", "Kill", "Leave", "Let", "Limit", "Listen", "Log", "Make", "Open", "Override", "Pin", "Print", "Read",
+        "Redirect", "Refuse", "Request", "Require", "Restrict", "Rotate", "Run", "Select", "Send", "Serve", "Set", "Use", "Write",
     ];
 
     #[test]

@@ -217,7 +217,7 @@ impl<'a> ConfigReader<'a> {
             if matches!(option.flag, FlagForm::Positional) && tables.len() > 1 && number == 0 {
                 self.reject_for_several(section, option, tables.len());
             }
-        } else if given.is_some() && section.parent().is_none() && self.is_overridden(option) {
+        } else if given.is_some() && section.name == "site" && self.is_overridden(option) {
             entry.origin = Origin::Flag;
         } else if let (Some(file), Some(given)) = (self.file, given) {
             entry.origin = Origin::File(file.line(given.span.start));
@@ -266,8 +266,8 @@ impl<'a> ConfigReader<'a> {
     }
 
     /// Returns whether a flag sets an option of this name in any section: a flag for a limit of the server replaces the limits that sites
-    /// have in the file. The caller asks for no option of a nested section: it concerns a part of a site, and only shares its name with
-    /// a flag.
+    /// have in the file. The caller asks for options of sites only: those of upstreams and of parts of a site share no more than their
+    /// names with flags.
     fn is_overridden(&self, option: &Opt) -> bool {
         let mut options = SECTIONS.into_iter().flat_map(|section| section.options);
         options.any(|other| other.name == option.name && self.flag_values(other).is_some())

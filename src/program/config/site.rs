@@ -4,7 +4,7 @@ use super::server::{SEND_RATES, TIMES};
 use super::{
     CommandKind, Config, ConfigSection, FlagForm, Opt, OptionDefault, SiteConfig, ValueKind, option::OPT,
 };
-use super::{acme, cgi};
+use super::{acme, cgi, proxy};
 use crate::{
     CertificateFiles, Dialect, HostName, ListenValue, LogClientIp, LogFormat, PathPrefix, TrailingSlash,
     UnknownHost,
@@ -357,7 +357,7 @@ const OPTIONS: &[Opt] = &[
         value_name: "SUFFIX",
         kind: ValueKind::Text(cgi::suffix, |config, suffix| {
             let site = config.site();
-            site.source.programs.suffix = Some(suffix.clone());
+            site.source.programs.suffixes.push(suffix.clone());
             site.cgi.suffix = Some(suffix);
         }),
         example: ".cgi",
@@ -366,6 +366,7 @@ const OPTIONS: &[Opt] = &[
         details: "The server serves none of them as a file, and a packed site has none of them. A site with such programs must be a directory.",
         ..OPT
     },
+    proxy::PROXY,
     Opt {
         name: "user-directories",
         commands: &[Serve],
@@ -556,7 +557,7 @@ fn url_prefix(text: &str) -> Result<String, String> {
 const NO_PREFIXES: &[&str] = &["", "docs", "//", "/a/../b", "/a%20b", "/a?b", "/a#b", "https://example.org/"];
 
 /// Accepts the name of a file that is served.
-fn file_name(name: &str) -> Result<String, String> {
+pub(super) fn file_name(name: &str) -> Result<String, String> {
     match name.is_empty() || name.starts_with('.') || name.contains(['/', '\0']) {
         true => Err("expected the name of a file".to_owned()),
         false => Ok(name.to_owned()),

@@ -109,6 +109,13 @@ pub(crate) fn notice(notice: Notice<'_>) {
             warn!(names, retry_delay_s, days_left, hint, "no new certificate for {names}: {why}; {hint}");
         }
         Notice::CertificateWarning(why) => warn!("{why}"),
+        Notice::UpstreamDown { upstream, server, why } => {
+            warn!(upstream, server, why, "the upstream server {server} is down: {why}");
+        }
+        Notice::UpstreamUp { upstream, server } => info!(upstream, server, "upstream_server_up"),
+        Notice::UpstreamUnresolved { upstream, server, why } => {
+            warn!(upstream, server, why, "cannot look up the name of the upstream server {server}: {why}");
+        }
         Notice::Suppressed(role, count) => {
             let role = role.to_string();
             warn!(role, count, "{count} more messages about the {role} process are not shown");

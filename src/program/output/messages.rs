@@ -104,6 +104,17 @@ pub(crate) fn notice(notice: Notice<'_>) {
             );
         }
         Notice::CertificateWarning(why) => warn!("{why}"),
+        Notice::UpstreamDown { upstream, server, why } => {
+            warn!("upstream {}: {} is down: {why}", upstream.printable(), server.printable());
+        }
+        Notice::UpstreamUp { upstream, server } => {
+            let (upstream, server) = (upstream.printable(), server.printable());
+            println!("{DIM}upstream {upstream}: {server} is up again{DIM:#}");
+        }
+        Notice::UpstreamUnresolved { upstream, server, why } => {
+            let (upstream, server) = (upstream.printable(), server.printable());
+            warn!("upstream {upstream}: cannot look up the name of {server}: {why}; trying again");
+        }
         Notice::Suppressed(role, count) => {
             warn!("{count} more messages about the {role} process are not shown")
         }

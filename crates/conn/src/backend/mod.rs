@@ -8,12 +8,23 @@
 //!
 //! A backend connection takes the messages of a request from its pipe and sends them; it adds those of the response. It knows nothing of
 //! the client and its protocol.
+//!
+//! | file | what |
+//! |---|---|
+//! | `servers` | the servers of backends, and which of them gets an exchange |
+//! | `exchange` | the state of an exchange, whatever its protocol |
+//! | `framed`, `frames` | backends that run in this program or beside it |
+//! | `http1/` | servers that speak HTTP/1.1 |
+//! | `fastcgi/` | requests and responses of servers that speak FastCGI |
 
 #[cfg(feature = "sim")]
 pub(crate) mod echo;
+mod exchange;
 #[expect(dead_code, unused_imports, reason = "no exchange uses it yet")]
 mod fastcgi;
+mod framed;
 mod frames;
+pub(crate) mod http1;
 pub(crate) mod servers;
 #[cfg(feature = "sim")]
 pub(crate) mod sim;
@@ -25,11 +36,12 @@ pub use servers::{
 };
 
 use crate::{
-    BufRange, Close, ConnResources, Input, Need, Tick,
-    pipe::{MESSAGE_ROOM, Message, NoBuffer, PipeEnd, PipeId, Side, Unconnected, fields::MessageFields},
-    pool::BUF_LEN,
-    span::{Outbox, Span},
+    Close, ConnResources, Input, Need, Tick,
+    pipe::{MESSAGE_ROOM, Message, PipeEnd, PipeId, Side, Unconnected},
+    pool::{BUF_LEN, BufRange},
+    span::Outbox,
 };
+use exchange::{BackendExchange, ExchangeError, RepeatableHead};
 use tarpon_http::status::Status;
 
 /// The name of a backend: its number.
@@ -103,7 +115,13 @@ pub(crate) struct BackendConnection {
     server: ServerId,
     limits: BackendLimits,
     phase: BackendPhase,
+    /// The end of the wait for progress.
     deadline: Tick,
+    /// The end of the exchange, whatever its progress.
+    total_deadline: Tick,
+    /// The exchanges so far.
+    exchange_count: u32,
+    repeatable: RepeatableHead,
     /// The server stops: the connection closes when it is idle.
     is_stopping: bool,
 }
@@ -114,45 +132,6 @@ enum BackendPhase {
     Idle,
     Exchange(BackendExchange),
     Closed,
-}
-
-/// The state of an exchange.
-#[derive(Debug)]
-struct BackendExchange {
-    pipe: PipeId,
-    /// The end of the request is in the outbox or sent.
-    is_request_sent: bool,
-    response: ResponsePart,
-    /// The rest of the data frame that is being received, in bytes.
-    data_left: u32,
-    /// The pipe has no room, so the connection does not read.
-    is_blocked: bool,
-}
-
-/// The part of the response that the connection waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ResponsePart {
-    Head,
-    Content,
-    /// Trailers have passed; the end follows.
-    End,
-    /// The end has passed.
-    Nothing,
-}
-
-/// The exchange cannot go on. The response of the client has this status if it has not begun.
-struct ExchangeError(Status);
-
-impl From<NoBuffer> for ExchangeError {
-    fn from(NoBuffer: NoBuffer) -> ExchangeError {
-        ExchangeError(Status::ServiceUnavailable)
-    }
-}
-
-impl From<InvalidFrame> for ExchangeError {
-    fn from(InvalidFrame: InvalidFrame) -> ExchangeError {
-        ExchangeError(Status::BadGateway)
-    }
 }
 
 impl BackendConnection {
@@ -169,6 +148,9 @@ impl BackendConnection {
             limits: route.limits,
             phase: BackendPhase::Idle,
             deadline: Tick::NEVER,
+            total_deadline: Tick::NEVER,
+            exchange_count: 0,
+            repeatable: Vec::new(),
             is_stopping: false,
         };
         connection.begin(cx, pipe);
@@ -177,31 +159,33 @@ impl BackendConnection {
 
     fn begin(&mut self, cx: &mut ConnResources<'_>, pipe: PipeId) {
         cx.pipes.join(pipe, self.number);
-        self.deadline = cx.now.after(self.limits.response_ms);
-        self.phase = BackendPhase::Exchange(BackendExchange {
-            pipe,
-            is_request_sent: false,
-            response: ResponsePart::Head,
-            data_left: 0,
-            is_blocked: false,
+        cx.pipes.note(self.server, ServerEvent::ExchangeBegan);
+        let route = cx.pipes.route_of(pipe);
+        self.limits = route.limits;
+        self.exchange_count += 1;
+        self.repeatable.clear();
+        self.total_deadline = cx.now.after(self.limits.total_ms);
+        self.phase = BackendPhase::Exchange(match cx.pipes.protocol(route.backend) {
+            BackendProtocol::Frames => BackendExchange::framed(pipe),
+            BackendProtocol::Http1 | BackendProtocol::FastCgi => BackendExchange::http1(pipe),
         });
+        self.progressed(cx);
     }
 
     /// Handles messages that the client has added, or room that it has made.
     pub(crate) fn woken(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) {
-        if let BackendPhase::Idle = self.phase
-            && let Some(pipe) = cx.pipes.idle().take_assigned(self.number)
-        {
-            self.begin(cx, pipe);
-        } else if let BackendPhase::Idle = self.phase {
-            // The pipe closed before this connection joined it.
-            cx.pipes.idle().remove(self.number);
+        if let BackendPhase::Idle = self.phase {
+            let assigned = cx.pipes.idle().remove(self.number);
             cx.pipes.note(self.server, ServerEvent::IdleEnded);
-            self.become_idle(cx);
+            match assigned {
+                Some(pipe) => self.begin(cx, pipe),
+                // The pipe closed before this connection joined it.
+                None => self.become_idle(cx),
+            }
         }
-        if let BackendPhase::Exchange(exchange) = &mut self.phase {
-            exchange.is_blocked = !cx.pipes.has_room(exchange.pipe, Side::Backend);
-            if cx.pipes.has_other_left(exchange.pipe, Side::Backend) {
+        if let BackendPhase::Exchange(BackendExchange { state, .. }) = &mut self.phase {
+            state.is_blocked = !cx.pipes.has_room(state.pipe, Side::Backend);
+            if cx.pipes.has_other_left(state.pipe, Side::Backend) {
                 return self.abort(cx, Status::BadGateway);
             }
         }
@@ -211,7 +195,7 @@ impl BackendConnection {
     /// Handles the event that bytes of the outbox have been sent.
     #[inline(never)]
     pub(crate) fn sent(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) {
-        self.deadline = cx.now.after(self.limits.response_ms);
+        self.progressed(cx);
         self.fill(cx, out);
     }
 
@@ -219,25 +203,14 @@ impl BackendConnection {
     fn fill(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) {
         let BackendPhase::Exchange(exchange) = &mut self.phase else { return };
         while out.has_room(1)
-            && let Some(message) = cx.pipes.pop(exchange.pipe, Side::Backend)
+            && let Some(message) = cx.pipes.pop(exchange.state.pipe, Side::Backend)
         {
-            match message {
-                Message::Head(bytes) => queue_frame(cx, out, FrameKind::Head, bytes),
-                Message::Interim(bytes) | Message::Redirect(bytes) => {
-                    // No client sends one.
-                    cx.pool.release(bytes.buf);
-                }
-                Message::Data(bytes) => queue_frame(cx, out, FrameKind::Data, bytes),
-                Message::Trailers(bytes) => queue_frame(cx, out, FrameKind::Trailers, bytes),
-                Message::End(PipeEnd::Complete) => {
-                    let Some(buf) = cx.pool.take_for_response() else {
-                        return self.abort(cx, Status::ServiceUnavailable);
-                    };
-                    let end = BufRange { buf, at: MESSAGE_ROOM as u32, len: 0 };
-                    queue_frame(cx, out, FrameKind::End, end);
-                    exchange.is_request_sent = true;
-                }
-                Message::End(PipeEnd::Aborted(status)) => return self.abort(cx, status),
+            let queued = match message {
+                Message::End(PipeEnd::Aborted(status)) => Err(ExchangeError::here(status)),
+                message => exchange.queue(cx, out, message, &mut self.repeatable),
+            };
+            if let Err(error) = queued {
+                return self.fail(cx, error);
             }
         }
         self.end_if_complete(cx);
@@ -253,69 +226,95 @@ impl BackendConnection {
                 self.abort(cx, Status::BadGateway);
                 return input.len as usize;
             };
+            exchange.state.has_response_begun = true;
             match exchange.receive(cx, input.skip(used)) {
                 Ok(0) => break,
                 Ok(len) => used += len,
-                Err(ExchangeError(status)) => {
-                    self.abort(cx, status);
+                Err(error) => {
+                    self.fail(cx, error);
                     return input.len as usize;
                 }
             }
             self.end_if_complete(cx);
         }
-        if used > 0 && !matches!(self.phase, BackendPhase::Idle) {
-            self.deadline = cx.now.after(self.limits.response_ms);
+        if used > 0 && matches!(self.phase, BackendPhase::Exchange(_)) {
+            self.progressed(cx);
         }
         used
     }
 
+    /// Moves the end of the wait for progress.
+    fn progressed(&mut self, cx: &mut ConnResources<'_>) {
+        let BackendLimits { first_byte_ms, response_ms, tunnel_ms, idle_ms, .. } = self.limits;
+        self.deadline = cx.now.after(match &self.phase {
+            BackendPhase::Exchange(BackendExchange { state, .. }) if state.is_tunnel => tunnel_ms,
+            BackendPhase::Exchange(BackendExchange { state, .. }) if state.status == 0 => first_byte_ms,
+            BackendPhase::Exchange(_) => response_ms,
+            BackendPhase::Idle => idle_ms,
+            BackendPhase::Closed => u64::MAX,
+        });
+    }
+
     /// Ends the exchange if request and response have passed.
     fn end_if_complete(&mut self, cx: &mut ConnResources<'_>) {
-        if let BackendPhase::Exchange(exchange) = &self.phase
-            && exchange.response == ResponsePart::Nothing
-        {
-            let (pipe, is_request_sent) = (exchange.pipe, exchange.is_request_sent);
-            cx.pipes.leave(cx.pool, pipe, Side::Backend);
-            match is_request_sent {
-                true => self.become_idle(cx),
-                // The backend has responded early. The rest of the request does not arrive, so the connection cannot be used again.
-                false => self.close(),
-            }
+        let BackendPhase::Exchange(BackendExchange { state, .. }) = &self.phase else { return };
+        if !state.is_response_complete {
+            return;
+        }
+        // If the backend has responded early, the rest of the request does not arrive, and the connection cannot be used again.
+        let persists = state.persists && state.is_request_sent;
+        let (pipe, end) = (state.pipe, ExchangeEnd::Responded(state.status));
+        cx.pipes.leave(cx.pool, pipe, Side::Backend);
+        cx.pipes.note(self.server, ServerEvent::ExchangeEnded(end));
+        match persists {
+            true => self.become_idle(cx),
+            false => self.close(),
         }
     }
 
     fn become_idle(&mut self, cx: &mut ConnResources<'_>) {
-        let is_wanted =
-            !self.is_stopping && self.limits.idle_ms > 0 && cx.pipes.add_idle(self.server, self.number);
+        let BackendLimits { idle_ms, requests_max, .. } = self.limits;
+        let is_wanted = !self.is_stopping
+            && idle_ms > 0
+            && self.exchange_count < requests_max
+            && cx.pipes.add_idle(self.server, self.number);
         if !is_wanted {
             return self.close();
         }
         self.phase = BackendPhase::Idle;
-        self.deadline = cx.now.after(self.limits.idle_ms);
+        self.total_deadline = Tick::NEVER;
+        self.progressed(cx);
     }
 
     /// Handles the end of the input.
     pub(crate) fn ended(&mut self, cx: &mut ConnResources<'_>) {
-        self.abort(cx, Status::BadGateway);
+        let BackendPhase::Exchange(exchange) = &mut self.phase else {
+            return self.abort(cx, Status::BadGateway);
+        };
+        match exchange.ended(cx) {
+            Ok(()) => self.end_if_complete(cx),
+            Err(error) => self.fail(cx, error),
+        }
     }
 
-    /// Handles an end of the input that the server has not announced by the alert of TLS. A response that ends with the connection is cut off.
+    /// Handles an end of the input that the server has not announced by the alert of TLS, or a failure of TLS. A response that ends with the
+    /// connection is cut off.
     pub(crate) fn cut(&mut self, cx: &mut ConnResources<'_>) {
-        self.abort(cx, Status::BadGateway);
+        self.fail(cx, ExchangeError::INVALID);
     }
 
     /// Handles the end of the deadline.
     pub(crate) fn expired(&mut self, cx: &mut ConnResources<'_>, out: &Outbox) {
         let waits_for_client = match &self.phase {
-            BackendPhase::Exchange(exchange) => {
-                exchange.is_blocked || out.is_empty() && !exchange.is_request_sent
+            BackendPhase::Exchange(BackendExchange { state, .. }) => {
+                !state.is_tunnel && (state.is_blocked || out.is_empty() && !state.is_request_sent)
             }
             BackendPhase::Idle | BackendPhase::Closed => false,
         };
-        match waits_for_client {
+        match waits_for_client && cx.now < self.total_deadline {
             // The client has deadlines of its own.
-            true => self.deadline = cx.now.after(self.limits.response_ms),
-            false => self.abort(cx, Status::GatewayTimeout),
+            true => self.progressed(cx),
+            false => self.end_exchange(cx, Status::GatewayTimeout, ExchangeEnd::TimedOut),
         }
     }
 
@@ -327,16 +326,55 @@ impl BackendConnection {
         }
     }
 
+    /// Ends an exchange that cannot go on, or has it repeated on another connection.
+    fn fail(&mut self, cx: &mut ConnResources<'_>, ExchangeError { status, is_of_server }: ExchangeError) {
+        if is_of_server && self.repeat(cx) {
+            return self.close();
+        }
+        let end = if is_of_server { ExchangeEnd::Failed } else { ExchangeEnd::Abandoned };
+        self.end_exchange(cx, status, end);
+    }
+
+    /// Has the exchange repeated on another connection, if that is safe: the method is idempotent, the whole request is kept, and the client
+    /// has received nothing. RFC 9110, section 9.2.2. Returns whether it is.
+    fn repeat(&mut self, cx: &mut ConnResources<'_>) -> bool {
+        let BackendPhase::Exchange(BackendExchange { state, .. }) = &self.phase else { return false };
+        let is_safe = !self.repeatable.is_empty() && !state.has_response_begun && state.is_request_sent;
+        if !is_safe {
+            return false;
+        }
+        // A new connection to the same server may do, if that has closed this one while it was idle.
+        let excluded = (self.exchange_count == 1).then_some(self.server);
+        let pipe = state.pipe;
+        if !cx.pipes.may_repeat(pipe, excluded, cx.now) {
+            return false;
+        }
+        let Some(buf) = cx.pool.take_for_response() else { return false };
+        cx.pool.buf_mut(buf)[MESSAGE_ROOM..][..self.repeatable.len()].copy_from_slice(&self.repeatable);
+        let head = BufRange { buf, at: MESSAGE_ROOM as u32, len: self.repeatable.len() as u32 };
+        cx.pipes.repeat(pipe, Message::Head(head));
+        let end = if excluded.is_some() { ExchangeEnd::Failed } else { ExchangeEnd::Abandoned };
+        cx.pipes.note(self.server, ServerEvent::ExchangeEnded(end));
+        self.phase = BackendPhase::Closed;
+        true
+    }
+
     /// Ends the exchange with this status, and closes the connection.
     pub(crate) fn abort(&mut self, cx: &mut ConnResources<'_>, status: Status) {
+        self.end_exchange(cx, status, ExchangeEnd::Abandoned);
+    }
+
+    fn end_exchange(&mut self, cx: &mut ConnResources<'_>, status: Status, end: ExchangeEnd) {
         match &self.phase {
-            BackendPhase::Exchange(BackendExchange { pipe, response, .. }) => {
-                if *response != ResponsePart::Nothing {
-                    cx.pipes.push(*pipe, Side::Backend, Message::End(PipeEnd::Aborted(status)));
+            BackendPhase::Exchange(BackendExchange { state, .. }) => {
+                if !state.is_response_complete {
+                    cx.pipes.push(state.pipe, Side::Backend, Message::End(PipeEnd::Aborted(status)));
                 }
-                cx.pipes.leave(cx.pool, *pipe, Side::Backend);
+                cx.pipes.leave(cx.pool, state.pipe, Side::Backend);
+                cx.pipes.note(self.server, ServerEvent::ExchangeEnded(end));
             }
             BackendPhase::Idle => {
+                cx.pipes.note(self.server, ServerEvent::IdleEnded);
                 if let Some(pipe) = cx.pipes.idle().remove(self.number) {
                     // It closed before it could take the request.
                     cx.pipes.reconnect(pipe);
@@ -349,107 +387,37 @@ impl BackendConnection {
 
     fn close(&mut self) {
         self.phase = BackendPhase::Closed;
-        self.deadline = Tick::NEVER;
+        (self.deadline, self.total_deadline) = (Tick::NEVER, Tick::NEVER);
     }
 
     pub(crate) fn closed(&mut self, cx: &mut ConnResources<'_>) {
         self.abort(cx, Status::BadGateway);
+        cx.pipes.note(self.server, ServerEvent::Closed);
     }
 
-    pub(crate) fn need(&self) -> Need {
+    pub(crate) fn need(&self, out: &Outbox) -> Need {
         const READ: Input = Input::Bytes { max: BUF_LEN as u32 };
         match &self.phase {
-            BackendPhase::Exchange(exchange) if exchange.is_blocked => {
-                Need { input: Input::Pause, close: Close::No }
+            BackendPhase::Exchange(BackendExchange { state, .. }) => {
+                let input = if state.is_blocked { Input::Pause } else { READ };
+                // The client of a tunnel sends no more.
+                let is_half_closed = state.is_tunnel && state.is_request_sent && out.is_empty();
+                Need { input, close: if is_half_closed { Close::Write } else { Close::No } }
             }
-            BackendPhase::Exchange(_) | BackendPhase::Idle => Need { input: READ, close: Close::No },
+            BackendPhase::Idle => Need { input: READ, close: Close::No },
             BackendPhase::Closed => Need { input: Input::Pause, close: Close::Both },
         }
     }
 
     pub(crate) fn deadline(&self) -> Tick {
-        self.deadline
+        self.deadline.min(self.total_deadline)
     }
 
-    /// Returns whether an exchange is in progress: its pipe may hold buffers.
-    pub(crate) fn is_busy(&self) -> bool {
-        matches!(self.phase, BackendPhase::Exchange(_))
+    /// Returns the pipe of the exchange in progress.
+    pub(crate) fn pipe(&self) -> Option<PipeId> {
+        match &self.phase {
+            BackendPhase::Exchange(BackendExchange { state, .. }) => Some(state.pipe),
+            BackendPhase::Idle | BackendPhase::Closed => None,
+        }
     }
-}
-
-impl BackendExchange {
-    /// Handles the front of the input. Returns how many bytes it has consumed; 0 if a frame is incomplete or the pipe has no room.
-    fn receive(&mut self, cx: &mut ConnResources<'_>, input: BufRange) -> Result<usize, ExchangeError> {
-        if self.data_left > 0 {
-            let len = self.data_left.min(input.len);
-            let added = cx.pipes.push_data(cx.pool, self.pipe, Side::Backend, BufRange { len, ..input })?;
-            self.data_left -= added as u32;
-            self.is_blocked = added < len as usize;
-            return Ok(added);
-        }
-        let bytes = cx.pool.bytes(input);
-        let Some(FramePrefix { kind, len }) = FramePrefix::decode(bytes)? else { return Ok(0) };
-        if kind == FrameKind::Abort {
-            return receive_abort(&bytes[FRAME_PREFIX_LEN..], len);
-        }
-        let next = match (kind, self.response) {
-            (FrameKind::Interim, ResponsePart::Head) => ResponsePart::Head,
-            (FrameKind::Head, ResponsePart::Head) => ResponsePart::Content,
-            (FrameKind::Redirect, ResponsePart::Head) => ResponsePart::Nothing,
-            (FrameKind::Data, ResponsePart::Content) => ResponsePart::Content,
-            (FrameKind::Trailers, ResponsePart::Content) => ResponsePart::End,
-            (FrameKind::End, ResponsePart::Content | ResponsePart::End) => ResponsePart::Nothing,
-            _ => return Err(ExchangeError(Status::BadGateway)),
-        };
-        if kind == FrameKind::Data {
-            self.data_left = len;
-            return Ok(FRAME_PREFIX_LEN);
-        }
-        let frame_len = FRAME_PREFIX_LEN + len as usize;
-        if bytes.len() < frame_len {
-            return Ok(0);
-        }
-        if kind == FrameKind::End {
-            cx.pipes.push(self.pipe, Side::Backend, Message::End(PipeEnd::Complete));
-        } else {
-            MessageFields::parse(&bytes[FRAME_PREFIX_LEN..frame_len]).ok_or(InvalidFrame)?;
-            self.is_blocked = !cx.pipes.has_room(self.pipe, Side::Backend);
-            if self.is_blocked {
-                return Ok(0);
-            }
-            let list = BufRange { len, ..input.skip(FRAME_PREFIX_LEN) };
-            let list = copy_to_message(cx, list)?;
-            let message = match kind {
-                FrameKind::Interim => Message::Interim(list),
-                FrameKind::Trailers => Message::Trailers(list),
-                FrameKind::Redirect => Message::Redirect(list),
-                _ => Message::Head(list),
-            };
-            cx.pipes.push(self.pipe, Side::Backend, message);
-            if kind == FrameKind::Redirect {
-                cx.pipes.push(self.pipe, Side::Backend, Message::End(PipeEnd::Complete));
-            }
-        }
-        self.response = next;
-        Ok(frame_len)
-    }
-}
-
-/// Reads the status of an aborted exchange, which ends by it.
-fn receive_abort(bytes: &[u8], len: u32) -> Result<usize, ExchangeError> {
-    let Some(code) = bytes.get(..len as usize) else { return Ok(0) };
-    let code = code.try_into().map(u16::from_le_bytes).ok();
-    Err(ExchangeError(code.and_then(Status::from_code).unwrap_or(Status::BadGateway)))
-}
-
-/// Copies bytes into a buffer for a message.
-fn copy_to_message(cx: &mut ConnResources<'_>, bytes: BufRange) -> Result<BufRange, NoBuffer> {
-    let buf = cx.pool.take_for_response().ok_or(NoBuffer)?;
-    Ok(cx.pool.copy(bytes, buf, MESSAGE_ROOM as u32))
-}
-
-/// Queues the bytes of a message as a frame.
-fn queue_frame(cx: &mut ConnResources<'_>, out: &mut Outbox, kind: FrameKind, bytes: BufRange) {
-    let frame = cx.pool.prepend(bytes, &FramePrefix { kind, len: bytes.len }.encode());
-    out.push(cx.sites, Span::Buf(frame));
 }

@@ -8,8 +8,8 @@
 
 use super::echo::EchoBackend;
 use crate::{
-    AcceptedClient, BackendRefusal, BufRange, ConnResources, Connection, Counters, DriveState, DriveStep,
-    Pipes, Pool, Records, ResponsePrefixes, Sites, Span, Tick, Transport,
+    AcceptedClient, BackendRefusal, BackendServers, BackendSettings, BufRange, ConnResources, Connection,
+    Counters, DriveState, DriveStep, Pipes, Pool, Records, ResponsePrefixes, Sites, Span, Tick, Transport,
     pipe::MESSAGE_COUNT_MAX,
     sim::{Cuts, Through, TransportClient},
 };
@@ -42,12 +42,27 @@ pub struct BackendSim {
     pub through: Through,
     /// What the backend sends on each connection before it closes it. `None`: it is an [`EchoBackend`].
     pub script: Option<Vec<u8>>,
+    /// The server of upstream tests. `None`: the backend speaks frames.
+    pub upstream: Option<SimUpstream>,
     /// TLS between the backend connections and the backend. `None`: their bytes travel as they are.
     pub backend_tls: Option<BackendTls>,
     /// How many requests have reached the backend whole.
     pub echoed_count: usize,
     /// How many handshakes with the backend have resumed a session, of connections that are closed.
     pub resumed_count: usize,
+}
+
+/// What an upstream server sends: it gets the number of the connection, from 0 on, and all bytes that have arrived on it since the last time
+/// that it has sent some. It is asked each time that more arrive.
+pub type SimUpstream = Box<dyn FnMut(usize, &[u8]) -> UpstreamReply>;
+
+/// What an upstream server does.
+#[derive(Clone, Debug, Default)]
+pub struct UpstreamReply {
+    /// The bytes that it sends.
+    pub bytes: Vec<u8>,
+    /// It closes its sending side then.
+    pub ends: bool,
 }
 
 /// TLS to a backend in memory.
@@ -81,6 +96,9 @@ struct SimParty {
     /// The bytes sent to the other end.
     wire: Vec<u8>,
     echo: Option<EchoBackend>,
+    /// The number of the connection to an upstream server, and the bytes that it has received and not answered.
+    upstream_number: usize,
+    unanswered: Vec<u8>,
     /// The bytes that the backend still has to send, in the place of `echo`.
     script: Option<Vec<u8>>,
     /// How many more bytes of the other end arrive before the connection is cut.
@@ -108,10 +126,22 @@ impl BackendSim {
             stalls: false,
             through: Through::Plain,
             script: None,
+            upstream: None,
             backend_tls: None,
             echoed_count: 0,
             resumed_count: 0,
         }
+    }
+
+    /// Returns a worker whose backends are upstream servers.
+    pub fn with_upstream(
+        sites: Sites,
+        settings: Vec<BackendSettings>,
+        servers: Box<dyn BackendServers>,
+        upstream: SimUpstream,
+    ) -> BackendSim {
+        let pipes = Pipes::new(settings.into(), servers);
+        BackendSim { pipes, upstream: Some(upstream), ..BackendSim::new(sites) }
     }
 
     /// Accepts a client. Returns its number.
@@ -205,6 +235,7 @@ impl BackendSim {
                 let number = self.parties.len() as u32;
                 let conn = Connection::to_backend(&mut self.cx(), number, unconnected);
                 let mut party = SimParty::new(conn, Some(EchoBackend::default()));
+                party.upstream_number = self.connect_count;
                 party.script = self.script.clone();
                 if let Some(tls) = &self.backend_tls {
                     party.use_tls(tls);
@@ -361,10 +392,22 @@ impl BackendSim {
         if party.has_ended || party.peer.is_waiting() {
             return false;
         }
-        let (output, is_closed, any) = match party.script.take() {
-            Some(script) => (script, true, true),
-            None if self.backend_tls.as_ref().is_some_and(|tls| tls.server.is_none()) => return false,
-            None => {
+        let (output, is_closed, any) = match (party.script.take(), &mut self.upstream) {
+            (Some(script), _) => (script, true, true),
+            _ if self.backend_tls.as_ref().is_some_and(|tls| tls.server.is_none()) => return false,
+            (None, Some(upstream)) => {
+                let bytes = std::mem::take(&mut party.wire);
+                if bytes.is_empty() {
+                    return false;
+                }
+                party.unanswered.extend(bytes);
+                let UpstreamReply { bytes, ends } = upstream(party.upstream_number, &party.unanswered);
+                if !bytes.is_empty() || ends {
+                    party.unanswered.clear();
+                }
+                (bytes, ends, true)
+            }
+            (None, None) => {
                 let bytes = std::mem::take(&mut party.wire);
                 let count = echo.request_count;
                 let output = echo.received(&bytes);
@@ -449,6 +492,8 @@ impl SimParty {
             is_write_shut_down: false,
             wire: Vec::new(),
             echo,
+            upstream_number: 0,
+            unanswered: Vec::new(),
             script: None,
             arriving_len: usize::MAX,
         }

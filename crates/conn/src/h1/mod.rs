@@ -449,7 +449,7 @@ impl Http1 {
                 (Input::Pause, Close::No)
             }
             Http1Phase::Function(ref phase) => (phase.input(out), Close::No),
-            Http1Phase::Piped(ref piped) if piped.wants_content() => (READ, Close::No),
+            Http1Phase::Piped(ref piped) if piped.wants_input() => (READ, Close::No),
             Http1Phase::Piped(_) => (Input::Pause, Close::No),
             Http1Phase::Content(_) => (READ, Close::No),
             Http1Phase::LastResponseAfterEnd => (Input::Pause, Close::No),

@@ -46,7 +46,7 @@ impl RequestContent {
             RequestContent::Length { left } => {
                 let used = (*left).min(input.len() as u64);
                 *left -= used;
-                Ok(Decoded { used: used as usize, content: 0..used as usize })
+                Ok(Decoded { used: used as usize, content: 0..used as usize, trailers: 0..0 })
             }
             RequestContent::Chunked { decoder, left } => {
                 let piece = decoder.decode(input).map_err(|error| InvalidContent(error.status()))?;

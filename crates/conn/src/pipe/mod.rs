@@ -245,11 +245,6 @@ impl Pipes {
         self.settings.get(number as usize)
     }
 
-    /// Returns the settings of all backends, by their numbers.
-    pub(crate) fn all_settings(&self) -> Arc<[BackendSettings]> {
-        Arc::clone(&self.settings)
-    }
-
     /// Chooses a server for an exchange. `None`: no server can take it.
     fn choose(&mut self, route: BackendRoute, key: u64, tried: &[ServerId], now: Tick) -> Option<ServerId> {
         match self.protocol(route.backend) {
@@ -265,9 +260,15 @@ impl Pipes {
         self.settings(backend).map_or(BackendProtocol::Frames, |settings| settings.protocol)
     }
 
-    /// Returns the server that gets the exchange of a pipe with a backend connection.
-    pub(crate) fn server_of(&mut self, id: PipeId) -> Option<ServerId> {
-        self.pipe(id).server_id
+    /// Returns the route of a pipe.
+    pub(crate) fn route_of(&mut self, id: PipeId) -> BackendRoute {
+        self.pipe(id).route
+    }
+
+    /// Returns whether messages wait in a pipe, in either direction.
+    pub(crate) fn holds_buffers(&self, id: PipeId) -> bool {
+        let pipe = self.pipes.get(id.0 as usize).and_then(Option::as_ref);
+        pipe.is_some_and(|pipe| !pipe.to_backend.messages.is_empty() || !pipe.to_client.messages.is_empty())
     }
 
     /// Counts an event at a server.
@@ -330,28 +331,38 @@ impl Pipes {
         }
     }
 
-    /// Repeats an exchange of which nothing but the head had been sent, on a new connection. Returns `false` if it was repeated often enough.
-    pub(crate) fn retry(&mut self, id: PipeId, head: Message, now: Tick) -> bool {
+    /// Chooses a server for the repetition of an exchange, other than `excluded`. Returns `false` if it was repeated often enough, its client
+    /// has left, or no server can take it.
+    pub(crate) fn may_repeat(&mut self, id: PipeId, excluded: Option<ServerId>, now: Tick) -> bool {
         let pipe = self.pipe(id);
         if pipe.retry_count >= pipe.route.limits.retries_max || pipe.client.is_none() {
             return false;
         }
-        pipe.retry_count += 1;
+        pipe.tried.extend(excluded);
+        let (route, key, tried) = (pipe.route, pipe.key, mem::take(&mut pipe.tried));
+        let chosen = self.choose(route, key, &tried, now);
+        let pipe = self.pipe(id);
+        pipe.tried = tried;
+        match chosen {
+            None => false,
+            Some(server) => {
+                let former = pipe.server_id.replace(server);
+                pipe.retry_count += 1;
+                if let Some(former) = former {
+                    self.note(former, ServerEvent::Retried);
+                }
+                true
+            }
+        }
+    }
+
+    /// Repeats an exchange of which a connection has sent the head, and has received nothing: on a new connection.
+    pub(crate) fn repeat(&mut self, id: PipeId, head: Message) {
+        let pipe = self.pipe(id);
         pipe.server = None;
         pipe.to_backend.messages.push_front(Message::End(PipeEnd::Complete));
         pipe.to_backend.messages.push_front(head);
-        let (route, key, former) = (pipe.route, pipe.key, pipe.server_id);
-        if let Some(former) = former {
-            self.note(former, ServerEvent::Retried);
-        }
-        match self.choose(route, key, &[], now) {
-            Some(server) => self.connect_to(id, server),
-            None => {
-                self.pipe(id).server_id = None;
-                self.unconnected.push_back(id);
-            }
-        }
-        true
+        self.unconnected.push_back(id);
     }
 
     fn connect_to(&mut self, id: PipeId, server: ServerId) {

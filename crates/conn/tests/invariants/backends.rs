@@ -55,7 +55,7 @@ fn requests_and_responses_pass_through_a_pipe() {
         ("HEAD",                      "HEAD /app/ HTTP/1.1\r\nHost: a\r\nX-Length: 9\r\nX-Size: 9\r\n\r\n",                "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n"),
         ("204",                       "GET /app/ HTTP/1.1\r\nHost: a\r\nX-Status: 204\r\nX-Length: 0\r\n\r\n",             "HTTP/1.1 204 No Content\r\n\r\n"),
         ("unknown status",            "GET /app/ HTTP/1.1\r\nHost: a\r\nX-Status: 299\r\nX-Length: 0\r\n\r\n",             "HTTP/1.1 299 \r\ncontent-length: 0\r\n\r\n"),
-        ("interim response",          "GET /app/ HTTP/1.1\r\nHost: a\r\nX-Interim: 103\r\nX-Length: 0\r\n\r\n",            "HTTP/1.1 103 \r\nlink: </a.css>\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"),
+        ("interim response",          "GET /app/ HTTP/1.1\r\nHost: a\r\nX-Interim: 103\r\nX-Length: 0\r\n\r\n",            "HTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"),
         ("interim, HTTP/1.0",         "GET /app/ HTTP/1.0\r\nHost: a\r\nX-Interim: 103\r\nX-Length: 0\r\n\r\n",            "HTTP/1.1 200 OK\r\ncontent-length: 0\r\nConnection: close\r\n\r\n"),
         ("trailers",                  "POST /app/ HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nX-Trailer: t\r\n\r\na",      "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0001\r\na\r\n0\r\nx-trailer: t\r\n\r\n"),
         ("trailers without chunks",   "POST /app/ HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nX-Length: 1\r\nX-Trailer: t\r\n\r\na", "HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\na"),

@@ -35,6 +35,7 @@ mod spans;
 mod time;
 mod tls;
 mod transports;
+mod upstreams;
 
 use proptest::test_runner::Config;
 

@@ -137,7 +137,7 @@ pub(crate) fn field_line(line: &[u8]) -> Result<FieldLine, ParseError> {
 }
 
 /// Returns name and value of each line of a section that [`parse`](super::parse) has checked.
-pub(crate) fn field_lines(section: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+pub(crate) fn field_lines(section: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
     section.split_inclusive(|&byte| byte == b'\n').filter_map(|line| {
         let found = field_line(line).ok()?;
         Some((&line[..found.name], found.value(line).1))

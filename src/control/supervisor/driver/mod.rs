@@ -20,6 +20,7 @@
 //! | `logs` | the descriptors of the logs |
 //! | `acme` | certificates, and the helper that obtains them |
 //! | `cgi` | ends the helpers that run CGI programs |
+//! | `upstreams` | reports what the helper of upstream servers tells |
 
 mod acme;
 mod announce;
@@ -30,6 +31,7 @@ mod perform;
 mod prepare;
 mod receive;
 mod start;
+mod upstreams;
 
 use super::{
     Notice, Service,

@@ -30,6 +30,7 @@ use crate::{
             service::{PreparedTls, TlsWarning},
             tickets::{TicketKeys, TicketSecret},
         },
+        upstreams::service::UpstreamService,
     },
     sys::process::{SingleThreaded, hide_memory},
 };
@@ -46,6 +47,8 @@ pub(super) struct PreparedGeneration {
     pub(super) acme: Option<AcmeService>,
     /// Its CGI programs.
     pub(super) cgi: Option<CgiService>,
+    /// Its upstreams.
+    pub(super) upstreams: Option<UpstreamService>,
     /// The addresses that only this generation uses, until it serves.
     pub(super) added: Vec<Address>,
 }
@@ -71,9 +74,10 @@ impl Driver<'_> {
             let acme = self.prepare_acme(&service)?;
             let privileges = self.privileges(&service)?;
             let cgi = self.prepare_cgi(&service, &privileges)?;
-            Ok((logs, privileges, self.tls(&service, acme.is_some())?, acme, cgi))
+            let upstreams = UpstreamService::new(&service.upstreams, &service.sites)?;
+            Ok((logs, privileges, self.tls(&service, acme.is_some())?, acme, cgi, upstreams))
         });
-        let (logs, privileges, tls, acme, cgi) = match opened {
+        let (logs, privileges, tls, acme, cgi, upstreams) = match opened {
             Ok(opened) => opened,
             Err(error) => {
                 self.listeners.remove(&added);
@@ -93,10 +97,12 @@ impl Driver<'_> {
             logs: logs.iter().map(OpenLog::plan).collect(),
             helpers: (acme.iter().map(|_| HelperKind::Net))
                 .chain(cgi.iter().map(|_| HelperKind::Cgi))
+                .chain(upstreams.iter().map(|_| HelperKind::Upstreams))
                 .collect(),
             has_certificates: tls.has_files(),
         };
-        self.generations.insert(id, PreparedGeneration { service, privileges, logs, tls, acme, cgi, added });
+        let prepared = PreparedGeneration { service, privileges, logs, tls, acme, cgi, upstreams, added };
+        self.generations.insert(id, prepared);
         Ok(plan)
     }
 

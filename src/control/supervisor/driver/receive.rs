@@ -35,6 +35,9 @@ impl Driver<'_> {
                 ProcessStart::Builder(..) => self.receive_from_builder(process),
                 ProcessStart::Server { .. } => self.receive_from_server(process),
                 ProcessStart::Helper(_, HelperKind::Net) => self.receive_from_net(process),
+                ProcessStart::Helper(generation, HelperKind::Upstreams) => {
+                    self.receive_from_upstreams(process, generation)
+                }
                 // The others speak to workers only.
                 ProcessStart::Helper(_, HelperKind::Cgi) => return,
                 #[cfg(test)]

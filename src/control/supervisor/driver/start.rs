@@ -19,6 +19,7 @@ use crate::{
             message::{InheritedSite, ToSuccessor},
         },
         server_process::{self, ServerStart},
+        upstreams::{self, UpstreamStart, service::UpstreamService},
     },
     sys::process::SingleThreaded,
 };
@@ -41,6 +42,7 @@ impl Driver<'_> {
             ProcessStart::Helper(generation, kind) => match kind {
                 HelperKind::Net => self.start_net(generation),
                 HelperKind::Cgi => self.start_cgi(generation),
+                HelperKind::Upstreams => self.start_upstreams(generation),
                 #[cfg(test)]
                 HelperKind::StandIn => unreachable!("only simulators start it"),
             },
@@ -70,6 +72,15 @@ impl Driver<'_> {
         let keep = vec![service.helper.as_fd().as_raw_fd()];
         let start = CgiStart { service, stats };
         fork(&single_threaded, c"tarpon-cgi", channel, keep, |channel| cgi::run(start, channel))
+    }
+
+    fn start_upstreams(&mut self, id: GenerationId) -> io::Result<(Pid, Channel)> {
+        let generation = self.generations.get(&id).ok_or_else(forgotten)?;
+        let service = generation.upstreams.as_ref().ok_or_else(forgotten)?;
+        let (single_threaded, channel) = (SingleThreaded::new()?, Channel::pair()?);
+        let keep = vec![service.descriptor()];
+        let start = UpstreamStart { service, privileges: &generation.privileges };
+        fork(&single_threaded, c"tarpon-net", channel, keep, |channel| upstreams::run(start, channel))
     }
 
     fn add_child(&mut self, id: ProcessId, pid: Pid, channel: Channel, start: ProcessStart) {
@@ -102,6 +113,8 @@ impl Driver<'_> {
         let mut numbers = self.listeners.numbers();
         let cgi = generation.cgi.as_ref().map(CgiService::backends);
         numbers.extend(cgi.iter().map(|cgi| cgi.workers.as_fd().as_raw_fd()));
+        let upstreams = generation.upstreams.as_ref().map(UpstreamService::backends);
+        numbers.extend(upstreams.iter().map(|upstreams| upstreams.endpoint().as_fd().as_raw_fd()));
         let cgi_stats = self.cgi_stats.clone();
         let (all, counters) = (&mut self.listeners, self.counters.assign(process)?);
         let started = fork(&single_threaded, c"tarpon-server", channel, numbers, |channel| {
@@ -119,6 +132,7 @@ impl Driver<'_> {
                 acme,
                 cgi,
                 cgi_stats,
+                upstreams,
                 emit,
             };
             server_process::run(start, channel)

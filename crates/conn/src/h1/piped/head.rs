@@ -87,7 +87,7 @@ pub(in crate::h1) fn put_status_line(writer: &mut BoundedWriter<'_>, code: u16) 
     writer.put(&[100, 10, 1].map(|unit| b'0' + (code / unit % 10) as u8))?;
     writer.put(b" ")?;
     // A client ignores the reason phrase: RFC 9112, section 4.
-    writer.put(Status::from_code(code).map_or("", Status::reason).as_bytes())?;
+    writer.put(Status::reason_of(code).as_bytes())?;
     writer.put(b"\r\n")
 }
 
@@ -109,18 +109,6 @@ pub(super) fn put_fields(
         writer.put(b"\r\n")?;
     }
     Some(())
-}
-
-/// Turns content into a chunk, in the room that messages have: RFC 9112, section 7.1.
-pub(super) fn put_chunk(cx: &mut ConnResources<'_>, data: BufRange) -> BufRange {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    // The maximum length of a message has four digits.
-    let mut line = *b"0000\r\n";
-    for (place, digit) in line[..4].iter_mut().enumerate() {
-        *digit = DIGITS[(data.len >> (12 - 4 * place)) as usize & 15];
-    }
-    let chunk = cx.pool.prepend(data, &line);
-    cx.pool.append(chunk, b"\r\n")
 }
 
 /// Returns the status that a response is counted as. A client treats an unknown code as the first one of its class: RFC 9110, section 15.

@@ -22,11 +22,12 @@ mod response;
 use super::{Ending, Http1, Http1Phase, InvalidContent, RequestContent, emit};
 use crate::{
     BufRange, ConnResources, Tick,
-    backend::{BackendLimits, BackendRoute, HashKey},
+    backend::{BackendLimits, BackendProtocol, BackendRoute, HashKey, http1::trailers::CollectedTrailers},
     functions::Payload,
     open_exchanges::{NO_PLACE, OpenExchange},
-    pipe::{MESSAGE_ROOM, Message, PipeEnd, PipeId, Side},
+    pipe::{MESSAGE_ROOM, Message, NoBuffer, PipeEnd, PipeId, Side},
     pool::BUF_LEN,
+    proxy_trust::PeerAddress,
     request::Client,
     sites::SiteId,
     span::{Outbox, Span},
@@ -34,7 +35,7 @@ use crate::{
 pub(super) use head::{counted_as, put_status_line};
 
 use head::ContentFraming;
-use request::PipedRequest;
+use request::{PipedRequest, PipedTarget};
 use tarpon_http::{
     head::{self as http_head, Version},
     status::Status,
@@ -64,8 +65,15 @@ pub(super) struct PipedExchange {
     with_content: bool,
     /// The client waits for 100 (Continue) before it sends the content.
     awaits_continue: bool,
+    /// The backend answers Expect and gets trailers. Otherwise this server sends 100 (Continue), when the backend takes content.
+    speaks_http: bool,
     /// The rest of the content. `None`: the whole request is in the pipe.
     content: Option<RequestContent>,
+    upgrade: Upgrade,
+    /// The connection reads while it waits for the response, to learn that the client leaves.
+    watches_client: bool,
+    /// Those of the content so far.
+    trailers: CollectedTrailers,
     /// The pipe has no room for content.
     is_blocked: bool,
     /// The client has closed its sending side.
@@ -87,6 +95,18 @@ pub(super) struct LaterResponse {
     pub(super) with_content: bool,
 }
 
+/// Whether the connection changes to another protocol. RFC 9110, section 7.8.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Upgrade {
+    No,
+    /// The client has asked for it; the backend has not answered.
+    Asked,
+    /// Bytes pass as they are, until the client ends them.
+    Tunnel,
+    /// The client sends no more.
+    HalfClosed,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PipedResponse {
     /// The head has not passed.
@@ -100,12 +120,17 @@ pub(super) const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 impl PipedExchange {
     /// Returns whether the connection reads content for the backend.
     pub(super) fn wants_content(&self) -> bool {
-        self.content.is_some() && !self.is_blocked
+        (self.content.is_some() || self.upgrade == Upgrade::Tunnel) && !self.is_blocked
+    }
+
+    /// Returns whether the connection reads.
+    pub(super) fn wants_input(&self) -> bool {
+        self.wants_content() || self.watches_client && self.content.is_none() && !self.has_client_ended
     }
 
     /// Returns the deadline while the outbox is empty.
     pub(super) fn deadline(&self) -> Tick {
-        if self.wants_content() { self.window_end } else { Tick::NEVER }
+        if self.wants_content() && self.content.is_some() { self.window_end } else { Tick::NEVER }
     }
 }
 
@@ -124,10 +149,16 @@ impl Http1 {
         let Some(buf) = cx.pool.take_for_response() else {
             return self.refuse(cx, out, input, site, Status::ServiceUnavailable);
         };
-        let hash_key = cx.pipes.settings(route.backend).map_or_else(HashKey::default, |of| of.hash_key);
+        let target = PipedTarget {
+            client,
+            peer: self.accepted.peer.and_then(PeerAddress::ip),
+            content_len_max: route.limits.content_len_max,
+            hash_key: cx.pipes.settings(route.backend).map_or_else(HashKey::default, |of| of.hash_key),
+            protocol: cx.pipes.protocol(route.backend),
+        };
         let (bytes, to) = cx.pool.split_mut(input, buf);
         let to = &mut to[MESSAGE_ROOM..BUF_LEN - MESSAGE_ROOM];
-        let request = match PipedRequest::write(bytes, client, to, route.limits.content_len_max, hash_key) {
+        let request = match PipedRequest::write(bytes, &target, to) {
             Ok(request) => request,
             Err(status) => {
                 cx.pool.release(buf);
@@ -137,7 +168,7 @@ impl Http1 {
         let pipe = cx.pipes.open(self.accepted.number, route, request.key, cx.now);
         let head = BufRange { buf, at: MESSAGE_ROOM as u32, len: request.list_len as u32 };
         cx.pipes.push(pipe, Side::Client, Message::Head(head));
-        if request.content.is_none() {
+        if request.content.is_none() && !request.wants_upgrade {
             cx.pipes.push(pipe, Side::Client, Message::End(PipeEnd::Complete));
         }
         (self.incomplete_len, self.receive_by) = (0, None);
@@ -145,7 +176,8 @@ impl Http1 {
         self.request_count += 1;
         let recorded_at = self.start_piped_record(cx, out, input, client, site);
         self.pipe = Some(OpenPipe { id: pipe, recorded_at });
-        let PipedRequest { version, client_persists, with_content, awaits_continue, content, .. } = request;
+        let PipedRequest { version, client_persists, with_content, awaits_continue, wants_upgrade, .. } =
+            request;
         self.phase = Http1Phase::Piped(Box::new(PipedExchange {
             pipe,
             limits: route.limits,
@@ -156,7 +188,11 @@ impl Http1 {
             redirect_count: 0,
             with_content,
             awaits_continue,
-            content,
+            speaks_http: target.protocol == BackendProtocol::Http1,
+            content: request.content,
+            upgrade: if wants_upgrade { Upgrade::Asked } else { Upgrade::No },
+            watches_client: target.protocol != BackendProtocol::Frames,
+            trailers: CollectedTrailers::default(),
             is_blocked: false,
             has_client_ended: false,
             window_len: 0,
@@ -184,7 +220,11 @@ impl Http1 {
             redirect_count: 0,
             with_content,
             awaits_continue: false,
+            speaks_http: false,
             content: None,
+            upgrade: Upgrade::No,
+            watches_client: false,
+            trailers: CollectedTrailers::default(),
             is_blocked: false,
             has_client_ended: false,
             window_len: 0,
@@ -227,19 +267,30 @@ impl Http1 {
         input: BufRange,
     ) -> usize {
         let Http1Phase::Piped(piped) = &mut self.phase else { return 0 };
-        let Some(content) = &mut piped.content else { return 0 };
+        if piped.upgrade == Upgrade::Tunnel {
+            return self.forward_tunnel(cx, out, input);
+        }
+        let Some(content) = &mut piped.content else {
+            // The next request: the client has not left.
+            piped.watches_client = false;
+            return 0;
+        };
         // The client does not wait any more, or never did: RFC 9110, section 10.1.1.
         piped.awaits_continue = false;
         let room = cx.pipes.room(piped.pipe, Side::Client);
         piped.is_blocked = room == 0;
         let len = input.len.min(room as u32);
-        let decoded = match content.decode(cx.pool.bytes(BufRange { len, ..input })) {
+        let bytes = cx.pool.bytes(BufRange { len, ..input });
+        let decoded = match content.decode(bytes) {
             Ok(decoded) => decoded,
             Err(InvalidContent(status)) => {
                 self.end_piped_with(cx, out, status);
                 return input.len as usize;
             }
         };
+        if piped.speaks_http {
+            piped.trailers.add(&bytes[decoded.trailers.clone()]);
+        }
         // The room is less than a line that frames a chunk. The backend makes more when it takes a message.
         piped.is_blocked |= decoded.used == 0 && len < input.len;
         let data = BufRange { len: decoded.content.end as u32, ..input }.skip(decoded.content.start);
@@ -250,9 +301,30 @@ impl Http1 {
         }
         if content.is_complete() {
             piped.content = None;
+            match piped.trailers.to_list(cx) {
+                // Without room they are dropped, as RFC 9110, section 6.5.1, allows.
+                Ok(Some(list)) if !cx.pipes.has_room(piped.pipe, Side::Client) => cx.pool.release(list.buf),
+                Ok(Some(list)) => cx.pipes.push(piped.pipe, Side::Client, Message::Trailers(list)),
+                Ok(None) | Err(NoBuffer) => {}
+            }
             cx.pipes.push(piped.pipe, Side::Client, Message::End(PipeEnd::Complete));
         }
         decoded.used
+    }
+
+    /// Adds bytes of another protocol to the pipe. Returns how many bytes it has consumed.
+    fn forward_tunnel(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox, input: BufRange) -> usize {
+        let Http1Phase::Piped(piped) = &mut self.phase else { return 0 };
+        match cx.pipes.push_data(cx.pool, piped.pipe, Side::Client, input) {
+            Ok(added) => {
+                piped.is_blocked = cx.pipes.room(piped.pipe, Side::Client) == 0;
+                added
+            }
+            Err(NoBuffer) => {
+                self.end_piped_with(cx, out, Status::ServiceUnavailable);
+                input.len as usize
+            }
+        }
     }
 
     /// Handles messages that the backend has added, or room that it has made.
@@ -265,6 +337,7 @@ impl Http1 {
             (piped.window_len, piped.window_end) = (0, cx.now.after(piped.limits.content_window_ms));
         }
         if piped.awaits_continue
+            && !piped.speaks_http
             && out.has_room(1)
             && cx.pipes.is_drained(piped.pipe, Side::Client)
             && let Some(buf) = cx.pool.take_for_response()
@@ -301,7 +374,13 @@ impl Http1 {
     pub(super) fn piped_input_ended(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) {
         let Http1Phase::Piped(piped) = &mut self.phase else { return };
         piped.has_client_ended = true;
-        if piped.content.is_some() {
+        if piped.upgrade == Upgrade::Tunnel {
+            piped.upgrade = Upgrade::HalfClosed;
+            cx.pipes.push(piped.pipe, Side::Client, Message::End(PipeEnd::Complete));
+        } else if piped.watches_client {
+            // A client that sends no more has left: there is no telling it from one that waits for the rest.
+            self.abort();
+        } else if piped.content.is_some() {
             // The content is incomplete: RFC 9112, section 8.
             self.end_piped_with(cx, out, Status::BadRequest);
         }
@@ -384,10 +463,10 @@ impl Http1 {
         self.recorded.closed(cx.records, cx.now, self.sent_len);
     }
 
-    /// Returns whether an exchange with a backend is in progress: its pipe may hold buffers.
+    /// Returns the pipe of the exchange with a backend that is in progress.
     #[inline]
-    pub(crate) fn has_pipe(&self) -> bool {
-        self.pipe.is_some()
+    pub(crate) fn pipe(&self) -> Option<PipeId> {
+        self.pipe.map(|pipe| pipe.id)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Writes the head of a request for a backend: its fields without a protocol.
 
 use crate::{
-    backend::HashKey,
+    backend::{BackendProtocol, HashKey},
     bounded_writer::BoundedWriter,
     h1::{RequestContent, request::request, request_content::expects_continue},
     pipe::fields::{MessageFieldsWriter, end_to_end_fields},
@@ -14,7 +14,7 @@ use std::{
     net::IpAddr,
 };
 use tarpon_http::{
-    FieldName,
+    FieldName, Method, field,
     head::{self, Head, Version},
     persist,
     status::Status,
@@ -27,6 +27,8 @@ pub(super) struct PipedRequest {
     pub(super) client_persists: bool,
     pub(super) with_content: bool,
     pub(super) awaits_continue: bool,
+    /// The client asks for another protocol.
+    pub(super) wants_upgrade: bool,
     pub(super) content: Option<RequestContent>,
     /// The length of the head in the input.
     pub(super) head_len: usize,
@@ -41,13 +43,8 @@ impl PipedRequest {
     ///
     /// # Errors
     /// Returns the status of the response: the request is invalid, or not for a backend.
-    pub(super) fn write(
-        bytes: &[u8],
-        client: Client,
-        to: &mut [u8],
-        content_len_max: u64,
-        hash_key: HashKey,
-    ) -> Result<PipedRequest, Status> {
+    pub(super) fn write(bytes: &[u8], target: &PipedTarget, to: &mut [u8]) -> Result<PipedRequest, Status> {
+        let &PipedTarget { client, content_len_max, hash_key, protocol, .. } = target;
         let (head, head_len) = head::parse(bytes).ok().flatten().ok_or(Status::BadRequest)?;
         let host = head.host().map_err(|error| error.status())?;
         let content = RequestContent::of(&head, content_len_max)?;
@@ -55,18 +52,55 @@ impl PipedRequest {
             return Err(Status::ExpectationFailed);
         }
         let request = Request { client, ..request(&head, bytes, host) };
+        let to_server = protocol == BackendProtocol::Http1;
+        if to_server && head.method == Method::Trace {
+            // It would show a client the fields that this server adds, and those that proxies before it have added.
+            return Err(Status::MethodNotAllowed);
+        }
+        let awaits_continue = content.is_some() && expects_continue(&head);
+        let upgrade = upgrade(&head).filter(|_| to_server && content.is_none());
+        let added = AddedFields { peer: target.peer, upgrade, expects: to_server && awaits_continue };
         let method = bytes.trim_ascii_start().split(|&byte| byte == b' ').next().unwrap_or_default();
         Ok(PipedRequest {
             version: head.version,
             client_persists: persist::persists(head.version, &head.fields),
             with_content: request.with_content(),
-            awaits_continue: content.is_some() && expects_continue(&head),
+            awaits_continue,
+            wants_upgrade: upgrade.is_some(),
             content,
             head_len,
-            list_len: write_request(&request, &head, method, to)?,
+            list_len: write_request(&request, &head, method, &added, to)?,
             key: key(&request, hash_key),
         })
     }
+}
+
+/// Where a request goes, and whom it comes from.
+pub(super) struct PipedTarget {
+    pub(super) client: Client,
+    /// The address of the peer, which may be a proxy.
+    pub(super) peer: Option<IpAddr>,
+    pub(super) content_len_max: u64,
+    pub(super) hash_key: HashKey,
+    pub(super) protocol: BackendProtocol,
+}
+
+/// What only servers that speak HTTP get.
+struct AddedFields<'a> {
+    peer: Option<IpAddr>,
+    upgrade: Option<&'a [u8]>,
+    expects: bool,
+}
+
+/// Returns the protocol that a request asks for besides HTTP/1. RFC 9110, section 7.8. A version of HTTP or TLS belongs to the connection with
+/// this server, so it is none.
+fn upgrade<'a>(head: &Head<'a>) -> Option<&'a [u8]> {
+    let mut values = head.fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case(b"upgrade"));
+    let (_, value) = values.next().filter(|_| head.version == Version::Http11)?;
+    let is_named = field::has_token(head.fields.all(FieldName::Connection), b"upgrade");
+    let is_own = |start: &[u8]| value.get(..start.len()).is_some_and(|of| of.eq_ignore_ascii_case(start));
+    let is_one = values.next().is_none() && !value.is_empty() && !value.contains(&b',');
+    (is_named && is_one && ![&b"h2"[..], b"http", b"tls"].into_iter().any(is_own)).then_some(value)
 }
 
 /// Returns the hash by which a server is chosen: equal for exchanges that belong together, in all workers.
@@ -100,6 +134,7 @@ fn write_request(
     request: &Request<'_>,
     head: &Head<'_>,
     method: &[u8],
+    added: &AddedFields<'_>,
     to: &mut [u8],
 ) -> Result<usize, Status> {
     let path = match request.resource {
@@ -135,6 +170,17 @@ fn write_request(
             text.put_number(port.get().into())?;
             let len = text.len();
             writer.put(b":client-port", &digits[..len])?;
+        }
+        if let Some(address) = added.peer {
+            let mut text = [0; ADDRESS_LEN_MAX];
+            let len = write_address(address, &mut text);
+            writer.put(b":peer", &text[..len])?;
+        }
+        if let Some(protocol) = added.upgrade {
+            writer.put(b":upgrade", protocol)?;
+        }
+        if added.expects {
+            writer.put(b"expect", b"100-continue")?;
         }
         for (name, value) in end_to_end_fields(&head.fields) {
             writer.put(name, value)?;

@@ -10,13 +10,12 @@
 //! ```
 
 use super::{
-    PipedResponse,
-    head::{
-        ContentFraming, counted_as, framing, put_chunk, put_fields, put_status_line, status_code, write_from,
-    },
+    PipedResponse, Upgrade,
+    head::{ContentFraming, counted_as, framing, put_fields, put_status_line, status_code, write_from},
 };
 use crate::{
     BufRange, ConnResources,
+    chunk::{LAST_CHUNK, put_chunk},
     h1::{Ending, Http1, Http1Phase, emit},
     pipe::{Message, PipeEnd, Side, fields::MessageFields},
     response_prefix::Persistence,
@@ -87,6 +86,9 @@ impl Http1 {
         let is_last = self.ending != Ending::No || self.request_count >= keepalive_requests;
         let Http1Phase::Piped(piped) = &mut self.phase else { return Ok(()) };
         let fields = MessageFields::parse(cx.pool.bytes(list)).ok_or(Status::BadGateway)?;
+        if piped.upgrade == Upgrade::Asked && status_code(fields) == Some(101) {
+            return self.queue_switch(cx, out, list);
+        }
         let framed = status_code(fields)
             .filter(|code| (200..600).contains(code))
             .and_then(|code| Some((code, framing(code, fields, piped.with_content, piped.version)?)));
@@ -106,6 +108,11 @@ impl Http1 {
             Version::Http11 => Persistence::Persist,
         };
         piped.client_persists &= !closes;
+        if piped.upgrade == Upgrade::Asked {
+            // The backend does not agree: the request is complete.
+            piped.upgrade = Upgrade::No;
+            cx.pipes.push(piped.pipe, Side::Client, Message::End(PipeEnd::Complete));
+        }
         piped.response = PipedResponse::Content(framing);
         let version = piped.version;
         let server = cx.prefixes.server();
@@ -134,6 +141,31 @@ impl Http1 {
         out.push(cx.sites, Span::Buf(head));
         cx.counters.responded(counted_as(code), Some(version));
         self.update_record(cx, |record| record.status = code);
+        self.queued_since = cx.now;
+        self.queued_count += 1;
+        Ok(())
+    }
+
+    /// Queues the head of a response that changes the protocol. RFC 9110, section 15.2.2.
+    fn queue_switch(
+        &mut self,
+        cx: &mut ConnResources<'_>,
+        out: &mut Outbox,
+        list: BufRange,
+    ) -> Result<(), Status> {
+        let Http1Phase::Piped(piped) = &mut self.phase else { return Ok(()) };
+        piped.client_persists = false;
+        piped.upgrade = Upgrade::Tunnel;
+        piped.response = PipedResponse::Content(ContentFraming::UntilClose);
+        let head = write_from(cx, list, |_, list, writer| {
+            writer.put(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: ")?;
+            writer.put(list.get(b":upgrade")?)?;
+            writer.put(b"\r\n")?;
+            put_fields(writer, list, false)?;
+            writer.put(b"\r\n")
+        })?;
+        out.push(cx.sites, Span::Buf(head));
+        self.update_record(cx, |record| record.status = 101);
         self.queued_since = cx.now;
         self.queued_count += 1;
         Ok(())
@@ -169,7 +201,7 @@ impl Http1 {
         // The last chunk goes with the end of the content, if that has arrived.
         if response == PipedResponse::Content(ContentFraming::Chunked) && cx.pipes.pop_end(pipe, Side::Client)
         {
-            let data = cx.pool.append(data, b"0\r\n\r\n");
+            let data = cx.pool.append(data, LAST_CHUNK);
             out.push(cx.sites, Span::Buf(data));
             self.end_piped(cx, out);
             return Ok(());
@@ -210,7 +242,7 @@ impl Http1 {
             }
             PipedResponse::Content(ContentFraming::Chunked) => {
                 let buf = cx.pool.take_for_response().ok_or(Status::ServiceUnavailable)?;
-                let last = cx.pool.append(BufRange { buf, at: 0, len: 0 }, b"0\r\n\r\n");
+                let last = cx.pool.append(BufRange { buf, at: 0, len: 0 }, LAST_CHUNK);
                 out.push(cx.sites, Span::Buf(last));
             }
             PipedResponse::Content(_) => {}

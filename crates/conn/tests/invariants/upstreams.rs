@@ -1,0 +1,464 @@
+//! Exchanges with servers that speak HTTP/1: what they get, and what becomes of what they send.
+
+use super::sites::site;
+use proptest::prelude::*;
+use std::sync::{Arc, Mutex};
+use tarpon_conn::{
+    BackendId, BackendLimits, BackendProtocol, BackendRoute, BackendServers, BackendSettings, BackendSim,
+    ExchangeEnd, Hosts, Limits, PathRewrite, RouteTable, RouteTarget, ServerEvent, ServerId, SiteId, Sites,
+    Tick, UpstreamReply, sim::Cuts,
+};
+
+/// Servers that are chosen in turn.
+#[derive(Debug)]
+struct Servers {
+    count: u16,
+    next: u16,
+    events: Events,
+}
+
+type Events = Arc<Mutex<Vec<(Option<u16>, ServerEvent)>>>;
+
+impl BackendServers for Servers {
+    fn choose(&mut self, _: BackendId, _: u64, tried: &[ServerId], _: Tick) -> Option<ServerId> {
+        for _ in 0..self.count {
+            let server = ServerId::upstream(self.next);
+            self.next = (self.next + 1) % self.count;
+            if !tried.contains(&server) {
+                return Some(server);
+            }
+        }
+        None
+    }
+
+    fn keeps_idle(&mut self, _: ServerId) -> bool {
+        true
+    }
+
+    fn note(&mut self, server: ServerId, event: ServerEvent) {
+        self.events.lock().unwrap().push((server.upstream_number(), event));
+    }
+}
+
+/// A worker whose requests below `/app` go to upstream servers.
+pub(crate) struct World {
+    pub(crate) sim: BackendSim,
+    /// What the servers have received, by the number of the connection.
+    received: Arc<Mutex<Vec<String>>>,
+    events: Events,
+}
+
+impl World {
+    pub(crate) fn new(upstream: impl FnMut(usize, &str) -> UpstreamReply + 'static) -> World {
+        World::with(BackendLimits::default(), BackendSettings::default(), 1, upstream)
+    }
+
+    fn with(
+        limits: BackendLimits,
+        settings: BackendSettings,
+        server_count: u16,
+        mut upstream: impl FnMut(usize, &str) -> UpstreamReply + 'static,
+    ) -> World {
+        let mut routes = RouteTable::new(Arc::new(Hosts::new(Some(SiteId::FIRST))));
+        let route = RouteTarget::Backend(BackendRoute { backend: BackendId(0), limits });
+        routes.add(None, "/app".parse().unwrap(), route).unwrap();
+        let sites = Sites::by_route([(site("hello"), Limits::default())], [routes].into());
+        let events = Events::default();
+        let servers = Servers { count: server_count, next: 0, events: Arc::clone(&events) };
+        let received: Arc<Mutex<Vec<String>>> = Arc::default();
+        let seen = Arc::clone(&received);
+        let server = move |number: usize, bytes: &[u8]| {
+            let text = String::from_utf8(bytes.to_vec()).expect("text");
+            let reply = upstream(number, &text);
+            let mut seen = seen.lock().unwrap();
+            let len = seen.len().max(number + 1);
+            seen.resize(len, String::new());
+            if !reply.bytes.is_empty() || reply.ends {
+                seen[number].push_str(&text);
+            }
+            reply
+        };
+        let settings = vec![BackendSettings { protocol: BackendProtocol::Http1, ..settings }];
+        let sim = BackendSim::with_upstream(sites, settings, Box::new(servers), Box::new(server));
+        World { sim, received, events }
+    }
+
+    /// Sends bytes as a new client, and returns what it receives.
+    fn respond(&mut self, request: &str) -> String {
+        self.respond_in_cuts(request, Cuts::NONE)
+    }
+
+    pub(crate) fn respond_in_cuts(&mut self, request: &str, cuts: Cuts) -> String {
+        let client = self.sim.connect();
+        self.sim.client_sends(client, request.as_bytes());
+        self.sim.run(cuts);
+        String::from_utf8(self.sim.take_received(client)).expect("text")
+    }
+
+    /// Returns all that the servers have received.
+    fn received(&self) -> String {
+        self.received.lock().unwrap().concat()
+    }
+
+    /// Returns how the exchanges have ended.
+    pub(crate) fn ends(&self) -> Vec<ExchangeEnd> {
+        let events = self.events.lock().unwrap();
+        let end = |(_, event): &(Option<u16>, ServerEvent)| match event {
+            ServerEvent::ExchangeEnded(end) => Some(*end),
+            _ => None,
+        };
+        events.iter().filter_map(end).collect()
+    }
+}
+
+fn reply(bytes: &str) -> UpstreamReply {
+    UpstreamReply { bytes: bytes.as_bytes().to_vec(), ends: false }
+}
+
+fn last_reply(bytes: &str) -> UpstreamReply {
+    UpstreamReply { ends: true, ..reply(bytes) }
+}
+
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+/// Answers once the whole head has arrived, and the content if its length is named or it is chunked.
+fn when_complete(text: &str, answer: UpstreamReply) -> UpstreamReply {
+    let Some((head, content)) = text.split_once("\r\n\r\n") else { return UpstreamReply::default() };
+    let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
+    let is_complete = match length {
+        Some(length) => content.len() >= length.parse().unwrap(),
+        None if head.contains("Transfer-Encoding: chunked") => content.ends_with("\r\n\r\n"),
+        None => true,
+    };
+    if is_complete { answer } else { UpstreamReply::default() }
+}
+
+fn without_date(response: &str) -> String {
+    let lines = response.split_inclusive("\r\n");
+    lines.filter(|line| !line.starts_with("Date: ") && !line.starts_with("Server: ")).collect()
+}
+
+/// Returns the head that a server gets for a request, without the fields that all requests have.
+fn forwarded(settings: BackendSettings, request: &str) -> String {
+    let answer = |_, text: &str| when_complete(text, reply(OK));
+    let mut world = World::with(BackendLimits::default(), settings, 1, answer);
+    let response = world.respond(request);
+    assert!(response.contains("200"), "{request}: {response}");
+    let usual =
+        ["Via: 1.1 tarpon", "Forwarded: for=unknown", "X-Forwarded-Host: ", "X-Forwarded-Proto: http\r"];
+    let received = world.received();
+    let lines = received.split_inclusive("\r\n");
+    lines.filter(|line| !usual.iter().any(|field| line.starts_with(field))).collect()
+}
+
+#[test]
+#[rustfmt::skip]
+fn servers_get_what_was_parsed() {
+    let cases: &[(&str, &str, &str)] = &[
+        // case                     request                                                                                   what the server gets
+        ("usual",                   "GET /app/x?q=1 HTTP/1.1\r\nHost: a\r\nAccept: */*\r\n\r\n",                              "GET /app/x?q=1 HTTP/1.1\r\nHost: a\r\naccept: */*\r\n\r\n"),
+        ("dot segments",            "GET /x/../app/./%2e%2e/app/y HTTP/1.1\r\nHost: a\r\n\r\n",                               "GET /app/y HTTP/1.1\r\nHost: a\r\n\r\n"),
+        ("escapes stay",            "GET /app/%41%20b HTTP/1.1\r\nHost: a\r\n\r\n",                                           "GET /app/%41%20b HTTP/1.1\r\nHost: a\r\n\r\n"),
+        ("absolute form",           "GET http://b:80/app/ HTTP/1.1\r\nHost: a\r\n\r\n",                                       "GET /app/ HTTP/1.1\r\nHost: b:80\r\n\r\n"),
+        ("another method",          "PATCH /app/ HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi",                         "PATCH /app/ HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi"),
+        ("empty content",           "POST /app/ HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n",                            "POST /app/ HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"),
+        ("chunks",                  "POST /app/ HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2;x=y\r\nhi\r\n0\r\n\r\n", "POST /app/ HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0002\r\nhi\r\n0\r\n\r\n"),
+        ("trailers",                "POST /app/ HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nX-T: 1\r\nHost: b\r\n\r\n", "POST /app/ HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0002\r\nhi\r\n0\r\nx-t: 1\r\n\r\n"),
+        ("repeated length",         "POST /app/ HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nhi",     "POST /app/ HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi"),
+        ("connection fields",       "GET /app/ HTTP/1.1\r\nHost: a\r\nConnection: close, X-A\r\nX-A: 1\r\nTE: trailers\r\nKeep-Alive: 1\r\nProxy-Connection: x\r\n\r\n", "GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n"),
+        ("length named by it",      "POST /app/ HTTP/1.1\r\nHost: a\r\nConnection: content-length\r\nContent-Length: 2\r\n\r\nhi", "POST /app/ HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0002\r\nhi\r\n0\r\n\r\n"),
+        ("forged fields",           "GET /app/ HTTP/1.1\r\nHost: a\r\nForwarded: for=1.2.3.4\r\nX-Forwarded-For: 1.2.3.4\r\nX_Forwarded_For: 1.2.3.4\r\nX-Real-IP: 1.2.3.4\r\nContent_Length: 5\r\n\r\n", "GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n"),
+        ("Via",                     "GET /app/ HTTP/1.1\r\nHost: a\r\nVia: 1.0 x\r\n\r\n",                                    "GET /app/ HTTP/1.1\r\nHost: a\r\nVia: 1.0 x, 1.1 tarpon\r\n\r\n"),
+        ("Upgrade without it",      "GET /app/ HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\n\r\n",                            "GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n"),
+        ("another HTTP",            "GET /app/ HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",           "GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n"),
+        ("OPTIONS",                 "OPTIONS /app/ HTTP/1.1\r\nHost: a\r\n\r\n",                                              "OPTIONS /app/ HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ];
+    for (case, request, want) in cases {
+        assert_eq!(forwarded(BackendSettings::default(), request), *want, "{case}");
+    }
+}
+
+#[test]
+fn settings_change_host_and_path() {
+    let rewrite = |base: &str| Some(PathRewrite { prefix_len: "/app".len(), base: base.into() });
+    #[rustfmt::skip]
+    let cases = [
+        // base   path              sent
+        ("",      "/app/x?q",       "/x?q"),
+        ("",      "/app",           "/"),
+        ("/b",    "/app/x",         "/b/x"),
+        ("/b",    "/%61pp/%2e/x",   "/b/x"),
+    ];
+    for (base, path, want) in cases {
+        let settings =
+            BackendSettings { rewrite: rewrite(base), host: Some("b:81".into()), ..Default::default() };
+        let head = forwarded(settings, &format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        assert_eq!(head, format!("GET {want} HTTP/1.1\r\nHost: b:81\r\n\r\n"), "{path} to {base}");
+    }
+}
+
+#[test]
+#[rustfmt::skip]
+fn responses_are_written_anew() {
+    let cases: &[(&str, &str, &str, &str)] = &[
+        // case               request line         from the server                                                                        to the client
+        ("length",            "GET / HTTP/1.1",    OK,                                                                                    "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"),
+        ("HEAD",              "HEAD / HTTP/1.1",   "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n",                                        "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n"),
+        ("chunks",            "GET / HTTP/1.1",    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;a=b\r\nok\r\n0\r\n\r\n",       "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0002\r\nok\r\n0\r\n\r\n"),
+        ("trailers",          "GET / HTTP/1.1",    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-T: 1\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0002\r\nok\r\n0\r\nx-t: 1\r\n\r\n"),
+        ("to HTTP/1.0",       "GET / HTTP/1.0",    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",           "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nok"),
+        ("304",               "GET / HTTP/1.1",    "HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\n\r\n",                                    "HTTP/1.1 304 Not Modified\r\netag: \"a\"\r\n\r\n"),
+        ("interim",           "GET / HTTP/1.1",    "HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\nHTTP/1.1 204 x\r\n\r\n",                 "HTTP/1.1 103 Early Hints\r\nlink: <a>\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n"),
+        ("connection fields", "GET / HTTP/1.1",    "HTTP/1.1 200 OK\r\nConnection: x-a\r\nX-A: 1\r\nKeep-Alive: 1\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"),
+        ("two cookies",       "GET / HTTP/1.1",    "HTTP/1.1 200 OK\r\nSet-Cookie: a\r\nSet-Cookie: b\r\nContent-Length: 0\r\n\r\n",      "HTTP/1.1 200 OK\r\nset-cookie: a\r\nset-cookie: b\r\ncontent-length: 0\r\n\r\n"),
+    ];
+    for (case, line, from_server, want) in cases {
+        let line = line.replace(" / ", " /app/ ");
+        let from_server = *from_server;
+        let mut world = World::new(move |_, text| when_complete(text, reply(from_server)));
+        assert_eq!(without_date(&world.respond(&format!("{line}\r\nHost: a\r\n\r\n"))), *want, "{case}");
+        assert_eq!(world.ends().len(), 1, "{case}");
+    }
+    // Delimited by the end of the connection.
+    let mut world = World::new(|_, text| when_complete(text, last_reply("HTTP/1.0 200 OK\r\n\r\nok")));
+    let response = world.respond("GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(without_date(&response), "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0002\r\nok\r\n0\r\n\r\n");
+}
+
+#[test]
+#[rustfmt::skip]
+fn server_that_breaks_the_protocol_gives_502() {
+    let cases: &[(&str, &str)] = &[
+        ("no response",                 ""),
+        ("another protocol",            "SSH-2.0-x\r\n"),
+        ("head cut off",                "HTTP/1.1 200 OK\r\nContent-"),
+        ("two lengths",                 "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab"),
+        ("length and chunks",           "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+        ("folded field",                "HTTP/1.1 200 OK\r\nA: b\r\n c\r\n\r\n"),
+        ("bare LF",                     "HTTP/1.1 200 OK\nContent-Length: 0\n\n"),
+        ("101 that nobody asked for",   "HTTP/1.1 101 x\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"),
+    ];
+    for (case, from_server) in cases {
+        let from_server = *from_server;
+        let mut world = World::new(move |_, text| when_complete(text, last_reply(from_server)));
+        let response = world.respond("POST /app/ HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+        assert!(response.starts_with("HTTP/1.1 502 Bad Gateway\r\n"), "{case}: {response}");
+        assert_eq!(world.ends(), [ExchangeEnd::Failed], "{case}");
+    }
+}
+
+#[test]
+fn cut_response_never_looks_complete() {
+    #[rustfmt::skip]
+    let cases = [
+        // from the server                                                                 whether the client can tell
+        ("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok",                                 "content-length: 9"),
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n",               "Transfer-Encoding: chunked"),
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX",         "Transfer-Encoding: chunked"),
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n-1\r\n",         "Transfer-Encoding: chunked"),
+    ];
+    for (from_server, framing) in cases {
+        let mut world = World::new(move |_, text| when_complete(text, last_reply(from_server)));
+        let response = world.respond("GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert!(response.contains(framing), "{response}");
+        assert!(!response.ends_with("0\r\n\r\n"), "{response}");
+        assert!(world.sim.is_closed(0), "the connection of the client closes");
+        assert_eq!(world.ends(), [ExchangeEnd::Failed], "{from_server}");
+    }
+}
+
+#[test]
+fn connection_is_used_again() {
+    let mut world = World::new(|_, text| when_complete(text, reply(OK)));
+    for _ in 0..3 {
+        world.respond("GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    assert_eq!(world.sim.connect_count, 1);
+    let limits = BackendLimits { requests_max: 2, ..BackendLimits::default() };
+    let answer = |_, text: &str| when_complete(text, reply(OK));
+    let mut world = World::with(limits, BackendSettings::default(), 1, answer);
+    for _ in 0..3 {
+        world.respond("GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    assert_eq!(world.sim.connect_count, 2);
+}
+
+#[test]
+fn second_response_ends_the_connection_and_reaches_nobody() {
+    let twice = format!("{OK}HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil");
+    let mut world = World::new(move |_, text| when_complete(text, reply(&twice)));
+    for _ in 0..2 {
+        let response = world.respond("GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert!(response.ends_with("\r\n\r\nok"), "{response}");
+    }
+    assert_eq!(world.sim.connect_count, 2, "each on a connection of its own");
+}
+
+#[test]
+fn request_is_repeated_only_where_that_is_safe() {
+    #[rustfmt::skip]
+    let cases = [
+        // method, fields                       before it closes        status, connections
+        ("GET",  "",                            "",                     200, 2),
+        ("HEAD", "",                            "",                     200, 2),
+        ("POST", "Content-Length: 0\r\n",       "",                     502, 1),
+        ("PUT",  "Content-Length: 1\r\n",       "",                     502, 1),
+        ("GET",  "",                            "HTTP/1.1 200",         502, 1),
+    ];
+    for (method, fields, before, status, connections) in cases {
+        // The second request on a connection makes the server close it.
+        let mut count = 0;
+        let mut world = World::new(move |number, text| {
+            count += usize::from(number == 0);
+            match (number, count) {
+                (0, 2..) => when_complete(text, last_reply(before)),
+                _ => when_complete(text, reply(OK)),
+            }
+        });
+        world.respond("GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n");
+        let content = if fields.contains("Length: 1") { "x" } else { "" };
+        let response = world.respond(&format!("{method} /app/ HTTP/1.1\r\nHost: a\r\n{fields}\r\n{content}"));
+        assert!(response.starts_with(&format!("HTTP/1.1 {status} ")), "{method} {before}: {response}");
+        assert_eq!(world.sim.connect_count, connections, "{method} {before}");
+    }
+}
+
+#[test]
+fn another_server_gets_a_request_that_the_first_one_dropped() {
+    let answer = |number, text: &str| match number {
+        0 => when_complete(text, last_reply("")),
+        _ => when_complete(text, reply(OK)),
+    };
+    let mut world = World::with(BackendLimits::default(), BackendSettings::default(), 2, answer);
+    assert!(world.respond("GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n").contains(" 200 "));
+    assert_eq!(world.ends(), [ExchangeEnd::Failed, ExchangeEnd::Responded(200)]);
+    // A single server is not asked twice on new connections.
+    let mut world = World::new(|_, text| when_complete(text, last_reply("")));
+    assert!(world.respond("GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n").contains(" 502 "));
+    assert_eq!(world.sim.connect_count, 1);
+}
+
+#[test]
+fn servers_that_cannot_be_reached_give_502() {
+    let mut world = World::with(BackendLimits::default(), BackendSettings::default(), 2, |_, _| reply(OK));
+    world.sim.refuses = true;
+    assert!(world.respond("GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n").contains(" 502 "));
+    let mut world = World::with(BackendLimits::default(), BackendSettings::default(), 0, |_, _| reply(OK));
+    assert!(world.respond("GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n").contains(" 503 "), "there is no server");
+}
+
+#[test]
+fn silent_server_gives_504() {
+    let mut world = World::new(|_, _| UpstreamReply::default());
+    let client = world.sim.connect();
+    world.sim.client_sends(client, b"GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n");
+    world.sim.run(Cuts::NONE);
+    world.sim.pass(BackendLimits::default().first_byte_ms, Cuts::NONE);
+    world.sim.run(Cuts::NONE);
+    let response = String::from_utf8(world.sim.take_received(client)).unwrap();
+    assert!(response.starts_with("HTTP/1.1 504 "), "{response}");
+    assert_eq!(world.ends(), [ExchangeEnd::TimedOut]);
+}
+
+#[test]
+fn expectation_is_the_servers_to_answer() {
+    let upload = "POST /app/ HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n";
+    let mut world = World::new(|_, text| match text.split_once("\r\n\r\n") {
+        Some((_, "hi")) => reply(OK),
+        // The first time, as it is asked again only when more arrives.
+        Some((head, "")) if head.contains("expect: 100-continue") => reply("HTTP/1.1 100 Continue\r\n\r\n"),
+        _ if text == "hi" => reply(OK),
+        _ => UpstreamReply::default(),
+    });
+    let client = world.sim.connect();
+    world.sim.client_sends(client, upload.as_bytes());
+    world.sim.run(Cuts::NONE);
+    assert_eq!(world.sim.take_received(client), b"HTTP/1.1 100 Continue\r\n\r\n");
+    world.sim.client_sends(client, b"hi");
+    world.sim.run(Cuts::NONE);
+    let response = String::from_utf8(world.sim.take_received(client)).unwrap();
+    assert!(response.ends_with("\r\n\r\nok"), "{response}");
+
+    let mut world = World::new(|_, _| reply("HTTP/1.1 413 x\r\nContent-Length: 0\r\n\r\n"));
+    assert!(world.respond(upload).starts_with("HTTP/1.1 413 "), "a final response instead");
+}
+
+#[test]
+fn upgrade_makes_a_tunnel() {
+    let switch = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nhello";
+    let mut world = World::new(move |_, text| match text {
+        "bye" => last_reply("bye"),
+        text if text.contains("Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n") => reply(switch),
+        text => reply(&text.to_uppercase()),
+    });
+    let client = world.sim.connect();
+    let request =
+        "GET /app/ HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\r\n";
+    world.sim.client_sends(client, request.as_bytes());
+    world.sim.run(Cuts::NONE);
+    let head = String::from_utf8(world.sim.take_received(client)).unwrap();
+    assert_eq!(head, switch);
+    world.sim.client_sends(client, b"GET / HTTP/1.1\r\n\r\n");
+    world.sim.run(Cuts::NONE);
+    assert_eq!(world.sim.take_received(client), b"GET / HTTP/1.1\r\n\r\n");
+    // An hour of silence.
+    world.sim.pass(BackendLimits::default().tunnel_ms - 1, Cuts::NONE);
+    world.sim.run(Cuts::NONE);
+    world.sim.client_sends(client, b"bye");
+    world.sim.run(Cuts::NONE);
+    assert_eq!(world.sim.take_received(client), b"bye");
+    assert!(world.sim.is_closed(client), "the server has ended the tunnel");
+    assert_eq!((world.sim.pipe_count(), world.sim.bufs_held()), (0, 0));
+    assert_eq!(world.ends(), [ExchangeEnd::Responded(101)]);
+}
+
+#[test]
+fn refused_upgrade_is_a_usual_response() {
+    let mut world = World::new(|_, text| when_complete(text, reply(OK)));
+    let client = world.sim.connect();
+    let request = "GET /app/ HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+    for _ in 0..2 {
+        world.sim.client_sends(client, request.as_bytes());
+        world.sim.run(Cuts::NONE);
+        let response = String::from_utf8(world.sim.take_received(client)).unwrap();
+        assert_eq!(without_date(&response), "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+    }
+}
+
+#[test]
+fn client_that_leaves_ends_the_exchange() {
+    let mut world = World::new(|_, _| UpstreamReply::default());
+    let client = world.sim.connect();
+    world.sim.client_sends(client, b"GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n");
+    world.sim.run(Cuts::NONE);
+    assert_eq!(world.sim.backend_count(), 1);
+    world.sim.client_ends(client);
+    world.sim.run(Cuts::NONE);
+    assert_eq!((world.sim.backend_count(), world.sim.pipe_count()), (0, 0));
+    assert_eq!(world.ends(), [ExchangeEnd::Abandoned]);
+}
+
+proptest! {
+    /// The bytes sent do not depend on how those received were cut, on both sides.
+    #[test]
+    fn cuts_change_nothing(read in 1_usize..40, send in 1_usize..40) {
+        let long = "x".repeat(30_000);
+        let chunked = format!(
+            "HTTP/1.1 103 Early\r\nLink: <a>\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n7530\r\n{long}\r\n0\r\nX-T: 1\r\n\r\n"
+        );
+        let request = format!(
+            "POST /app/ HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n7530\r\n{long}\r\n0\r\nX-T: 1\r\n\r\n"
+        );
+        let unchunked = |response: &str| response.split_once("\r\n\r\nHTTP/1.1 200").map(|(_, rest)| {
+            let content: String = rest.chars().filter(|&byte| byte == 'x').collect();
+            (content.len(), rest.ends_with("0\r\nx-t: 1\r\n\r\n"))
+        });
+        let mut world = World::new(move |_, text| when_complete(text, reply(&chunked)));
+        let cuts = Cuts { read: read * 100, send: send * 100, ..Cuts::NONE };
+        let response = world.respond_in_cuts(&request, cuts);
+        prop_assert_eq!(unchunked(&response), Some((30_001, true)), "{}", response.len());
+        let received = world.received();
+        prop_assert!(received.ends_with("0\r\nx-t: 1\r\n\r\n"));
+        prop_assert_eq!(received.chars().filter(|&byte| byte == 'x').count(), 30_001 + received.matches("x-t").count() - 1);
+    }
+}

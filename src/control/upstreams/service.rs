@@ -1,0 +1,431 @@
+//! What a configuration needs for its upstreams: their servers by number, the routes to them, the table, and both ends of the channel between
+//! workers and helper.
+
+use super::{
+    check::{CheckKind, CheckTls},
+    connect::Destination,
+    health::HealthRules,
+    resolve::LookUp,
+    server::ServerSetup,
+    stats::{UpstreamStats, address_text},
+};
+use crate::{
+    base::{
+        error::{UserError, reason},
+        site_config::SiteConfig,
+        upstream_config::{
+            Balance, HealthCheck, HostPolicy, ProxyPaths, SiteProxy, UpstreamAddress, UpstreamConfig,
+            UpstreamFastCgi, UpstreamProtocol, UpstreamServer,
+        },
+    },
+    control::tls::upstream::{client_config, server_name},
+    data::{
+        services::{HelperEndpoint, ServiceEndpoint, endpoints},
+        upstreams::{
+            link::WorkerUpstreams,
+            plan::{ServerPlan, UpstreamPlan, UpstreamPlans},
+            table::UpstreamTable,
+            transport::UpstreamTransport,
+        },
+        worker::Backends,
+    },
+};
+use rustix::net::SocketAddrUnix;
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, SocketAddr},
+    os::fd::{AsFd, AsRawFd, RawFd},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+use tarpon_conn::{
+    BackendLimits, BackendProtocol, BackendRoute, BackendSettings, FastCgiSettings, HashKey, PathRewrite,
+    SiteId,
+};
+use tarpon_site::Printable;
+
+/// The upstreams of a configuration.
+#[derive(Debug)]
+pub(crate) struct UpstreamService {
+    configs: Vec<UpstreamConfig>,
+    plans: Arc<UpstreamPlans>,
+    table: Arc<UpstreamTable>,
+    routes: Arc<[UpstreamRoute]>,
+    /// By the number of the server.
+    transports: Arc<[UpstreamTransport]>,
+    workers: ServiceEndpoint,
+    helper: HelperEndpoint,
+}
+
+/// The part of a server.
+#[derive(Clone, Debug)]
+pub(crate) struct UpstreamBackends {
+    pub(crate) stats: UpstreamStats,
+    routes: Arc<[UpstreamRoute]>,
+    workers: WorkerUpstreams,
+}
+
+/// A route from paths of a site to an upstream.
+#[derive(Clone, Debug)]
+struct UpstreamRoute {
+    site: SiteId,
+    paths: ProxyPaths,
+    upstream: u16,
+    settings: BackendSettings,
+    limits: BackendLimits,
+}
+
+/// Servers of a configuration, at most: the table has a part for each of them in the row of each worker.
+const SERVER_COUNT_MAX: usize = 1_024;
+
+impl UpstreamService {
+    /// Returns the upstreams of these sites. `None`: there are none.
+    ///
+    /// # Errors
+    /// A site names an upstream that does not exist, an address is invalid, or there are too many servers.
+    pub(crate) fn new(
+        configs: &[UpstreamConfig],
+        sites: &[SiteConfig],
+    ) -> Result<Option<UpstreamService>, UserError> {
+        if sites.iter().all(|site| site.proxies.is_empty()) {
+            return Ok(None);
+        }
+        let server_count: usize = configs.iter().map(|config| config.servers.len()).sum();
+        if server_count > SERVER_COUNT_MAX {
+            return Err(UserError::new(
+                "cannot use these upstreams",
+                format_args!("they have {server_count} servers, and {SERVER_COUNT_MAX} is the limit"),
+                "use fewer servers",
+            ));
+        }
+        for server in configs.iter().flat_map(|config| &config.servers) {
+            unix_address(&server.address)?;
+        }
+        let routes = sites.iter().enumerate().flat_map(|(number, site)| {
+            site.proxies.iter().map(move |proxy| route(configs, number, site, proxy))
+        });
+        let routes = routes.collect::<Result<_, _>>()?;
+        let short = |error: std::io::Error| {
+            UserError::new(
+                "cannot use upstreams",
+                reason(&error),
+                "the system is short of descriptors or memory",
+            )
+        };
+        let table = UpstreamTable::new(configs.len(), server_count).map_err(short)?;
+        let (workers, helper) = endpoints().map_err(|error| short(error.into()))?;
+        Ok(Some(UpstreamService {
+            plans: Arc::new(plans(configs)),
+            configs: configs.to_vec(),
+            table: Arc::new(table),
+            routes,
+            transports: transports(configs)?,
+            workers,
+            helper,
+        }))
+    }
+
+    /// Returns the part of the server.
+    pub(crate) fn backends(&self) -> UpstreamBackends {
+        UpstreamBackends {
+            stats: UpstreamStats::new(&self.configs, Arc::clone(&self.table)),
+            routes: Arc::clone(&self.routes),
+            workers: WorkerUpstreams {
+                plans: Arc::clone(&self.plans),
+                table: Arc::clone(&self.table),
+                transports: Arc::clone(&self.transports),
+                helper: self.workers.clone(),
+                thread: None,
+            },
+        }
+    }
+
+    /// Returns the names of servers that are looked up.
+    pub(super) fn names(&self) -> Vec<LookUp> {
+        let named = self.servers().enumerate().filter_map(|(number, (_, server))| match &server.address {
+            UpstreamAddress::Tcp { host, port } if host.parse::<IpAddr>().is_err() => {
+                Some(LookUp { server: number, host: host.clone(), port: *port })
+            }
+            _ => None,
+        });
+        named.collect()
+    }
+
+    /// Returns the name of the upstream and the address of a server.
+    pub(crate) fn describe(&self, server: u16) -> Option<(&str, String)> {
+        let (config, server) = self.servers().nth(server.into())?;
+        Some((&config.name, address_text(&server.address)))
+    }
+
+    /// Returns the end of the helper.
+    pub(super) fn helper(&self) -> &HelperEndpoint {
+        &self.helper
+    }
+
+    /// Returns the descriptor that the helper inherits.
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.helper.as_fd().as_raw_fd()
+    }
+
+    pub(super) fn table(&self) -> Arc<UpstreamTable> {
+        Arc::clone(&self.table)
+    }
+
+    /// Returns what the helper needs to know of each server.
+    pub(super) fn setups(&self) -> Vec<ServerSetup> {
+        let setup =
+            |((config, server), transport): ((&UpstreamConfig, &UpstreamServer), &UpstreamTransport)| {
+                ServerSetup {
+                    destination: destination(&server.address),
+                    is_draining: server.is_draining,
+                    connect_timeout: config.connect_timeout,
+                    max_connections: config.max_connections,
+                    rules: HealthRules::new(config),
+                    check: config.health.clone().map(|check| {
+                        let kind = check_kind(config, server, &check, transport);
+                        (check, kind)
+                    }),
+                }
+            };
+        self.servers().zip(&*self.transports).map(setup).collect()
+    }
+
+    /// Returns the ports that the helper connects to: those of the servers, and that of name servers.
+    pub(super) fn ports(&self) -> Vec<u16> {
+        let port = |(_, server): (_, &UpstreamServer)| match server.address {
+            UpstreamAddress::Tcp { port, .. } => Some(port),
+            UpstreamAddress::Unix(_) => None,
+        };
+        let ports: BTreeSet<u16> = self.servers().filter_map(port).chain([NAME_SERVER_PORT]).collect();
+        ports.into_iter().collect()
+    }
+
+    /// Returns the directories of the Unix sockets of the servers.
+    pub(super) fn socket_directories(&self) -> Vec<PathBuf> {
+        let directory = |(_, server): (_, &UpstreamServer)| match &server.address {
+            UpstreamAddress::Tcp { .. } => None,
+            UpstreamAddress::Unix(path) => path.parent().map(Path::to_owned),
+        };
+        let directories: BTreeSet<PathBuf> = self.servers().filter_map(directory).collect();
+        directories.into_iter().collect()
+    }
+
+    /// Returns all servers in the order of their numbers.
+    fn servers(&self) -> impl Iterator<Item = (&UpstreamConfig, &UpstreamServer)> {
+        self.configs.iter().flat_map(|config| config.servers.iter().map(move |server| (config, server)))
+    }
+}
+
+/// DNS over TCP: RFC 7766.
+const NAME_SERVER_PORT: u16 = 53;
+
+impl UpstreamBackends {
+    /// Adds backends and routes to those of a server.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub(crate) fn add_to(&self, backends: &mut Backends) -> Result<(), UserError> {
+        for route in &*self.routes {
+            let UpstreamRoute { site, paths, upstream, settings, limits } = route;
+            let backend = backends.add_upstream(settings.clone(), *upstream)?;
+            let route = BackendRoute { backend, limits: *limits };
+            let of_site = backends.of_site(*site);
+            match paths {
+                ProxyPaths::All => of_site.all = Some(route),
+                ProxyPaths::Below(prefix) => of_site.prefixes.push((prefix.clone(), route)),
+                ProxyPaths::Suffix(suffix) => of_site.suffixes.push((suffix.as_str().into(), route)),
+            }
+        }
+        backends.upstreams = Some(self.workers.clone());
+        Ok(())
+    }
+
+    /// Returns the end of the channel to the helper.
+    pub(crate) fn endpoint(&self) -> &ServiceEndpoint {
+        &self.workers.helper
+    }
+}
+
+fn plans(configs: &[UpstreamConfig]) -> UpstreamPlans {
+    let mut numbers = 0..;
+    let server = |server: &UpstreamServer, number: u16| {
+        let seed = fnv(address_text(&server.address).as_bytes());
+        ServerPlan { number, weight: server.weight, is_backup: server.is_backup, seed }
+    };
+    let plan = |config: &UpstreamConfig| UpstreamPlan {
+        balance: config.balance,
+        servers: config.servers.iter().zip(&mut numbers).map(|(of, number)| server(of, number)).collect(),
+        pool_size: config.pool_size,
+        max_connections: config.max_connections,
+        connect_timeout: config.connect_timeout,
+    };
+    UpstreamPlans::new(configs.iter().map(plan).collect())
+}
+
+/// Returns the hash FNV-1a: the same in each version of this program, so that clients keep their servers.
+fn fnv(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+/// Returns the route of a proxy.
+fn route(
+    configs: &[UpstreamConfig],
+    number: usize,
+    site: &SiteConfig,
+    SiteProxy { paths, upstream, base }: &SiteProxy,
+) -> Result<UpstreamRoute, UserError> {
+    let found = configs.iter().position(|config| config.name == *upstream);
+    let place = found.ok_or_else(|| {
+        UserError::new(
+            format_args!("cannot send requests to {}", upstream.printable()),
+            "no upstream has this name",
+            "add an [[upstream]] section with it, or write an address, as in http://127.0.0.1:9000",
+        )
+    })?;
+    let config = &configs[place];
+    let mount = site.mount.as_ref().map_or("", |mount| mount.as_str());
+    let prefix = match paths {
+        ProxyPaths::Below(prefix) => prefix.as_str(),
+        ProxyPaths::All | ProxyPaths::Suffix(_) => "",
+    };
+    let rewrite = base.as_ref().map(|base| PathRewrite {
+        // The client's path begins with that of the mount.
+        prefix_len: mount.len() + prefix.len(),
+        base: base.trim_end_matches('/').into(),
+    });
+    let settings = BackendSettings {
+        protocol: match config.protocol {
+            UpstreamProtocol::Http | UpstreamProtocol::Https => BackendProtocol::Http1,
+            UpstreamProtocol::FastCgi => BackendProtocol::FastCgi,
+        },
+        host: host(config).map(Into::into),
+        rewrite,
+        hash_key: match config.balance {
+            Balance::RoundRobin | Balance::LeastConnections => HashKey::Nothing,
+            Balance::HashClient => HashKey::Client,
+            Balance::HashPath => HashKey::Path,
+        },
+        fastcgi: (config.protocol == UpstreamProtocol::FastCgi).then(|| fastcgi(&config.fastcgi, site)),
+    };
+    let (site, paths) = (SiteId::new(number), paths.clone());
+    Ok(UpstreamRoute { site, paths, upstream: place as u16, settings, limits: limits(config) })
+}
+
+fn limits(config: &UpstreamConfig) -> BackendLimits {
+    let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    BackendLimits {
+        content_len_max: config.max_body,
+        first_byte_ms: ms(config.response_timeout),
+        response_ms: ms(config.idle_timeout),
+        total_ms: config.total_timeout.map_or(u64::MAX, ms),
+        tunnel_ms: ms(config.tunnel_timeout),
+        idle_ms: if config.pool_size == 0 { 0 } else { ms(config.pool_idle_time) },
+        requests_max: config.pool_requests,
+        retries_max: config.retries,
+        ..BackendLimits::default()
+    }
+}
+
+/// Returns the host in requests. `None`: that of the client.
+fn host(config: &UpstreamConfig) -> Option<String> {
+    match &config.host {
+        HostPolicy::Client => None,
+        HostPolicy::Fixed(host) => Some(host.clone()),
+        HostPolicy::Upstream => config.servers.first().map(|server| authority(config.protocol, server)),
+    }
+}
+
+/// Returns the host and port of a server, as in a field Host. RFC 9110, section 7.2.
+fn authority(protocol: UpstreamProtocol, server: &UpstreamServer) -> String {
+    let UpstreamAddress::Tcp { host, port } = &server.address else { return "localhost".to_owned() };
+    let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+    let default = match protocol {
+        UpstreamProtocol::Http => 80,
+        UpstreamProtocol::Https => 443,
+        UpstreamProtocol::FastCgi => *port,
+    };
+    if *port == default { host } else { format!("{host}:{port}") }
+}
+
+fn fastcgi(config: &UpstreamFastCgi, site: &SiteConfig) -> FastCgiSettings {
+    let UpstreamFastCgi { root, index, suffix, params } = config;
+    let root = root.as_ref().unwrap_or(&site.source.path);
+    let root = std::path::absolute(root).unwrap_or_else(|_| root.clone());
+    let root = root.to_string_lossy();
+    FastCgiSettings {
+        root: root.trim_end_matches('/').into(),
+        index: index.as_str().into(),
+        suffix: suffix.as_str().into(),
+        params: params.iter().map(|(name, value)| (name.as_str().into(), value.as_str().into())).collect(),
+    }
+}
+
+/// Returns where the helper connects to. `None`: the name is looked up.
+fn destination(address: &UpstreamAddress) -> Option<Destination> {
+    match address {
+        UpstreamAddress::Tcp { host, port } => {
+            host.parse().ok().map(|ip: IpAddr| Destination::Tcp(SocketAddr::new(ip, *port)))
+        }
+        UpstreamAddress::Unix(_) => unix_address(address).ok().flatten().map(Destination::Unix),
+    }
+}
+
+/// Returns the address of a Unix socket, if it is one.
+fn unix_address(address: &UpstreamAddress) -> Result<Option<SocketAddrUnix>, UserError> {
+    let UpstreamAddress::Unix(path) = address else { return Ok(None) };
+    SocketAddrUnix::new(path).map(Some).map_err(|error| {
+        UserError::new(
+            format_args!("cannot connect to {}", path.printable()),
+            reason(&error.into()),
+            "use a shorter path: a socket has 107 bytes at most",
+        )
+    })
+}
+
+/// Returns the transports of the connections to all servers, by their numbers.
+///
+/// # Errors
+/// The certificates of an upstream cannot be read, or a server has no name for them.
+fn transports(configs: &[UpstreamConfig]) -> Result<Arc<[UpstreamTransport]>, UserError> {
+    let mut transports = Vec::new();
+    for UpstreamConfig { name, protocol, tls, servers, .. } in configs {
+        if *protocol != UpstreamProtocol::Https {
+            transports.extend(servers.iter().map(|_| UpstreamTransport::Plain));
+            continue;
+        }
+        let config = client_config(name, tls)?;
+        for server in servers {
+            let name = server_name(name, tls, &server.address)?;
+            transports.push(UpstreamTransport::Tls { config: Arc::clone(&config), name });
+        }
+    }
+    Ok(transports.into())
+}
+
+/// Returns what the checks of a server do.
+fn check_kind(
+    config: &UpstreamConfig,
+    server: &UpstreamServer,
+    check: &HealthCheck,
+    transport: &UpstreamTransport,
+) -> CheckKind {
+    if config.protocol == UpstreamProtocol::FastCgi {
+        return CheckKind::Connect;
+    }
+    let host = host(config).unwrap_or_else(|| authority(config.protocol, server));
+    let version = env!("CARGO_PKG_VERSION");
+    let request = format!(
+        "GET {} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: tarpon/{version} (health check)\r\nConnection: close\r\n\r\n",
+        check.path
+    );
+    let tls = match transport {
+        UpstreamTransport::Plain => None,
+        UpstreamTransport::Tls { config, name } => {
+            Some(CheckTls { config: Arc::clone(config), name: name.clone() })
+        }
+    };
+    CheckKind::Http { request: request.into_bytes().into(), tls }
+}
