@@ -492,7 +492,7 @@ fn split_words(line: &str) -> (&str, Vec<&str>) {
 }
 
 /// Returns the bytes of a line, with `end` appended unless the line ends in a backslash.
-fn line_bytes(line: &str, end: &str) -> Vec<u8> {
+pub(crate) fn line_bytes(line: &str, end: &str) -> Vec<u8> {
     // Two backslashes are an escaped backslash.
     match line.strip_suffix('\\').filter(|rest| !rest.ends_with('\\')) {
         Some(rest) => bytes(rest),
@@ -501,7 +501,7 @@ fn line_bytes(line: &str, end: &str) -> Vec<u8> {
 }
 
 /// Unescapes a text.
-fn bytes(text: &str) -> Vec<u8> {
+pub(crate) fn bytes(text: &str) -> Vec<u8> {
     let (bytes, rest) = unescape(text.as_bytes(), false);
     assert!(rest.is_empty(), "{text}");
     bytes

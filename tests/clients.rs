@@ -253,7 +253,7 @@ impl ClientProcess {
         let mut command = Command::new("timeout");
         command.arg("180");
         match *program {
-            "go" => command.arg(build_go(&file)),
+            "go" => command.arg(build_go(&file, "client-of-go")),
             program => command.arg(program).arg(file),
         };
         command.arg(origin).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -328,9 +328,9 @@ impl ClientResponse {
     }
 }
 
-/// Builds a Go program without network access.
-fn build_go(file: &Path) -> PathBuf {
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("client-of-go");
+/// Builds a Go program without network access, under this name.
+pub(crate) fn build_go(file: &Path, name: &str) -> PathBuf {
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let mut build = Command::new("go");
     build.env("GOPROXY", "off").env("GOTOOLCHAIN", "local").arg("build").arg("-o").arg(&program).arg(file);
     let status = build.status().expect("go is missing: run tests/setup");

@@ -77,4 +77,5 @@ mod systemd;
 mod tar;
 mod tls_attacks;
 mod upgrade;
+mod upstreams;
 mod user_directories;

@@ -1,7 +1,7 @@
 //! Measures web servers on one machine, one after the other under the same conditions.
 //!
 //! ```text
-//! main ─▶ experiments ─┬─▶ servers ─▶ client, null_server
+//! main ─▶ experiments ─┬─▶ servers ─▶ client, null_server, upstream_server
 //!                      ├─▶ client ───────────────────────┐
 //!                      ├─▶ measure ──────────────────────┼─▶ records ─▶ stats, format
 //!                      └─▶ report ───────────────────────┘
@@ -9,9 +9,10 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `experiments` | race, cold reads, starts, TLS, stalled programs, loads, cost of a request, packing, cryptography |
+//! | `experiments` | race, cold reads, starts, TLS, stalled programs, loads, proxies, tunnels, ladder, cost of a request, packing, cryptography |
 //! | `servers` | starts, checks and stops servers |
 //! | `null_server` | servers that parse nothing: the upper limit |
+//! | `upstream_server` | the server behind proxies |
 //! | `client` | load generators, with and without TLS |
 //! | `measure` | CPU time, memory, system calls, instructions, a slow disk |
 //! | `records` | the result files |
@@ -35,12 +36,15 @@ mod records;
 mod report;
 mod servers;
 mod stats;
+mod upstream_server;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use self::experiments::{cold, cost, loads, pack, race, stalled, start, tls, tls_provider};
+use self::experiments::{
+    cold, cost, ladder, loads, pack, proxy, race, stalled, start, tls, tls_provider, tunnels,
+};
 use self::report::document;
 
 /// Measure web servers on one machine, under the same conditions
@@ -55,10 +59,16 @@ enum LabCommand {
     Start(start::StartArgs),
     /// Measure handshakes and requests with TLS, or response times beside a storm of handshakes
     Tls(tls::TlsArgs),
-    /// Measure response times of a page while CGI programs never answer
+    /// Measure response times of a page while CGI programs, or an upstream, never answer
     Stalled(stalled::StalledArgs),
     /// Measure four loads on a program that embeds tarpon, and check every response
     Loads(loads::LoadsArgs),
+    /// Measure requests per second, response times and CPU per request of reverse proxies
+    Proxy(proxy::ProxyRaceArgs),
+    /// Measure memory and descriptors of idle WebSocket tunnels through reverse proxies
+    Tunnels(tunnels::TunnelsArgs),
+    /// Measure a published ladder of optimisations: files, and JSON of an upstream
+    Ladder(ladder::LadderArgs),
     /// Count the instructions per request with callgrind, and compare them with the accepted counts
     Cost(cost::CostArgs),
     /// Measure time and size of packing, compared with reference encoders
@@ -69,6 +79,8 @@ enum LabCommand {
     Report(document::ReportArgs),
     /// Run a null server: it sends the same bytes for every request
     NullServer(null_server::NullServerArgs),
+    /// Run the server behind proxies: it sends prepared responses, stalls, and sends messages of tunnels back
+    UpstreamServer(upstream_server::UpstreamServerArgs),
 }
 
 fn main() -> ExitCode {
@@ -79,11 +91,15 @@ fn main() -> ExitCode {
         LabCommand::Tls(args) => tls::run(&args),
         LabCommand::Stalled(args) => stalled::run(&args),
         LabCommand::Loads(args) => loads::run(&args),
+        LabCommand::Proxy(args) => proxy::run(&args),
+        LabCommand::Tunnels(args) => tunnels::run(&args),
+        LabCommand::Ladder(args) => ladder::run(&args),
         LabCommand::Cost(args) => cost::run(&args),
         LabCommand::Pack(args) => pack::run(&args),
         LabCommand::TlsProvider(args) => tls_provider::run(&args),
         LabCommand::Report(args) => document::run(&args),
         LabCommand::NullServer(args) => null_server::run(&args),
+        LabCommand::UpstreamServer(args) => upstream_server::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -87,6 +87,12 @@ pub(crate) fn connection_count(port: u16) -> usize {
     tcp_rows().iter().filter(is_open).count()
 }
 
+/// Counts the connections to a port that a process has open as their client.
+pub(crate) fn client_count(port: u16) -> usize {
+    let is_open = |row: &&TcpRow| row.remote_port == port && row.has_owner;
+    tcp_rows().iter().filter(is_open).count()
+}
+
 fn tcp_rows() -> Vec<TcpRow> {
     let table = fs::read_to_string("/proc/net/tcp").expect("the table of the kernel");
     let port = |address: &str| u16::from_str_radix(&address[address.len() - 4..], 16).expect("a port");

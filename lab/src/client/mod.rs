@@ -8,6 +8,8 @@
 //! | `tls.rs` | what clients offer with TLS; blocking connections |
 //! | `tls_load.rs` | a closed loop of handshakes, or of requests on connections with TLS |
 //! | `tls_storm.rs` | full handshakes at a fixed rate |
+//! | `tunnels.rs` | opens tunnels, and sends messages through them |
+//! | `web_socket.rs` | the request for a tunnel, and messages |
 //! | `request.rs` | a request, short or as of a browser |
 //! | `response.rs` | the length of a response |
 //!
@@ -21,6 +23,8 @@ pub(crate) mod response;
 pub(crate) mod tls;
 pub(crate) mod tls_load;
 pub(crate) mod tls_storm;
+pub(crate) mod tunnels;
+pub(crate) mod web_socket;
 
 use std::fmt;
 use std::io::{self, Read};
@@ -71,6 +75,8 @@ pub(crate) enum ClientError {
     Response(ResponseError),
     /// The handshake was of another kind, for this reason.
     Handshake(&'static str),
+    /// A tunnel did not open, or what passed through it came back changed: for this reason.
+    Tunnel(&'static str),
     /// TLS failed.
     Tls(rustls::Error),
     /// The connection failed.
@@ -86,7 +92,7 @@ impl fmt::Display for ClientError {
             ClientError::Length => f.write_str("the content of a response is not as long as its file"),
             ClientError::Full => f.write_str("the server does not read requests: the socket buffer is full"),
             ClientError::Response(error) => error.fmt(f),
-            ClientError::Handshake(reason) => f.write_str(reason),
+            ClientError::Handshake(reason) | ClientError::Tunnel(reason) => f.write_str(reason),
             ClientError::Tls(error) => write!(f, "TLS: {error}"),
             ClientError::Io(error) => error.fmt(f),
         }

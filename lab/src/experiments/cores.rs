@@ -1,16 +1,17 @@
 //! The cores of server and client, and the times on them.
 
 use std::io;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_getaffinity};
 
 use crate::error::LabError;
-use crate::experiments::options::{CoreArgs, TwoCoreArgs};
+use crate::experiments::options::{CoreArgs, LabUpstreamCoreArgs, TwoCoreArgs};
 use crate::experiments::rounds::pin_to_core;
 use crate::measure::cpu::{self, CoreTime, CpuMeter, ServerThreads};
 use crate::records::cold::Latencies;
 use crate::records::two_cores::TwoCoreTimes;
+use crate::servers::upstream::LabUpstream;
 use crate::stats::quantile;
 
 /// The cores of an experiment in which server and client have a core each.
@@ -18,6 +19,8 @@ use crate::stats::quantile;
 pub(crate) struct TwoCores {
     pub(crate) server: usize,
     pub(crate) client: usize,
+    /// A core that neither of them uses, if the lab may use three.
+    third: Option<usize>,
 }
 
 impl TwoCores {
@@ -33,19 +36,54 @@ impl TwoCores {
             _ => server,
         };
         let server = pin_to_core(&CoreArgs { core, idle_wait: 0 })?;
-        let client = client.or_else(|| only.into_iter().find(|core| *core != server));
+        let client = client.or_else(|| only.iter().copied().find(|core| *core != server));
+        let third = only.into_iter().find(|core| *core != server && Some(*core) != client);
         match client {
-            Some(client) if client != server => Ok(TwoCores { server, client }),
+            Some(client) if client != server => Ok(TwoCores { server, client, third }),
             _ => Err("server and client need a core each, and the lab may use one core only".into()),
         }
     }
 
     /// Runs a function while this thread, and threads that it creates, are pinned to the core of the client.
     pub(crate) fn on_client_core<T>(&self, run: impl FnOnce() -> Result<T, LabError>) -> Result<T, LabError> {
-        cpu::pin(self.client).map_err(|error| format!("core {}: {error}", self.client))?;
+        self.on_core(self.client, run)
+    }
+
+    fn on_core<T>(&self, core: usize, run: impl FnOnce() -> Result<T, LabError>) -> Result<T, LabError> {
+        cpu::pin(core).map_err(|error| format!("core {core}: {error}"))?;
         let result = run();
         cpu::pin(self.server)?;
         result
+    }
+
+    /// Starts the server behind proxies, with responses of these lengths: on the given core, on a third one, or on that of the client.
+    pub(crate) fn start_upstream(
+        &self,
+        args: &LabUpstreamCoreArgs,
+        sizes: &[usize],
+    ) -> Result<(LabUpstream, usize), LabError> {
+        let core = args.upstream_core.or(self.third).unwrap_or(self.client);
+        if core == self.server {
+            return Err("the core of the server is for the server alone; change `--upstream-core`".into());
+        }
+        Ok((self.on_core(core, || LabUpstream::start(sizes))?, core))
+    }
+
+    /// The same as [`measure`](TwoCores::measure) with an upstream. Returns its CPU time too, which is no time of other processes.
+    pub(crate) fn measure_with_upstream(
+        &self,
+        (upstream, core): (&LabUpstream, usize),
+        threads: impl Fn() -> Result<ServerThreads, LabError>,
+        run: impl FnOnce() -> Result<(usize, Vec<u64>), LabError>,
+    ) -> Result<(TwoCoreTimes, Duration), LabError> {
+        let before = upstream.cpu_time()?;
+        let mut times = self.measure(threads, run)?;
+        let upstream_time = upstream.cpu_time()?.saturating_sub(before);
+        if core == self.client {
+            let upstream_ns = upstream_time.as_nanos() as u64;
+            times.client_core_busy_ns = times.client_core_busy_ns.saturating_sub(upstream_ns);
+        }
+        Ok((times, upstream_time))
     }
 
     /// Measures the CPU times of operations. `threads` lists the threads of the server, which may start more of them in the meantime. `run`

@@ -10,8 +10,11 @@
 //! | `cold/` | response times of a hot page while other clients read cold files from a slow disk |
 //! | `start.rs` | time from start to first response, and memory |
 //! | `tls/` | CPU per handshake and per request with TLS; response times beside handshakes |
-//! | `stalled.rs` | response times of a page while CGI programs never answer |
+//! | `stalled.rs` | response times of a page while CGI programs, or an upstream, never answer |
 //! | `loads/` | rates and response times of a program that embeds tarpon, with every response checked |
+//! | `proxy.rs` | rates, response times and CPU per request of reverse proxies |
+//! | `tunnels.rs` | memory and descriptors of idle tunnels |
+//! | `ladder/` | a published ladder of optimisations, one after the other |
 //! | `pack.rs` | time and size of packing, compared with reference encoders |
 //! | `cost.rs` | instructions per request |
 //! | `tls_provider.rs` | handshakes and records of TLS, with both providers of cryptography |
@@ -23,13 +26,16 @@
 
 pub(crate) mod cold;
 pub(crate) mod cost;
+pub(crate) mod ladder;
 pub(crate) mod loads;
 pub(crate) mod pack;
+pub(crate) mod proxy;
 pub(crate) mod race;
 pub(crate) mod stalled;
 pub(crate) mod start;
 pub(crate) mod tls;
 pub(crate) mod tls_provider;
+pub(crate) mod tunnels;
 
 mod cores;
 mod isolation;

@@ -92,6 +92,21 @@ impl TwoCoreArgs {
     }
 }
 
+/// The core of the server behind proxies.
+#[derive(Args)]
+pub(crate) struct LabUpstreamCoreArgs {
+    /// Run the upstream on this core [default: a third core, or that of the client]
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) upstream_core: Option<usize>,
+}
+
+impl LabUpstreamCoreArgs {
+    /// Returns the option of a command.
+    pub(crate) fn option(&self) -> (&'static str, String) {
+        ("upstream-core", self.upstream_core.map_or_else(String::new, |core| core.to_string()))
+    }
+}
+
 /// The default of `--other-max`. It is higher than the limit of experiments on one core, because interrupts that arrive at an idle core count as
 /// the work of other processes: about 2% beside a storm of handshakes.
 const OTHER_PERCENT_MAX: u8 = 5;

@@ -246,7 +246,11 @@ fn start_and_warm_up(
 
 /// Raises the limit on open files, for this process and the servers, if the connections need it.
 pub(super) fn raise_descriptor_limit(connections: usize) -> Result<(), LabError> {
-    let needed = connections as u64 + OTHER_DESCRIPTORS;
+    raise_descriptor_limit_to(connections as u64 + OTHER_DESCRIPTORS)
+}
+
+/// Raises the limit on open files to at least `needed`.
+pub(super) fn raise_descriptor_limit_to(needed: u64) -> Result<(), LabError> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_some_and(|current| current < needed) {
         let maximum = limit.maximum.map(|maximum| maximum.max(needed));

@@ -1,17 +1,17 @@
-//! Stalled programs: response times of a page while CGI programs never answer.
+//! Stalled programs, or a stalled upstream: response times of a page while requests for these are never answered.
 //!
 //! ```text
-//! server ◀─ open-loop client: a page of 1 KiB at fixed times      first beside idle programs of the lab,
-//!        ◀─ requests whose programs wait for ever                 then together with these
+//! server ◀─ open-loop client: a page of 1 KiB at fixed times      first beside idle programs of the lab, or alone,
+//!        ◀─ requests whose programs, or upstream, wait for ever   then together with these
 //! ```
 //!
-//! Idle programs cost the kernel something too, so the first part has as many of them.
+//! Idle programs cost the kernel something too, so the first part has as many of them. Requests that wait at an upstream cost it nothing.
 
 use std::env;
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::num::NonZeroU64;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -21,7 +21,8 @@ use rustix::thread::set_current_timer_slack;
 
 use super::cores::TwoCores;
 use super::options::{
-    CommonArgs, IsolationArgs, TwoCoreArgs, command_line, file_name, parse_seconds, with_isolation,
+    CommonArgs, IsolationArgs, LabUpstreamCoreArgs, TwoCoreArgs, command_line, file_name, parse_seconds,
+    with_isolation,
 };
 use super::output::RecordFile;
 use super::rounds::{RoundPlan, WARM_UP_TIME, expect_clean};
@@ -32,10 +33,13 @@ use crate::generated_site;
 use crate::measure::machine::this_machine;
 use crate::records::LabRecord;
 use crate::records::server::{PeerServer, RaceAnswer, names};
-use crate::records::stalled::{StalledRecord, StalledSettings, StalledWindow};
+use crate::records::stalled::{StalledBackend, StalledRecord, StalledSettings, StalledWindow};
 use crate::servers::cgi_programs::STALL;
 use crate::servers::process::ServerProcess;
+use crate::servers::proxy_setup::{POOL_SIZE, ProxySetup};
 use crate::servers::test_bed::TestBed;
+use crate::servers::upstream::LabUpstream;
+use crate::upstream_server;
 
 /// Options of `tarpon-lab stalled`.
 #[derive(Args)]
@@ -46,7 +50,10 @@ pub(crate) struct StalledArgs {
     /// Time each part of a window for this long
     #[arg(long, default_value_t = 3.0, value_parser = parse_seconds)]
     seconds: f64,
-    /// Stall this many programs
+    /// Stall an upstream instead of CGI programs
+    #[arg(long)]
+    upstream: bool,
+    /// Stall this many requests, each with a program or with a connection to the upstream
     #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=200))]
     stalled: u32,
     /// Send this many requests per second, on all connections together
@@ -55,9 +62,11 @@ pub(crate) struct StalledArgs {
     /// Open this many connections for the page
     #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
     connections: u32,
-    /// Measure these servers
-    #[arg(long, value_enum, hide_possible_values = true, value_delimiter = ',', default_values_t = SERVERS)]
+    /// Measure these servers [default: tarpon on io_uring and epoll, Apache httpd and lighttpd; with --upstream nginx instead of both]
+    #[arg(long, value_enum, hide_possible_values = true, value_delimiter = ',')]
     servers: Vec<PeerServer>,
+    #[command(flatten)]
+    upstream_core: LabUpstreamCoreArgs,
     #[command(flatten)]
     cores: TwoCoreArgs,
     #[command(flatten)]
@@ -66,7 +75,7 @@ pub(crate) struct StalledArgs {
     common: CommonArgs,
 }
 
-/// Measures stalled programs, prints the report and writes the record. Fails if too few rounds were clean.
+/// Measures stalled programs or a stalled upstream, prints the report and writes the record. Fails if too few rounds were clean.
 pub(crate) fn run(args: &StalledArgs) -> Result<(), LabError> {
     args.isolation.enter()?;
     let output = RecordFile::open(args.common.out.as_deref())?;
@@ -77,9 +86,8 @@ pub(crate) fn run(args: &StalledArgs) -> Result<(), LabError> {
 }
 
 fn measure(args: &StalledArgs) -> Result<StalledRecord, LabError> {
-    if let Some(server) = args.servers.iter().find(|server| !RaceAnswer::Program.is_answered_by(**server)) {
-        return Err(format!("{} runs no CGI programs", server.name()).into());
-    }
+    let servers = args.servers();
+    expect_backend(args.backend(), &servers)?;
     let machine = this_machine();
     let cores = TwoCores::choose(&args.cores)?;
     // The default timer slack delays scheduled requests by up to 50 µs. Threads inherit the setting.
@@ -87,8 +95,15 @@ fn measure(args: &StalledArgs) -> Result<StalledRecord, LabError> {
 
     let page = (PAGE, generated_site::lines(PAGE_LEN));
     let mut bed = TestBed::new(&env::temp_dir(), page, args.common.tarpon.as_deref(), None)?;
-    let programs = bed.use_cgi_programs()?;
-    let servers = bed.prepare(bed.installed(args.servers.clone()))?;
+    let backend = match args.backend() {
+        StalledBackend::Programs => StallingBackend::Programs(bed.use_cgi_programs()?.join(STALL)),
+        StalledBackend::Upstream => {
+            let (upstream, _) = cores.start_upstream(&args.upstream_core, &[PAGE_LEN])?;
+            bed.use_proxy(ProxySetup { upstream: upstream.address(), path: API_PATH, pool_size: POOL_SIZE });
+            StallingBackend::Upstream(upstream)
+        }
+    };
+    let servers = bed.prepare(bed.installed(servers))?;
     let settings = args.settings(&cores);
     let plan = RoundPlan {
         label: String::new(),
@@ -98,7 +113,7 @@ fn measure(args: &StalledArgs) -> Result<StalledRecord, LabError> {
         clean: args.rounds,
     };
     let rounds = plan.run(
-        |server| measure_window(&bed, &programs.join(STALL), &settings, &cores, server),
+        |server| measure_window(&bed, &backend, &settings, &cores, server),
         |window| Some(window.other_share()).filter(|share| *share > settings.other_share_max),
     )?;
     Ok(StalledRecord { command: args.command(), machine, settings, servers, rounds })
@@ -107,15 +122,18 @@ fn measure(args: &StalledArgs) -> Result<StalledRecord, LabError> {
 /// Starts, measures and stops one server.
 fn measure_window(
     bed: &TestBed,
-    program: &Path,
+    backend: &StallingBackend,
     settings: &StalledSettings,
     cores: &TwoCores,
     server: PeerServer,
 ) -> Result<StalledWindow, LabError> {
     let process = bed.start(server)?;
     process.threads()?.expect_pinned_to(cores.server)?;
-    // They inherit the core of this thread, which is that of the server.
-    let idle_programs = IdlePrograms::start(program, settings.programs)?;
+    let idle_programs = match backend {
+        // They inherit the core of this thread, which is that of the server.
+        StallingBackend::Programs(program) => IdlePrograms::start(program, settings.programs)?,
+        StallingBackend::Upstream(_) => IdlePrograms(Vec::new()),
+    };
     let (address, path, time) = (process.address(), bed.path(), Duration::from_secs_f64(settings.seconds));
     let mut client = cores.on_client_core(|| {
         let mut client = OpenLoopClient::connect(address, &path, settings.connections, settings.rate)?;
@@ -133,28 +151,62 @@ fn measure_window(
     };
     let idle = measure()?;
     drop(idle_programs);
-    let requests = stall(&process, address, settings.programs)?;
+    let requests = stall(backend, &process, address, settings.programs)?;
     let stalled = measure()?;
     drop(requests);
     Ok(StalledWindow { server, idle, stalled })
 }
 
-/// Sends requests for the program that never answers, and waits until all the programs run. The requests end when the result is dropped.
-fn stall(process: &ServerProcess, address: SocketAddr, count: u32) -> Result<Vec<TcpStream>, LabError> {
-    let before = process.processes()?.len();
-    let request = RequestForm::Short.request(&address.to_string(), STALL_PATH);
-    let requests = (0..count)
+/// What never answers.
+enum StallingBackend {
+    /// The program that waits.
+    Programs(PathBuf),
+    Upstream(LabUpstream),
+}
+
+/// Sends requests that are never answered, and waits until all of them have arrived. They end when the result is dropped.
+fn stall(
+    backend: &StallingBackend,
+    process: &ServerProcess,
+    address: SocketAddr,
+    count: u32,
+) -> Result<Vec<TcpStream>, LabError> {
+    match backend {
+        StallingBackend::Programs(_) => {
+            let before = process.processes()?.len();
+            let requests = send_requests(address, STALL_PATH, count)?;
+            wait_for_programs(process, before, count)?;
+            Ok(requests)
+        }
+        StallingBackend::Upstream(upstream) => {
+            // Those of the window before must have ended.
+            upstream.wait_for("requests", |counts| counts.stalled, 0)?;
+            let requests = send_requests(address, &format!("{API_PATH}{}", upstream_server::STALL), count)?;
+            upstream.wait_for("requests", |counts| counts.stalled, count as usize)?;
+            Ok(requests)
+        }
+    }
+}
+
+/// Sends a request on each of `count` connections.
+fn send_requests(address: SocketAddr, path: &str, count: u32) -> Result<Vec<TcpStream>, LabError> {
+    let request = RequestForm::Short.request(&address.to_string(), path);
+    (0..count)
         .map(|_| {
             let mut stream = TcpStream::connect(address)?;
             stream.write_all(&request)?;
             Ok(stream)
         })
-        .collect::<Result<Vec<_>, LabError>>()?;
+        .collect()
+}
+
+/// Waits until the server has this many processes more than `before`.
+fn wait_for_programs(process: &ServerProcess, before: usize, count: u32) -> Result<(), LabError> {
     let start = Instant::now();
     loop {
         let running = process.processes()?.len() - before;
         if running >= count as usize {
-            return Ok(requests);
+            return Ok(());
         }
         if start.elapsed() > STALL_TIME_MAX {
             return Err(
@@ -189,7 +241,36 @@ impl Drop for IdlePrograms {
     }
 }
 
+/// Fails if one of the servers cannot have this backend beside its pages.
+fn expect_backend(backend: StalledBackend, servers: &[PeerServer]) -> Result<(), LabError> {
+    let has_backend = |server: PeerServer| match backend {
+        StalledBackend::Programs => RaceAnswer::Program.is_answered_by(server),
+        StalledBackend::Upstream => server.is_proxy() && server != PeerServer::Haproxy,
+    };
+    match (servers.iter().find(|server| !has_backend(**server)), backend) {
+        (None, _) => Ok(()),
+        (Some(server), StalledBackend::Programs) => {
+            Err(format!("{} runs no CGI programs", server.name()).into())
+        }
+        (Some(server), StalledBackend::Upstream) => {
+            Err(format!("{} does not serve pages beside an upstream in the lab", server.name()).into())
+        }
+    }
+}
+
 impl StalledArgs {
+    fn backend(&self) -> StalledBackend {
+        if self.upstream { StalledBackend::Upstream } else { StalledBackend::Programs }
+    }
+
+    fn servers(&self) -> Vec<PeerServer> {
+        match self.backend() {
+            _ if !self.servers.is_empty() => self.servers.clone(),
+            StalledBackend::Programs => PROGRAM_SERVERS.to_vec(),
+            StalledBackend::Upstream => UPSTREAM_SERVERS.to_vec(),
+        }
+    }
+
     fn settings(&self, cores: &TwoCores) -> StalledSettings {
         StalledSettings {
             rounds: self.rounds,
@@ -197,6 +278,7 @@ impl StalledArgs {
             rate: self.rate,
             connections: self.connections,
             programs: self.stalled,
+            backend: self.backend(),
             server_core: cores.server,
             client_core: cores.client,
             isolated: !self.isolation.no_isolation,
@@ -206,24 +288,29 @@ impl StalledArgs {
 
     /// Returns the command that repeats the experiment on any machine.
     fn command(&self) -> String {
-        let command = command_line(
-            "stalled",
-            &self.cores.after(&[
-                ("rounds", self.rounds.to_string()),
-                ("seconds", self.seconds.to_string()),
-                ("stalled", self.stalled.to_string()),
-                ("rate", self.rate.to_string()),
-                ("connections", self.connections.to_string()),
-                ("servers", names(&self.servers)),
-                ("tarpon", file_name(self.common.tarpon.as_deref())),
-            ]),
-        );
-        with_isolation(command, &self.isolation)
+        let mut options = self.cores.after(&[
+            ("rounds", self.rounds.to_string()),
+            ("seconds", self.seconds.to_string()),
+            ("stalled", self.stalled.to_string()),
+            ("rate", self.rate.to_string()),
+            ("connections", self.connections.to_string()),
+            ("servers", names(&self.servers())),
+            ("tarpon", file_name(self.common.tarpon.as_deref())),
+        ]);
+        options.push(self.upstream_core.option());
+        let name = if self.upstream { "stalled --upstream" } else { "stalled" };
+        with_isolation(command_line(name, &options), &self.isolation)
     }
 }
 
-const SERVERS: [PeerServer; 4] =
+const PROGRAM_SERVERS: [PeerServer; 4] =
     [PeerServer::TarponUring, PeerServer::TarponEpoll, PeerServer::Apache, PeerServer::Lighttpd];
+
+const UPSTREAM_SERVERS: [PeerServer; 3] =
+    [PeerServer::TarponUring, PeerServer::TarponEpoll, PeerServer::Nginx];
+
+/// The path below which the upstream answers, or does not.
+const API_PATH: &str = "/api/";
 
 const PAGE: &str = "page.html";
 const PAGE_LEN: usize = 1024;
@@ -254,6 +341,29 @@ mod tests {
             let numbers =
                 "tarpon-lab stalled --rounds 5 --seconds 3 --stalled 100 --rate 1000 --connections 4";
             assert_eq!(args.command(), format!("{numbers}{want}"), "{name}");
+        }
+        let args = StalledCli::parse_from(["stalled", "--upstream", "--rounds=1"]).args;
+        let want = "tarpon-lab stalled --upstream --rounds 1 --seconds 3 --stalled 100 --rate 1000 --connections 4 \
+                    --servers tarpon-uring,tarpon-epoll,nginx";
+        assert_eq!(args.command(), want);
+    }
+
+    #[test]
+    fn servers_must_have_the_backend() {
+        use PeerServer::*;
+        use StalledBackend::{Programs, Upstream};
+        #[rustfmt::skip]
+        let cases = [
+            (Programs,  TarponEpoll,  true),
+            (Programs,  Apache,       true),
+            (Programs,  Nginx,        false),
+            (Upstream,  TarponEpoll,  true),
+            (Upstream,  Nginx,        true),
+            (Upstream,  Apache,       false),
+            (Upstream,  Haproxy,      false),
+        ];
+        for (backend, server, want) in cases {
+            assert_eq!(expect_backend(backend, &[server]).is_ok(), want, "{backend:?}, {server:?}");
         }
     }
 

@@ -38,7 +38,19 @@ pub(crate) fn memory_of(processes: &[u32]) -> Result<MemoryUse, LabError> {
     Ok(memory)
 }
 
-/// Returns a value of `smaps_rollup`, from a line such as `Rss:      1024 kB`.
+/// Returns the number of descriptors that these processes have open together.
+pub(crate) fn descriptors_of(processes: &[u32]) -> Result<usize, LabError> {
+    let counts = processes.iter().map(|process| Ok(fs::read_dir(format!("/proc/{process}/fd"))?.count()));
+    counts.sum()
+}
+
+/// Returns the memory that the kernel has allocated for itself, on the whole machine, and cannot reclaim: sockets, for example.
+pub(crate) fn kernel_memory() -> Result<u64, LabError> {
+    let info = fs::read_to_string("/proc/meminfo")?;
+    Ok(kib(&info, "SUnreclaim:").ok_or("meminfo has no SUnreclaim")? << 10)
+}
+
+/// Returns a value of `smaps_rollup` or `meminfo`, from a line such as `Rss:      1024 kB`.
 fn kib(rollup: &str, name: &str) -> Option<u64> {
     rollup.lines().find_map(|line| line.strip_prefix(name)?.trim().strip_suffix(" kB")?.parse().ok())
 }

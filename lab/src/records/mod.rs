@@ -7,12 +7,16 @@
 //!            ├─ TlsRecord ───┤
 //!            ├─ StormRecord ─┤
 //!            ├─ StalledRecord ┤
-//!            ├─ LoadsRecord ─┘
+//!            ├─ LoadsRecord ─┤
+//!            ├─ ProxyRaceRecord ─┤
+//!            ├─ TunnelsRecord ┤
+//!            ├─ LadderRecord ┘
 //!            └─ PackRecord
 //! ```
 //!
 //! | file | content |
 //! |---|---|
+//! | `proxy.rs`, `tunnels.rs`, `ladder.rs` | the same for the experiments with an upstream |
 //! | `race.rs`, `cold.rs`, `start.rs`, `tls.rs`, `stalled.rs`, `loads.rs`, `pack.rs` | the record of each experiment, and the numbers derived from it |
 //! | `cost.rs` | the accepted numbers of instructions per request |
 //! | `server.rs` | the servers that the lab can start |
@@ -24,27 +28,33 @@
 pub(crate) mod cold;
 pub(crate) mod cost;
 pub(crate) mod cpu;
+pub(crate) mod ladder;
 pub(crate) mod loads;
 pub(crate) mod machine;
 pub(crate) mod memory;
 pub(crate) mod pack;
+pub(crate) mod proxy;
 pub(crate) mod race;
 pub(crate) mod round;
 pub(crate) mod server;
 pub(crate) mod stalled;
 pub(crate) mod start;
 pub(crate) mod tls;
+pub(crate) mod tunnels;
 pub(crate) mod two_cores;
 
 use serde::{Deserialize, Serialize};
 
 use self::cold::ColdRecord;
+use self::ladder::LadderRecord;
 use self::loads::LoadsRecord;
 use self::pack::PackRecord;
+use self::proxy::ProxyRaceRecord;
 use self::race::RaceRecord;
 use self::stalled::StalledRecord;
 use self::start::StartRecord;
 use self::tls::{StormRecord, TlsRecord};
+use self::tunnels::TunnelsRecord;
 
 /// The content of a result file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -58,4 +68,7 @@ pub(crate) enum LabRecord {
     TlsStorm(StormRecord),
     Stalled(StalledRecord),
     Loads(LoadsRecord),
+    Proxy(ProxyRaceRecord),
+    Tunnels(TunnelsRecord),
+    Ladder(LadderRecord),
 }

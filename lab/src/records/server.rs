@@ -57,6 +57,8 @@ pub(crate) enum PeerServer {
     Apache,
     /// lighttpd with mod_cgi
     Lighttpd,
+    /// HAProxy
+    Haproxy,
     /// A function in Rust, embedded with tarpon, on io_uring
     FunctionRust,
     /// A function in C++, embedded with tarpon, on io_uring
@@ -148,7 +150,7 @@ impl PeerServer {
             TarponThreads => Some("threads"),
             TarponPrefork => Some("prefork"),
             TarponFork => Some("fork"),
-            Nginx | NginxLog | NginxThreads | H2o | Caddy | Apache | Lighttpd => None,
+            Nginx | NginxLog | NginxThreads | H2o | Caddy | Apache | Lighttpd | Haproxy => None,
             FunctionRust | FunctionCppUring | FunctionCppEpoll | Hyper | Beast => None,
         }
     }
@@ -172,6 +174,12 @@ impl PeerServer {
             PeerServer::Apache | PeerServer::Lighttpd => Some(RaceAnswer::Program),
             server => server.embedding_program().map(|_| RaceAnswer::Function),
         }
+    }
+
+    /// Returns whether the lab can configure the server as a proxy.
+    pub(crate) fn is_proxy(self) -> bool {
+        let is_current = self.is_tarpon() && self.site_form() == SiteForm::Directory && !self.is_logging();
+        is_current || matches!(self, PeerServer::Nginx | PeerServer::Haproxy)
     }
 
     /// Returns the number of workers if each of them serves one connection at a time. All other servers have one worker.
@@ -224,9 +232,10 @@ impl RaceAnswer {
         }
     }
 
-    /// Returns whether a server can take part.
+    /// Returns whether a server can take part. HAProxy answers nothing by itself.
     pub(crate) fn is_answered_by(self, server: PeerServer) -> bool {
         match self {
+            _ if server == PeerServer::Haproxy => false,
             RaceAnswer::Page => server.only_answer().is_none(),
             RaceAnswer::Function => server.is_null() || server.only_answer() == Some(self),
             RaceAnswer::Program => server.is_tarpon() || server.only_answer() == Some(self),

@@ -1,4 +1,4 @@
-//! The record of stalled programs.
+//! The record of stalled programs, or of a stalled upstream.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,6 +7,17 @@ use super::round::{MeasuredRound, MeasuredServer, clean};
 use super::server::PeerServer;
 use super::two_cores::TwoCoreTimes;
 use crate::stats::Spread;
+
+/// What never answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum StalledBackend {
+    /// CGI programs, one for each request.
+    #[default]
+    Programs,
+    /// A server, to which the requests are forwarded.
+    Upstream,
+}
 
 /// All numbers of an experiment on stalled programs, rejected rounds included.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,8 +42,10 @@ pub(crate) struct StalledSettings {
     pub(crate) rate: u32,
     /// Connections for the page.
     pub(crate) connections: u32,
-    /// Programs that stall.
+    /// Requests that get no answer, each with a program or with a connection to the upstream.
     pub(crate) programs: u32,
+    #[serde(default)]
+    pub(crate) backend: StalledBackend,
     pub(crate) server_core: usize,
     pub(crate) client_core: usize,
     pub(crate) isolated: bool,
@@ -44,14 +57,14 @@ pub(crate) struct StalledSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StalledWindow {
     pub(crate) server: PeerServer,
-    /// The page, beside as many of the programs, which the lab has started and the server does not know.
+    /// The page, beside as many of the programs, which the lab has started and the server does not know. With an upstream: beside nothing.
     pub(crate) idle: TwoCoreTimes,
-    /// The page, beside requests whose programs never answer.
+    /// The page, beside requests that are never answered.
     pub(crate) stalled: TwoCoreTimes,
 }
 
 impl StalledWindow {
-    /// Returns the p99 beside stalled requests divided by the p99 beside idle programs.
+    /// Returns the p99 beside stalled requests divided by the p99 without them.
     pub(crate) fn p99_ratio(&self) -> f64 {
         self.stalled.latencies.p99_ns as f64 / self.idle.latencies.p99_ns as f64
     }

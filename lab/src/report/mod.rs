@@ -8,6 +8,7 @@
 //! | file | content |
 //! |---|---|
 //! | `race.rs`, `cold.rs`, `start.rs`, `tls.rs`, `stalled.rs`, `loads.rs`, `pack.rs` | the report of each experiment |
+//! | `proxy.rs`, `tunnels.rs`, `ladder.rs` | the same for the experiments with an upstream |
 //! | `table.rs` | tables and captions as text |
 //! | `phrases.rs` | sentences that several captions share |
 //! | `document.rs` | the command `report`: prints a report, or updates a document |
@@ -17,14 +18,17 @@
 pub(crate) mod document;
 
 mod cold;
+mod ladder;
 mod loads;
 mod pack;
 mod phrases;
+mod proxy;
 mod race;
 mod stalled;
 mod start;
 mod table;
 mod tls;
+mod tunnels;
 
 use self::table::LabReport;
 use crate::records::LabRecord;
@@ -40,5 +44,8 @@ pub(crate) fn report(record: &LabRecord) -> LabReport {
         LabRecord::TlsStorm(storm) => tls::storm_report(storm),
         LabRecord::Stalled(stalled) => stalled::report(stalled),
         LabRecord::Loads(loads) => loads::report(loads),
+        LabRecord::Proxy(proxy) => proxy::report(proxy),
+        LabRecord::Tunnels(tunnels) => tunnels::report(tunnels),
+        LabRecord::Ladder(ladder) => ladder::report(ladder),
     }
 }

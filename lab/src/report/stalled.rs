@@ -1,10 +1,10 @@
-//! The report of stalled programs: response times of a page, beside idle programs and beside stalled requests.
+//! The report of stalled programs, or of a stalled upstream: response times of a page, without and beside stalled requests.
 
 use super::phrases;
 use super::table::{LabReport, NONE, ReportColumn, median};
 use crate::format::{range, thousands};
 use crate::records::round::MeasuredServer;
-use crate::records::stalled::{StalledRecord, StalledWindow};
+use crate::records::stalled::{StalledBackend, StalledRecord, StalledWindow};
 
 /// Returns the report.
 pub(super) fn report(stalled: &StalledRecord) -> LabReport {
@@ -25,10 +25,14 @@ pub(super) fn report(stalled: &StalledRecord) -> LabReport {
         ]
     };
     let rows = stalled.servers.iter().map(row).collect();
-    LabReport::single(COLUMNS, rows, caption(stalled), &stalled.command)
+    let columns = match stalled.settings.backend {
+        StalledBackend::Programs => PROGRAM_COLUMNS,
+        StalledBackend::Upstream => UPSTREAM_COLUMNS,
+    };
+    LabReport::single(columns, rows, caption(stalled), &stalled.command)
 }
 
-const COLUMNS: &[ReportColumn] = &[
+const PROGRAM_COLUMNS: &[ReportColumn] = &[
     ("server", Some("server")),
     ("idle p50", Some("p50 beside idle programs, µs")),
     ("p99", Some("p99 beside idle programs, µs")),
@@ -38,12 +42,31 @@ const COLUMNS: &[ReportColumn] = &[
     ("range", Some("range of the ratio")),
 ];
 
+const UPSTREAM_COLUMNS: &[ReportColumn] = &[
+    PROGRAM_COLUMNS[0],
+    ("quiet p50", Some("p50 alone, µs")),
+    ("p99", Some("p99 alone, µs")),
+    PROGRAM_COLUMNS[3],
+    PROGRAM_COLUMNS[4],
+    PROGRAM_COLUMNS[5],
+    PROGRAM_COLUMNS[6],
+];
+
 fn caption(stalled: &StalledRecord) -> String {
     let settings = &stalled.settings;
+    let programs = settings.programs;
+    let parts = match settings.backend {
+        StalledBackend::Programs => format!(
+            "First beside {programs} programs that wait, on the core of the server, and that the server does not know; then beside \
+             {programs} requests for the same program, which never answers"
+        ),
+        StalledBackend::Upstream => format!(
+            "First alone; then beside {programs} requests that the server has forwarded to an upstream, which never answers them"
+        ),
+    };
     format!(
         "Response times of a page of 1 KiB, requested {} times per second on {} connections. A response time counts from the scheduled \
-         time of its request. First beside {programs} programs that wait, on the core of the server, and that the server does not know; then \
-         beside {programs} requests for the same program, which never answers. The ratio is computed within each round. {}. The server has one \
+         time of its request. {parts}. The ratio is computed within each round. {}. The server has one \
          worker, alone on its core; the client has another core, {}. {}.",
         thousands(settings.rate as usize),
         settings.connections,
@@ -54,7 +77,6 @@ fn caption(stalled: &StalledRecord) -> String {
         ),
         phrases::isolation(settings.isolated),
         stalled.machine,
-        programs = settings.programs,
     )
 }
 
@@ -71,6 +93,29 @@ mod tests {
 
     #[test]
     fn ratio_is_computed_within_clean_rounds() {
+        let text = report(&stalled(StalledBackend::Programs)).markdown();
+        assert!(text.contains("| tarpon | 60 | 100 | 60 | 130 | ×1.10 | 0.90–1.30 |"), "{text}");
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("Medians of 3 clean rounds, two parts of 2 s each; 1 rejected"), "{text}");
+    }
+
+    #[test]
+    fn report_names_what_never_answers() {
+        for (backend, column, caption) in [
+            (
+                StalledBackend::Programs,
+                "p99 beside idle programs, µs",
+                "beside 100 requests for the same program",
+            ),
+            (StalledBackend::Upstream, "p99 alone, µs", "beside 100 requests that the server has forwarded"),
+        ] {
+            let text = report(&stalled(backend)).markdown();
+            let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(words.contains(column) && words.contains(caption), "{text}");
+        }
+    }
+
+    fn stalled(backend: StalledBackend) -> StalledRecord {
         let times = |p99_us: u64| TwoCoreTimes {
             latencies: Latencies {
                 requests: 2000,
@@ -89,7 +134,7 @@ mod tests {
                 stalled: times(stalled),
             }],
         };
-        let record = StalledRecord {
+        StalledRecord {
             command: "tarpon-lab stalled".into(),
             machine: MachineInfo::example(),
             settings: StalledSettings {
@@ -98,6 +143,7 @@ mod tests {
                 rate: 1000,
                 connections: 4,
                 programs: 100,
+                backend,
                 server_core: 0,
                 client_core: 1,
                 isolated: true,
@@ -110,10 +156,6 @@ mod tests {
                 round(true, 200, 180),
                 round(true, 100, 130),
             ],
-        };
-        let text = report(&record).markdown();
-        assert!(text.contains("| tarpon | 60 | 100 | 60 | 130 | ×1.10 | 0.90–1.30 |"), "{text}");
-        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(words.contains("Medians of 3 clean rounds, two parts of 2 s each; 1 rejected"), "{text}");
+        }
     }
 }

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use super::programs::StartValues;
+use super::proxy_setup::ProxySetup;
 use crate::client::tls::SERVER_NAME;
+use crate::error::LabError;
 use crate::records::server::PeerServer;
 
 /// Returns the fastest configuration of nginx for the lab: a cache of open files, unlimited keep-alive, and no access log or a
@@ -14,6 +16,10 @@ pub(super) fn nginx(server: PeerServer, values: &StartValues) -> String {
         true => format!("{} combined buffer=64k flush=1s", values.access_log.display()),
         false => "off".to_owned(),
     };
+    let sendfile = if values.switches.sendfile { "on" } else { "off" };
+    let keepalive_requests = if values.switches.keeps_clients { 1_000_000_000 } else { 1 };
+    let proxy = values.proxy.as_ref();
+    let (upstream, location) = proxy.map_or((String::new(), String::new()), ProxySetup::nginx);
     let aio = if server == PeerServer::NginxThreads { "threads" } else { "off" };
     let (ssl, certificate) = match &values.certificate {
         None => ("", String::new()),
@@ -30,17 +36,17 @@ pub(super) fn nginx(server: PeerServer, values: &StartValues) -> String {
         "daemon off;
          user root root;
          worker_processes 1;
-         worker_rlimit_nofile 65536;
+         worker_rlimit_nofile {DESCRIPTORS};
          pid {prefix}/nginx.pid;
          error_log {prefix}/nginx.log;
          events {{ worker_connections 32768; }}
          http {{
              access_log {log};
-             sendfile on;
+             sendfile {sendfile};
              aio {aio};
              tcp_nopush off;
              tcp_nodelay on;
-             keepalive_requests 1000000000;
+             keepalive_requests {keepalive_requests};
              keepalive_timeout 1h;
              open_file_cache max=16384 inactive=1h;
              open_file_cache_valid 1h;
@@ -51,7 +57,8 @@ pub(super) fn nginx(server: PeerServer, values: &StartValues) -> String {
              fastcgi_temp_path {prefix}/temp;
              uwsgi_temp_path {prefix}/temp;
              scgi_temp_path {prefix}/temp;
-             server {{ listen {address}{ssl} backlog=65535; root {site}; {certificate} }}
+             {upstream}
+             server {{ listen {address}{ssl} backlog=65535; root {site}; {certificate} {location} }}
          }}\n"
     )
 }
@@ -186,6 +193,33 @@ pub(super) fn lighttpd(values: &StartValues) -> String {
         port = address.port(),
     )
 }
+
+/// Returns the configuration of HAProxy for the lab: one thread, and connections that stay open.
+pub(super) fn haproxy(values: &StartValues) -> Result<String, LabError> {
+    let proxy = values.proxy.as_ref().ok_or("HAProxy has no pages of its own: it needs an upstream")?;
+    Ok(format!(
+        "global
+             nbthread 1
+             maxconn 32768
+             no strict-limits
+         defaults
+             mode http
+             timeout connect 5s
+             timeout client 1h
+             timeout server 1h
+             timeout tunnel 1h
+             timeout http-keep-alive 1h
+         frontend lab
+             bind {address} backlog 65535
+             default_backend lab
+         {backend}\n",
+        address = values.address,
+        backend = proxy.haproxy(),
+    ))
+}
+
+/// The descriptors of nginx: two for each of 10,000 tunnels, and more. Its list of connections, half as long, costs memory at the start.
+const DESCRIPTORS: u32 = 65536;
 
 /// The path below which CGI programs answer.
 pub(super) const PROGRAMS_PATH: &str = "/cgi-bin/";

@@ -10,7 +10,9 @@
 //! |---|---|
 //! | `test_bed.rs` | the site in all forms; starts servers |
 //! | `programs.rs` | version and command line of each server |
-//! | `configurations.rs` | the configuration files of nginx, h2o, Caddy, Apache httpd and lighttpd |
+//! | `configurations.rs` | the configuration files of nginx, h2o, Caddy, Apache httpd, lighttpd and HAProxy |
+//! | `proxy_setup.rs` | how servers forward requests, and the lines of their configurations for it |
+//! | `upstream.rs` | the running server behind proxies |
 //! | `cgi_programs.rs` | the CGI programs of the lab |
 //! | `certificate.rs` | certificates for TLS |
 //! | `process.rs` | a running server |
@@ -25,4 +27,6 @@ pub(crate) mod check;
 mod configurations;
 pub(crate) mod process;
 pub(crate) mod programs;
+pub(crate) mod proxy_setup;
 pub(crate) mod test_bed;
+pub(crate) mod upstream;

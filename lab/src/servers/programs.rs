@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::configurations::{self, PROGRAM_USER, PROGRAMS_PATH};
+use super::proxy_setup::{ProxySetup, ServerSwitches};
 use crate::error::LabError;
 use crate::records::server::{PeerServer, SiteForm};
 
@@ -30,6 +31,9 @@ pub(crate) struct StartValues {
     pub(crate) certificate: Option<(PathBuf, PathBuf)>,
     /// The directory of CGI programs, if there are any.
     pub(crate) programs: Option<PathBuf>,
+    /// The upstream and the paths that the server forwards to it, if there is one.
+    pub(crate) proxy: Option<ProxySetup>,
+    pub(crate) switches: ServerSwitches,
     /// Bytes of head and content that a null server sends.
     pub(crate) null_response: (usize, usize),
     /// Bytes of a request of which a null server gets several at once.
@@ -58,6 +62,7 @@ impl TarponBuilds {
                 PeerServer::Caddy => return caddy_version(),
                 PeerServer::Apache => return apache_version(),
                 PeerServer::Lighttpd => return lighttpd_version(),
+                PeerServer::Haproxy => return haproxy_version(),
                 _ => {}
             }
             let threads = if server == PeerServer::NginxThreads { ", aio threads" } else { "" };
@@ -118,7 +123,11 @@ impl TarponBuilds {
             command.args([&format!("--cgi-user={PROGRAM_USER}"), "--cgi-max-programs=256"]);
         }
         if has_option(program, KEEPALIVE_REQUESTS)? {
-            command.arg(format!("{KEEPALIVE_REQUESTS}={}", u32::MAX));
+            let count = if values.switches.keeps_clients { u32::MAX } else { 1 };
+            command.arg(format!("{KEEPALIVE_REQUESTS}={count}"));
+        }
+        if let Some(proxy) = &values.proxy {
+            proxy.add_to_tarpon(&mut command, &values.work_dir)?;
         }
         Ok(command)
     }
@@ -150,6 +159,7 @@ fn peer_command(server: PeerServer, values: &StartValues) -> Result<Command, Lab
         PeerServer::Caddy => ("Caddyfile", configurations::caddy(values)),
         PeerServer::Apache => ("httpd.conf", configurations::apache(values)),
         PeerServer::Lighttpd => ("lighttpd.conf", configurations::lighttpd(values)),
+        PeerServer::Haproxy => ("haproxy.cfg", configurations::haproxy(values)?),
         _ => ("nginx.conf", configurations::nginx(server, values)),
     };
     let path = work_dir.join(file);
@@ -159,6 +169,8 @@ fn peer_command(server: PeerServer, values: &StartValues) -> Result<Command, Lab
         PeerServer::Caddy => &["caddy", "run", "--adapter=caddyfile", "--config"],
         PeerServer::Apache => &[APACHE, "-D", "FOREGROUND", "-f"],
         PeerServer::Lighttpd => &[LIGHTTPD, "-D", "-f"],
+        // In the foreground, as one process.
+        PeerServer::Haproxy => &[HAPROXY, "-db", "-f"],
         _ => &["nginx", "-c"],
     };
     let mut command = Command::new(arguments[0]);
@@ -238,6 +250,13 @@ fn lighttpd_version() -> Result<String, LabError> {
         .map(|line| line.split_whitespace().next().unwrap_or_default().replace('/', " "))
 }
 
+fn haproxy_version() -> Result<String, LabError> {
+    first_line_of(HAPROXY, "haproxy").map(|line| {
+        let version = line.split_whitespace().nth(2).unwrap_or_default();
+        format!("HAProxy {}", version.split('-').next().unwrap_or_default())
+    })
+}
+
 /// Returns the first line that a program prints for `-v`.
 fn first_line_of(program: &str, package: &str) -> Result<String, LabError> {
     let output = Command::new(program).arg("-v").output().map_err(|error| {
@@ -249,6 +268,7 @@ fn first_line_of(program: &str, package: &str) -> Result<String, LabError> {
 /// Debian installs these servers to a directory that is not in the PATH of an ordinary user.
 const APACHE: &str = "/usr/sbin/apache2";
 const LIGHTTPD: &str = "/usr/sbin/lighttpd";
+const HAPROXY: &str = "/usr/sbin/haproxy";
 
 /// The option that lets tarpon keep connections open as long as nginx does: a race does not measure new connections.
 const KEEPALIVE_REQUESTS: &str = "--keepalive-requests";

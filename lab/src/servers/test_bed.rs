@@ -13,6 +13,7 @@ use super::cgi_programs;
 use super::check::{check, check_tls};
 use super::process::ServerProcess;
 use super::programs::{StartValues, TarponBuilds, run_command, tarpon_version};
+use super::proxy_setup::{ProxySetup, ServerSwitches};
 use crate::client::closed_loop::{ClosedLoopClient, OnClose, RequestBatch};
 use crate::client::tls::TlsOffer;
 use crate::error::LabError;
@@ -25,7 +26,7 @@ use crate::records::server::{PeerServer, SiteForm};
 pub(crate) struct TestBed {
     directory: TempDir,
     /// The page that the lab requests from every server, and its content.
-    page: &'static str,
+    page: String,
     content: Vec<u8>,
     builds: TarponBuilds,
     /// Bytes of the head that the null servers send.
@@ -36,6 +37,8 @@ pub(crate) struct TestBed {
     certificate: Option<LabCertificate>,
     /// The directory of CGI programs.
     programs: Option<PathBuf>,
+    proxy: Option<ProxySetup>,
+    switches: ServerSwitches,
 }
 
 impl TestBed {
@@ -60,13 +63,15 @@ impl TestBed {
         let builds = TarponBuilds { current, before: before.map(Path::to_owned), embedding };
         let bed = TestBed {
             directory,
-            page,
+            page: page.to_owned(),
             content,
             builds,
             null_head_len: null_server::HEAD_SIZE,
             batch: RequestBatch::ONE,
             certificate: None,
             programs: None,
+            proxy: None,
+            switches: ServerSwitches::default(),
         };
         fs::create_dir(bed.site())?;
         fs::write(bed.site().join(page), &bed.content)?;
@@ -92,14 +97,29 @@ impl TestBed {
         Ok(programs)
     }
 
+    /// Lets the servers that are started from now on forward requests.
+    pub(crate) fn use_proxy(&mut self, proxy: ProxySetup) {
+        self.proxy = Some(proxy);
+    }
+
+    /// Starts servers with these switches from now on.
+    pub(crate) fn use_switches(&mut self, switches: ServerSwitches) {
+        self.switches = switches;
+    }
+
+    /// Requests this path from now on, which has this content.
+    pub(crate) fn use_content(&mut self, path: String, content: Vec<u8>) {
+        (self.page, self.content) = (path, content);
+    }
+
     /// Takes the programs that embed a server from this directory.
     pub(crate) fn use_embedding_programs(&mut self, directory: &Path) {
         self.builds.embedding = directory.to_owned();
     }
 
     /// Requests this path from now on.
-    pub(crate) fn use_path(&mut self, path: &'static str) {
-        self.page = path;
+    pub(crate) fn use_path(&mut self, path: &str) {
+        path.clone_into(&mut self.page);
     }
 
     /// Returns what a client offers to a server with TLS.
@@ -220,6 +240,8 @@ impl TestBed {
             access_log: access_log.clone(),
             certificate: self.certificate.as_ref().map(|files| (files.chain.clone(), files.key.clone())),
             programs: self.programs.clone(),
+            proxy: self.proxy.clone(),
+            switches: self.switches,
             null_response: (self.null_head_len, self.content.len()),
             null_request_len: (self.batch.count > 1)
                 .then(|| self.batch.form.request(&address.to_string(), &self.path()).len()),

@@ -258,7 +258,7 @@ mod tests {
                 client.set_nodelay(true).unwrap();
                 let mut request = [0; REQUEST.len()];
                 client.read_exact(&mut request).unwrap();
-                assert_eq!(request, REQUEST);
+                assert_eq!(&request, REQUEST);
                 response.iter().for_each(|part| client.write_all(part.as_bytes()).unwrap());
             }
             listener

@@ -344,7 +344,7 @@ mod tests {
     fn hash_moves_only_the_keys_of_a_server_that_is_left_out() {
         let mut balancer = balancer(Balance::HashClient, &[1, 1, 2], 3);
         let keys: Vec<u64> = (0..4_000).map(mix).collect();
-        let mut chosen = |balancer: &mut Balancer| -> Vec<u16> {
+        let chosen = |balancer: &mut Balancer| -> Vec<u16> {
             keys.iter().map(|&key| choose(balancer, key, &[]).unwrap()).collect()
         };
         let before = chosen(&mut balancer);

@@ -104,8 +104,8 @@ const OPTIONS: &[Opt] = &[
         value_name: "TIME",
         kind: ValueKind::Time(TIMES, |config, time| config.upstream().connect_timeout = time),
         default: OptionDefault::Value("5s"),
-        help: "Limit how long a connection to a server may take to open, TLS included",
-        details: "After it, another server is tried; without one, the client gets 504.",
+        help: "Limit how long a connection to a server may take to open",
+        details: "After it, another server is tried; if there is none, the client gets 504.",
         ..OPT
     },
     Opt {
@@ -189,7 +189,7 @@ const OPTIONS: &[Opt] = &[
         }),
         example: "64",
         help: "Open at most this many connections to each server, of all workers together",
-        details: "If all servers have so many, the client gets 503. A tunnel counts while it is open.",
+        details: "A request waits for connect-timeout at most, and then gets 503. A tunnel counts while it is open.",
         ..OPT
     },
     Opt {
@@ -200,7 +200,8 @@ const OPTIONS: &[Opt] = &[
         }),
         default: OptionDefault::Value("2"),
         help: "Send a request again up to this many times, if a reused connection closes early",
-        details: "Only a request with an idempotent method and without a body, and only before the first byte of a response. A connection that could not be opened is no retry.",
+        details: "Only a request with an idempotent method and without a body, and only before the first byte of a response. It also limits how many other servers are tried if connections \
+                  cannot be opened, whatever the method.",
         ..OPT
     },
     Opt {
@@ -253,8 +254,8 @@ const OPTIONS: &[Opt] = &[
         kind: ValueKind::Count(0..=1_000, "failures", |config, count| config.upstream().max_fails = count),
         default: OptionDefault::Value("3"),
         help: "Leave out a server after this many failed requests within fail-time",
-        details: "A failure is a connection that cannot be opened, one that closes or times out before the end of the response, or an invalid response. \
-                  0 never leaves a server out. If all are left out, all are tried.",
+        details: "A failure is a connection that cannot be opened, one that closes or is silent for too long before the end of a response, or an invalid response. With 0, and if it is the only \
+                  server, none is left out. If all servers are, they are tried nevertheless.",
         ..OPT
     },
     Opt {
@@ -297,7 +298,7 @@ const OPTIONS: &[Opt] = &[
         name: "insecure",
         kind: ValueKind::Flag(|config, on| config.upstream().tls.accepts_any = on),
         help: "Allow every certificate of servers with https",
-        details: "Whoever controls the network between can then read and change everything.",
+        details: "An attacker on the network between can then read and change everything.",
         ..OPT
     },
     Opt {

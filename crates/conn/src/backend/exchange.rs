@@ -1,6 +1,6 @@
 //! The state of an exchange with a server, whatever its protocol.
 
-use super::{framed::FramedExchange, http1::Http1Exchange};
+use super::{fastcgi::FastCgiExchange, framed::FramedExchange, http1::Http1Exchange};
 use crate::{
     BufRange, ConnResources,
     pipe::{MESSAGE_ROOM, Message, NoBuffer, PipeEnd, PipeId, Side},
@@ -39,6 +39,7 @@ pub(super) struct ExchangeState {
 enum ProtocolExchange {
     Framed(FramedExchange),
     Http1(Box<Http1Exchange>),
+    FastCgi(Box<FastCgiExchange>),
 }
 
 /// The head of a request that may be repeated, as it was in the pipe. Empty: it may not.
@@ -106,6 +107,11 @@ impl BackendExchange {
         BackendExchange::new(pipe, ProtocolExchange::Http1(Box::default()))
     }
 
+    /// Begins an exchange with a server that speaks FastCGI.
+    pub(super) fn fastcgi(pipe: PipeId) -> BackendExchange {
+        BackendExchange::new(pipe, ProtocolExchange::FastCgi(Box::default()))
+    }
+
     fn new(pipe: PipeId, protocol: ProtocolExchange) -> BackendExchange {
         let state = ExchangeState {
             pipe,
@@ -131,6 +137,9 @@ impl BackendExchange {
         match &mut self.protocol {
             ProtocolExchange::Framed(framed) => framed.queue(cx, out, &mut self.state, message),
             ProtocolExchange::Http1(http1) => http1.queue(cx, out, &mut self.state, message, repeatable),
+            ProtocolExchange::FastCgi(fastcgi) => {
+                fastcgi.queue(cx, out, &mut self.state, message, repeatable)
+            }
         }
     }
 
@@ -143,16 +152,23 @@ impl BackendExchange {
         match &mut self.protocol {
             ProtocolExchange::Framed(framed) => framed.receive(cx, &mut self.state, input),
             ProtocolExchange::Http1(http1) => http1.receive(cx, &mut self.state, input),
+            ProtocolExchange::FastCgi(fastcgi) => fastcgi.receive(cx, &mut self.state, input),
         }
     }
 
     /// Handles the end of the input. `Err`: the response is incomplete.
     pub(super) fn ended(&mut self, cx: &mut ConnResources<'_>) -> Result<(), ExchangeError> {
         match &mut self.protocol {
-            ProtocolExchange::Framed(_) => Err(ExchangeError::INVALID),
+            ProtocolExchange::Framed(_) | ProtocolExchange::FastCgi(_) => Err(ExchangeError::INVALID),
             ProtocolExchange::Http1(http1) => http1.ended(cx, &mut self.state),
         }
     }
+}
+
+/// Returns whether a request with this method has the same effect if it is repeated. RFC 9110, section 9.2.2.
+pub(super) fn is_idempotent(method: &[u8]) -> bool {
+    const METHODS: [&[u8]; 6] = [b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE", b"TRACE"];
+    METHODS.contains(&method)
 }
 
 /// Copies bytes into a buffer for a message.

@@ -15,12 +15,11 @@
 //! | `exchange` | the state of an exchange, whatever its protocol |
 //! | `framed`, `frames` | backends that run in this program or beside it |
 //! | `http1/` | servers that speak HTTP/1.1 |
-//! | `fastcgi/` | requests and responses of servers that speak FastCGI |
+//! | `fastcgi/` | servers that speak FastCGI |
 
 #[cfg(feature = "sim")]
 pub(crate) mod echo;
 mod exchange;
-#[expect(dead_code, unused_imports, reason = "no exchange uses it yet")]
 mod fastcgi;
 mod framed;
 mod frames;
@@ -167,7 +166,8 @@ impl BackendConnection {
         self.total_deadline = cx.now.after(self.limits.total_ms);
         self.phase = BackendPhase::Exchange(match cx.pipes.protocol(route.backend) {
             BackendProtocol::Frames => BackendExchange::framed(pipe),
-            BackendProtocol::Http1 | BackendProtocol::FastCgi => BackendExchange::http1(pipe),
+            BackendProtocol::Http1 => BackendExchange::http1(pipe),
+            BackendProtocol::FastCgi => BackendExchange::fastcgi(pipe),
         });
         self.progressed(cx);
     }

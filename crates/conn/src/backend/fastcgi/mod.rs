@@ -7,15 +7,18 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `exchange` | passes messages of a pipe on as records, and records as messages |
 //! | `script` | finds the script that a path names |
 //! | `params` | writes the start of a request: the parameters that a program of CGI gets as its environment |
 //! | `receiver` | reads the records of a response |
 //!
-//! Knows nothing of pipes and buffers.
+//! `exchange` alone knows pipes and buffers.
 
+mod exchange;
 mod params;
 mod receiver;
 mod script;
 
-pub(super) use params::{FastCgiRefusal, REQUEST_LEN_MAX, content_length, write_request};
-pub(super) use receiver::{FastCgiEvent, FastCgiReceived, FastCgiReceiver, FastCgiResponseError};
+pub(super) use exchange::FastCgiExchange;
+use params::{FastCgiRefusal, REQUEST_LEN_MAX, content_length, write_request};
+use receiver::{FastCgiEvent, FastCgiReceived, FastCgiReceiver, FastCgiResponseError};

@@ -2,7 +2,7 @@
 
 use super::client_fields::{self, is_spelling_of, names_client};
 use crate::{
-    backend::{BackendLimits, BackendSettings, PathRewrite},
+    backend::{BackendLimits, BackendSettings, PathRewrite, exchange::is_idempotent},
     bounded_writer::BoundedWriter,
     pipe::fields::MessageFields,
 };
@@ -33,9 +33,6 @@ pub(super) enum ContentToSend {
     /// The bytes of another protocol.
     Tunnel,
 }
-
-/// Idempotent methods. RFC 9110, section 9.2.2.
-const IDEMPOTENT: [&[u8]; 6] = [b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE", b"TRACE"];
 
 /// Writes a request to the front of `to`. `is_complete`: it has no content. `None`: it does not fit, or the list is no request.
 pub(super) fn write(
@@ -87,7 +84,7 @@ pub(super) fn write(
         len: writer.len(),
         is_head: method == b"HEAD",
         wants_upgrade: upgrade.is_some(),
-        is_repeatable: is_complete && upgrade.is_none() && IDEMPOTENT.contains(&method),
+        is_repeatable: is_complete && upgrade.is_none() && is_idempotent(method),
         content,
     })
 }

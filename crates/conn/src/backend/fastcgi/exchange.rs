@@ -1,0 +1,206 @@
+//! An exchange with a server that speaks FastCGI. FastCGI Specification 1.0, section 6.2.
+//!
+//! ```text
+//! pipe ── Head, Data …, End ─▶ BeginRequest, Params, Stdin …, end of Stdin
+//!      ◀─ Head, Data …, End ── Stdout …, EndRequest
+//! ```
+
+use super::{
+    FastCgiEvent, FastCgiReceived, FastCgiReceiver, FastCgiRefusal, FastCgiResponseError, REQUEST_LEN_MAX,
+    content_length, write_request,
+};
+use crate::{
+    BufRange, ConnResources,
+    backend::{
+        BackendSettings,
+        exchange::{ExchangeError, ExchangeState, RepeatableHead, is_idempotent},
+    },
+    pipe::{MESSAGE_LEN_MAX, MESSAGE_ROOM, Message, NoBuffer, Side, fields::MessageFields},
+    pool::BUF_LEN,
+    span::{Outbox, SPAN_COUNT_MAX, Span},
+};
+use tarpon_http::{
+    fastcgi::{FastCgiHeader, FastCgiKind, end_of_stream},
+    status::Status,
+};
+
+/// The state of an exchange.
+#[derive(Debug)]
+pub(in crate::backend) struct FastCgiExchange {
+    /// The content that is still to be sent, in bytes.
+    content_left: u64,
+    receiver: FastCgiReceiver,
+}
+
+/// Buffers that the start of a request takes.
+const START_SPAN_COUNT: usize = REQUEST_LEN_MAX.div_ceil(BUF_LEN);
+const _: () = assert!(START_SPAN_COUNT < SPAN_COUNT_MAX);
+
+impl Default for FastCgiExchange {
+    fn default() -> FastCgiExchange {
+        FastCgiExchange { content_left: 0, receiver: FastCgiReceiver::new(false) }
+    }
+}
+
+impl From<FastCgiRefusal> for ExchangeError {
+    fn from(refusal: FastCgiRefusal) -> ExchangeError {
+        ExchangeError::here(refusal.status())
+    }
+}
+
+impl From<FastCgiResponseError> for ExchangeError {
+    fn from(error: FastCgiResponseError) -> ExchangeError {
+        ExchangeError { status: error.status(), is_of_server: true }
+    }
+}
+
+impl FastCgiExchange {
+    pub(in crate::backend) fn queue(
+        &mut self,
+        cx: &mut ConnResources<'_>,
+        out: &mut Outbox,
+        state: &mut ExchangeState,
+        message: Message,
+        repeatable: &mut RepeatableHead,
+    ) -> Result<(), ExchangeError> {
+        match message {
+            Message::Head(list) => {
+                let queued = self.queue_start(cx, out, state, list, repeatable);
+                cx.pool.release(list.buf);
+                queued
+            }
+            Message::Data(data) if u64::from(data.len) <= self.content_left => {
+                self.content_left -= u64::from(data.len);
+                let header = FastCgiHeader::new(FastCgiKind::Stdin, data.len as u16);
+                let record = cx.pool.prepend(data, &header.encode());
+                out.push(cx.sites, Span::Buf(record));
+                Ok(())
+            }
+            Message::End(_) if self.content_left == 0 => {
+                let buf = cx.pool.take_for_response().ok_or(NoBuffer)?;
+                let end = cx.pool.append(BufRange { buf, at: 0, len: 0 }, &end_of_stream(FastCgiKind::Stdin));
+                out.push(cx.sites, Span::Buf(end));
+                state.is_request_sent = true;
+                Ok(())
+            }
+            // More content than was announced, or less.
+            Message::Data(_) | Message::End(_) => {
+                message.release(cx.pool);
+                Err(ExchangeError::here(Status::BadRequest))
+            }
+            Message::Trailers(_) | Message::Interim(_) | Message::Redirect(_) => {
+                message.release(cx.pool);
+                Ok(())
+            }
+        }
+    }
+
+    /// Queues the start of the request.
+    fn queue_start(
+        &mut self,
+        cx: &mut ConnResources<'_>,
+        out: &mut Outbox,
+        state: &mut ExchangeState,
+        list: BufRange,
+        repeatable: &mut RepeatableHead,
+    ) -> Result<(), ExchangeError> {
+        repeatable.clear();
+        // A request without content ends right behind its head.
+        state.is_request_sent = cx.pipes.pop_end(state.pipe, Side::Backend);
+        let route = cx.pipes.route_of(state.pipe);
+        let keeps_connection = route.limits.idle_ms > 0 && route.limits.requests_max > 1;
+        let default = BackendSettings::default();
+        let settings = cx.pipes.settings(route.backend).unwrap_or(&default);
+        let bytes = cx.pool.bytes(list);
+        let fields = MessageFields::parse(bytes).ok_or(FastCgiRefusal::Malformed)?;
+        let method = fields.get(b":method").unwrap_or_default();
+        let length = content_length(fields, state.is_request_sent)?;
+        self.receiver = FastCgiReceiver::new(method == b"HEAD");
+        self.content_left = length.unwrap_or(0);
+        if state.is_request_sent && is_idempotent(method) {
+            repeatable.extend_from_slice(bytes);
+        }
+        let buf = cx.pool.take_for_response().ok_or(NoBuffer)?;
+        let (bytes, to) = cx.pool.split_mut(list, buf);
+        let fields = MessageFields::parse(bytes).ok_or(FastCgiRefusal::Malformed)?;
+        match write_request(fields, settings, length, keeps_connection, to) {
+            Ok(len) => {
+                out.push(cx.sites, Span::Buf(BufRange { buf, at: 0, len: len as u32 }));
+                return Ok(());
+            }
+            Err(FastCgiRefusal::TooLong) => cx.pool.release(buf),
+            Err(refusal) => {
+                cx.pool.release(buf);
+                return Err(refusal.into());
+            }
+        }
+        // Rare: it takes several buffers.
+        let mut start = vec![0; REQUEST_LEN_MAX];
+        let fields = MessageFields::parse(cx.pool.bytes(list)).ok_or(FastCgiRefusal::Malformed)?;
+        let len = write_request(fields, settings, length, keeps_connection, &mut start)?;
+        if !out.has_room(START_SPAN_COUNT) {
+            return Err(NoBuffer.into());
+        }
+        for part in start[..len].chunks(BUF_LEN) {
+            let buf = cx.pool.take_for_response().ok_or(NoBuffer)?;
+            cx.pool.buf_mut(buf)[..part.len()].copy_from_slice(part);
+            out.push(cx.sites, Span::Buf(BufRange { buf, at: 0, len: part.len() as u32 }));
+        }
+        Ok(())
+    }
+
+    pub(in crate::backend) fn receive(
+        &mut self,
+        cx: &mut ConnResources<'_>,
+        state: &mut ExchangeState,
+        input: BufRange,
+    ) -> Result<usize, ExchangeError> {
+        if !state.has_room(cx) {
+            return Ok(0);
+        }
+        let FastCgiReceived { used, event } = self.receiver.receive(cx.pool.bytes(input))?;
+        match event {
+            // What fills a buffer and is still incomplete is no record of a server that keeps to the specification.
+            FastCgiEvent::Incomplete if used == 0 && input.len as usize == BUF_LEN => {
+                Err(ExchangeError::INVALID)
+            }
+            FastCgiEvent::Incomplete | FastCgiEvent::ErrorText { .. } => Ok(used),
+            FastCgiEvent::Head => {
+                let buf = cx.pool.take_for_response().ok_or(NoBuffer)?;
+                let to = &mut cx.pool.buf_mut(buf)[MESSAGE_ROOM..][..MESSAGE_LEN_MAX];
+                let (len, status) = match self.receiver.write_head(to) {
+                    Ok(written) => written,
+                    Err(error) => {
+                        cx.pool.release(buf);
+                        return Err(error.into());
+                    }
+                };
+                state.status = status;
+                let list = BufRange { buf, at: MESSAGE_ROOM as u32, len: len as u32 };
+                cx.pipes.push(state.pipe, Side::Backend, Message::Head(list));
+                self.pass_on(cx, state, input.skip(used), used)
+            }
+            FastCgiEvent::Content(len) => {
+                let content = BufRange { len: len as u32, ..input.skip(used) };
+                let added = state.push_data(cx, content)?;
+                self.receiver.take(added);
+                Ok(used + added)
+            }
+            FastCgiEvent::End => {
+                state.end_response(cx);
+                Ok(used)
+            }
+        }
+    }
+
+    /// Goes on behind a head: what ends the response may have been used already.
+    fn pass_on(
+        &mut self,
+        cx: &mut ConnResources<'_>,
+        state: &mut ExchangeState,
+        rest: BufRange,
+        used: usize,
+    ) -> Result<usize, ExchangeError> {
+        self.receive(cx, state, rest).map(|more| used + more)
+    }
+}
