@@ -14,14 +14,14 @@ use tarpon_http::status::Status;
 /// What an exchange waits for.
 #[derive(Debug, Default)]
 pub(super) struct FramedExchange {
-    response: ResponsePart,
+    response: FramedPart,
     /// The rest of the data frame that is being received, in bytes.
     data_left: u32,
 }
 
 /// The part of the response that the connection waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum ResponsePart {
+enum FramedPart {
     #[default]
     Head,
     Content,
@@ -77,12 +77,12 @@ impl FramedExchange {
             return receive_abort(&bytes[FRAME_PREFIX_LEN..], len);
         }
         let next = match (kind, self.response) {
-            (FrameKind::Interim, ResponsePart::Head) => ResponsePart::Head,
-            (FrameKind::Head, ResponsePart::Head) => ResponsePart::Content,
-            (FrameKind::Redirect, ResponsePart::Head) => ResponsePart::Nothing,
-            (FrameKind::Data, ResponsePart::Content) => ResponsePart::Content,
-            (FrameKind::Trailers, ResponsePart::Content) => ResponsePart::End,
-            (FrameKind::End, ResponsePart::Content | ResponsePart::End) => ResponsePart::Nothing,
+            (FrameKind::Interim, FramedPart::Head) => FramedPart::Head,
+            (FrameKind::Head, FramedPart::Head) => FramedPart::Content,
+            (FrameKind::Redirect, FramedPart::Head) => FramedPart::Nothing,
+            (FrameKind::Data, FramedPart::Content) => FramedPart::Content,
+            (FrameKind::Trailers, FramedPart::Content) => FramedPart::End,
+            (FrameKind::End, FramedPart::Content | FramedPart::End) => FramedPart::Nothing,
             _ => return Err(ExchangeError::INVALID),
         };
         if kind == FrameKind::Data {

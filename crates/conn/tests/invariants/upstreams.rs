@@ -41,16 +41,16 @@ impl BackendServers for Servers {
 }
 
 /// A worker whose requests below `/app` go to upstream servers.
-pub(crate) struct World {
+pub(crate) struct UpstreamWorld {
     pub(crate) sim: BackendSim,
     /// What the servers have received, by the number of the connection.
     received: Arc<Mutex<Vec<String>>>,
     events: Events,
 }
 
-impl World {
-    pub(crate) fn new(upstream: impl FnMut(usize, &str) -> UpstreamReply + 'static) -> World {
-        World::with(BackendLimits::default(), BackendSettings::default(), 1, upstream)
+impl UpstreamWorld {
+    pub(crate) fn new(upstream: impl FnMut(usize, &str) -> UpstreamReply + 'static) -> UpstreamWorld {
+        UpstreamWorld::with(BackendLimits::default(), BackendSettings::default(), 1, upstream)
     }
 
     fn with(
@@ -58,7 +58,7 @@ impl World {
         settings: BackendSettings,
         server_count: u16,
         mut upstream: impl FnMut(usize, &str) -> UpstreamReply + 'static,
-    ) -> World {
+    ) -> UpstreamWorld {
         let mut routes = RouteTable::new(Arc::new(Hosts::new(Some(SiteId::FIRST))));
         let route = RouteTarget::Backend(BackendRoute { backend: BackendId(0), limits });
         routes.add(None, "/app".parse().unwrap(), route).unwrap();
@@ -80,7 +80,7 @@ impl World {
         };
         let settings = vec![BackendSettings { protocol: BackendProtocol::Http1, ..settings }];
         let sim = BackendSim::with_upstream(sites, settings, Box::new(servers), Box::new(server));
-        World { sim, received, events }
+        UpstreamWorld { sim, received, events }
     }
 
     /// Sends bytes as a new client, and returns what it receives.
@@ -141,7 +141,7 @@ fn without_date(response: &str) -> String {
 /// Returns the head that a server gets for a request, without the fields that all requests have.
 fn forwarded(settings: BackendSettings, request: &str) -> String {
     let answer = |_, text: &str| when_complete(text, reply(OK));
-    let mut world = World::with(BackendLimits::default(), settings, 1, answer);
+    let mut world = UpstreamWorld::with(BackendLimits::default(), settings, 1, answer);
     let response = world.respond(request);
     assert!(response.contains("200"), "{request}: {response}");
     let usual =
@@ -215,12 +215,12 @@ fn responses_are_written_anew() {
     for (case, line, from_server, want) in cases {
         let line = line.replace(" / ", " /app/ ");
         let from_server = *from_server;
-        let mut world = World::new(move |_, text| when_complete(text, reply(from_server)));
+        let mut world = UpstreamWorld::new(move |_, text| when_complete(text, reply(from_server)));
         assert_eq!(without_date(&world.respond(&format!("{line}\r\nHost: a\r\n\r\n"))), *want, "{case}");
         assert_eq!(world.ends().len(), 1, "{case}");
     }
     // Delimited by the end of the connection.
-    let mut world = World::new(|_, text| when_complete(text, last_reply("HTTP/1.0 200 OK\r\n\r\nok")));
+    let mut world = UpstreamWorld::new(|_, text| when_complete(text, last_reply("HTTP/1.0 200 OK\r\n\r\nok")));
     let response = world.respond("GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(without_date(&response), "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0002\r\nok\r\n0\r\n\r\n");
 }
@@ -240,7 +240,7 @@ fn server_that_breaks_the_protocol_gives_502() {
     ];
     for (case, from_server) in cases {
         let from_server = *from_server;
-        let mut world = World::new(move |_, text| when_complete(text, last_reply(from_server)));
+        let mut world = UpstreamWorld::new(move |_, text| when_complete(text, last_reply(from_server)));
         let response = world.respond("POST /app/ HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
         assert!(response.starts_with("HTTP/1.1 502 Bad Gateway\r\n"), "{case}: {response}");
         assert_eq!(world.ends(), [ExchangeEnd::Failed], "{case}");
@@ -258,7 +258,7 @@ fn cut_response_never_looks_complete() {
         ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n-1\r\n",         "Transfer-Encoding: chunked"),
     ];
     for (from_server, framing) in cases {
-        let mut world = World::new(move |_, text| when_complete(text, last_reply(from_server)));
+        let mut world = UpstreamWorld::new(move |_, text| when_complete(text, last_reply(from_server)));
         let response = world.respond("GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n");
         assert!(response.contains(framing), "{response}");
         assert!(!response.ends_with("0\r\n\r\n"), "{response}");
@@ -269,14 +269,14 @@ fn cut_response_never_looks_complete() {
 
 #[test]
 fn connection_is_used_again() {
-    let mut world = World::new(|_, text| when_complete(text, reply(OK)));
+    let mut world = UpstreamWorld::new(|_, text| when_complete(text, reply(OK)));
     for _ in 0..3 {
         world.respond("GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n");
     }
     assert_eq!(world.sim.connect_count, 1);
     let limits = BackendLimits { requests_max: 2, ..BackendLimits::default() };
     let answer = |_, text: &str| when_complete(text, reply(OK));
-    let mut world = World::with(limits, BackendSettings::default(), 1, answer);
+    let mut world = UpstreamWorld::with(limits, BackendSettings::default(), 1, answer);
     for _ in 0..3 {
         world.respond("GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n");
     }
@@ -286,7 +286,7 @@ fn connection_is_used_again() {
 #[test]
 fn second_response_ends_the_connection_and_reaches_nobody() {
     let twice = format!("{OK}HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil");
-    let mut world = World::new(move |_, text| when_complete(text, reply(&twice)));
+    let mut world = UpstreamWorld::new(move |_, text| when_complete(text, reply(&twice)));
     for _ in 0..2 {
         let response = world.respond("GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n");
         assert!(response.ends_with("\r\n\r\nok"), "{response}");
@@ -308,7 +308,7 @@ fn request_is_repeated_only_where_that_is_safe() {
     for (method, fields, before, status, connections) in cases {
         // The second request on a connection makes the server close it.
         let mut count = 0;
-        let mut world = World::new(move |number, text| {
+        let mut world = UpstreamWorld::new(move |number, text| {
             count += usize::from(number == 0);
             match (number, count) {
                 (0, 2..) => when_complete(text, last_reply(before)),
@@ -329,27 +329,29 @@ fn another_server_gets_a_request_that_the_first_one_dropped() {
         0 => when_complete(text, last_reply("")),
         _ => when_complete(text, reply(OK)),
     };
-    let mut world = World::with(BackendLimits::default(), BackendSettings::default(), 2, answer);
+    let mut world = UpstreamWorld::with(BackendLimits::default(), BackendSettings::default(), 2, answer);
     assert!(world.respond("GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n").contains(" 200 "));
     assert_eq!(world.ends(), [ExchangeEnd::Failed, ExchangeEnd::Responded(200)]);
     // A single server is not asked twice on new connections.
-    let mut world = World::new(|_, text| when_complete(text, last_reply("")));
+    let mut world = UpstreamWorld::new(|_, text| when_complete(text, last_reply("")));
     assert!(world.respond("GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n").contains(" 502 "));
     assert_eq!(world.sim.connect_count, 1);
 }
 
 #[test]
 fn servers_that_cannot_be_reached_give_502() {
-    let mut world = World::with(BackendLimits::default(), BackendSettings::default(), 2, |_, _| reply(OK));
+    let mut world =
+        UpstreamWorld::with(BackendLimits::default(), BackendSettings::default(), 2, |_, _| reply(OK));
     world.sim.refuses = true;
     assert!(world.respond("GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n").contains(" 502 "));
-    let mut world = World::with(BackendLimits::default(), BackendSettings::default(), 0, |_, _| reply(OK));
+    let mut world =
+        UpstreamWorld::with(BackendLimits::default(), BackendSettings::default(), 0, |_, _| reply(OK));
     assert!(world.respond("GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n").contains(" 503 "), "there is no server");
 }
 
 #[test]
 fn silent_server_gives_504() {
-    let mut world = World::new(|_, _| UpstreamReply::default());
+    let mut world = UpstreamWorld::new(|_, _| UpstreamReply::default());
     let client = world.sim.connect();
     world.sim.client_sends(client, b"GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n");
     world.sim.run(Cuts::NONE);
@@ -363,7 +365,7 @@ fn silent_server_gives_504() {
 #[test]
 fn expectation_is_the_servers_to_answer() {
     let upload = "POST /app/ HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n";
-    let mut world = World::new(|_, text| match text.split_once("\r\n\r\n") {
+    let mut world = UpstreamWorld::new(|_, text| match text.split_once("\r\n\r\n") {
         Some((_, "hi")) => reply(OK),
         // The first time, as it is asked again only when more arrives.
         Some((head, "")) if head.contains("expect: 100-continue") => reply("HTTP/1.1 100 Continue\r\n\r\n"),
@@ -379,14 +381,14 @@ fn expectation_is_the_servers_to_answer() {
     let response = String::from_utf8(world.sim.take_received(client)).unwrap();
     assert!(response.ends_with("\r\n\r\nok"), "{response}");
 
-    let mut world = World::new(|_, _| reply("HTTP/1.1 413 x\r\nContent-Length: 0\r\n\r\n"));
+    let mut world = UpstreamWorld::new(|_, _| reply("HTTP/1.1 413 x\r\nContent-Length: 0\r\n\r\n"));
     assert!(world.respond(upload).starts_with("HTTP/1.1 413 "), "a final response instead");
 }
 
 #[test]
 fn upgrade_makes_a_tunnel() {
     let switch = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nhello";
-    let mut world = World::new(move |_, text| match text {
+    let mut world = UpstreamWorld::new(move |_, text| match text {
         "bye" => last_reply("bye"),
         text if text.contains("Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n") => reply(switch),
         text => reply(&text.to_uppercase()),
@@ -414,7 +416,7 @@ fn upgrade_makes_a_tunnel() {
 
 #[test]
 fn refused_upgrade_is_a_usual_response() {
-    let mut world = World::new(|_, text| when_complete(text, reply(OK)));
+    let mut world = UpstreamWorld::new(|_, text| when_complete(text, reply(OK)));
     let client = world.sim.connect();
     let request = "GET /app/ HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
     for _ in 0..2 {
@@ -427,7 +429,7 @@ fn refused_upgrade_is_a_usual_response() {
 
 #[test]
 fn client_that_leaves_ends_the_exchange() {
-    let mut world = World::new(|_, _| UpstreamReply::default());
+    let mut world = UpstreamWorld::new(|_, _| UpstreamReply::default());
     let client = world.sim.connect();
     world.sim.client_sends(client, b"GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n");
     world.sim.run(Cuts::NONE);
@@ -453,7 +455,7 @@ proptest! {
             let content: String = rest.chars().filter(|&byte| byte == 'x').collect();
             (content.len(), rest.ends_with("0\r\nx-t: 1\r\n\r\n"))
         });
-        let mut world = World::new(move |_, text| when_complete(text, reply(&chunked)));
+        let mut world = UpstreamWorld::new(move |_, text| when_complete(text, reply(&chunked)));
         let cuts = Cuts { read: read * 100, send: send * 100, ..Cuts::NONE };
         let response = world.respond_in_cuts(&request, cuts);
         prop_assert_eq!(unchunked(&response), Some((30_001, true)), "{}", response.len());

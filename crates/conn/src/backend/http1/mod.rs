@@ -42,13 +42,13 @@ pub(super) struct Http1Exchange {
     /// The client has asked for another protocol.
     wants_upgrade: bool,
     content: ContentToSend,
-    response: ResponsePart,
+    response: Http1Part,
     interim_count: u32,
 }
 
 /// The part of the response that the connection waits for.
 #[derive(Debug, Default)]
-enum ResponsePart {
+enum Http1Part {
     #[default]
     Head,
     Length {
@@ -182,8 +182,8 @@ impl Http1Exchange {
         input: BufRange,
     ) -> Result<usize, ExchangeError> {
         match &mut self.response {
-            ResponsePart::Head => self.receive_head(cx, state, input),
-            ResponsePart::Length { left } => {
+            Http1Part::Head => self.receive_head(cx, state, input),
+            Http1Part::Length { left } => {
                 let len = (*left).min(input.len.into()) as u32;
                 let added = state.push_data(cx, BufRange { len, ..input })?;
                 *left -= added as u64;
@@ -192,10 +192,10 @@ impl Http1Exchange {
                 }
                 Ok(added)
             }
-            ResponsePart::Chunked(_) => self.receive_chunked(cx, state, input),
-            ResponsePart::UntilClose | ResponsePart::Tunnel => Ok(state.push_data(cx, input)?),
+            Http1Part::Chunked(_) => self.receive_chunked(cx, state, input),
+            Http1Part::UntilClose | Http1Part::Tunnel => Ok(state.push_data(cx, input)?),
             // More than one response.
-            ResponsePart::Nothing => Err(ExchangeError::INVALID),
+            Http1Part::Nothing => Err(ExchangeError::INVALID),
         }
     }
 
@@ -234,15 +234,15 @@ impl Http1Exchange {
         self.response = match framing {
             _ if status == 101 => {
                 (self.content, state.is_tunnel, state.is_request_sent) = (ContentToSend::Tunnel, true, false);
-                ResponsePart::Tunnel
+                Http1Part::Tunnel
             }
             ResponseFraming::Nothing | ResponseFraming::Length(0) => {
                 self.end_response(cx, state);
                 return Ok(head_len);
             }
-            ResponseFraming::Length(left) => ResponsePart::Length { left },
-            ResponseFraming::Chunked => ResponsePart::Chunked(Box::default()),
-            ResponseFraming::UntilClose => ResponsePart::UntilClose,
+            ResponseFraming::Length(left) => Http1Part::Length { left },
+            ResponseFraming::Chunked => Http1Part::Chunked(Box::default()),
+            ResponseFraming::UntilClose => Http1Part::UntilClose,
         };
         Ok(head_len)
     }
@@ -253,7 +253,7 @@ impl Http1Exchange {
         state: &mut ExchangeState,
         input: BufRange,
     ) -> Result<usize, ExchangeError> {
-        let ResponsePart::Chunked(chunked) = &mut self.response else { return Ok(0) };
+        let Http1Part::Chunked(chunked) = &mut self.response else { return Ok(0) };
         // Room for a message, so that trailers find some too.
         if !state.has_room(cx) {
             return Ok(0);
@@ -277,7 +277,7 @@ impl Http1Exchange {
     }
 
     fn end_response(&mut self, cx: &mut ConnResources<'_>, state: &mut ExchangeState) {
-        self.response = ResponsePart::Nothing;
+        self.response = Http1Part::Nothing;
         state.end_response(cx);
     }
 
@@ -288,7 +288,7 @@ impl Http1Exchange {
     ) -> Result<(), ExchangeError> {
         state.persists = false;
         match self.response {
-            ResponsePart::UntilClose | ResponsePart::Tunnel => {
+            Http1Part::UntilClose | Http1Part::Tunnel => {
                 self.end_response(cx, state);
                 Ok(())
             }

@@ -69,7 +69,7 @@ pub(super) struct PipedExchange {
     speaks_http: bool,
     /// The rest of the content. `None`: the whole request is in the pipe.
     content: Option<RequestContent>,
-    upgrade: Upgrade,
+    upgrade: ProtocolChange,
     /// The connection reads while it waits for the response, to learn that the client leaves.
     watches_client: bool,
     /// Those of the content so far.
@@ -97,7 +97,7 @@ pub(super) struct LaterResponse {
 
 /// Whether the connection changes to another protocol. RFC 9110, section 7.8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Upgrade {
+enum ProtocolChange {
     No,
     /// The client has asked for it; the backend has not answered.
     Asked,
@@ -120,12 +120,14 @@ pub(super) const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 impl PipedExchange {
     /// Returns whether the connection reads content for the backend.
     pub(super) fn wants_content(&self) -> bool {
-        (self.content.is_some() || self.upgrade == Upgrade::Tunnel) && !self.is_blocked
+        (self.content.is_some() || self.upgrade == ProtocolChange::Tunnel) && !self.is_blocked
     }
 
     /// Returns whether the connection reads.
     pub(super) fn wants_input(&self) -> bool {
-        self.wants_content() || self.watches_client && self.content.is_none() && !self.has_client_ended
+        let is_before_tunnel = matches!(self.upgrade, ProtocolChange::No | ProtocolChange::Asked);
+        let waits_for_response = self.content.is_none() && is_before_tunnel && !self.has_client_ended;
+        self.wants_content() || self.watches_client && waits_for_response
     }
 
     /// Returns the deadline while the outbox is empty.
@@ -190,7 +192,7 @@ impl Http1 {
             awaits_continue,
             speaks_http: target.protocol == BackendProtocol::Http1,
             content: request.content,
-            upgrade: if wants_upgrade { Upgrade::Asked } else { Upgrade::No },
+            upgrade: if wants_upgrade { ProtocolChange::Asked } else { ProtocolChange::No },
             watches_client: target.protocol != BackendProtocol::Frames,
             trailers: CollectedTrailers::default(),
             is_blocked: false,
@@ -222,7 +224,7 @@ impl Http1 {
             awaits_continue: false,
             speaks_http: false,
             content: None,
-            upgrade: Upgrade::No,
+            upgrade: ProtocolChange::No,
             watches_client: false,
             trailers: CollectedTrailers::default(),
             is_blocked: false,
@@ -267,7 +269,7 @@ impl Http1 {
         input: BufRange,
     ) -> usize {
         let Http1Phase::Piped(piped) = &mut self.phase else { return 0 };
-        if piped.upgrade == Upgrade::Tunnel {
+        if piped.upgrade == ProtocolChange::Tunnel {
             return self.forward_tunnel(cx, out, input);
         }
         let Some(content) = &mut piped.content else {
@@ -374,8 +376,8 @@ impl Http1 {
     pub(super) fn piped_input_ended(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) {
         let Http1Phase::Piped(piped) = &mut self.phase else { return };
         piped.has_client_ended = true;
-        if piped.upgrade == Upgrade::Tunnel {
-            piped.upgrade = Upgrade::HalfClosed;
+        if piped.upgrade == ProtocolChange::Tunnel {
+            piped.upgrade = ProtocolChange::HalfClosed;
             cx.pipes.push(piped.pipe, Side::Client, Message::End(PipeEnd::Complete));
         } else if piped.watches_client {
             // A client that sends no more has left: there is no telling it from one that waits for the rest.

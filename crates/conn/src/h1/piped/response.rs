@@ -10,7 +10,7 @@
 //! ```
 
 use super::{
-    PipedResponse, Upgrade,
+    PipedResponse, ProtocolChange,
     head::{ContentFraming, counted_as, framing, put_fields, put_status_line, status_code, write_from},
 };
 use crate::{
@@ -86,7 +86,7 @@ impl Http1 {
         let is_last = self.ending != Ending::No || self.request_count >= keepalive_requests;
         let Http1Phase::Piped(piped) = &mut self.phase else { return Ok(()) };
         let fields = MessageFields::parse(cx.pool.bytes(list)).ok_or(Status::BadGateway)?;
-        if piped.upgrade == Upgrade::Asked && status_code(fields) == Some(101) {
+        if piped.upgrade == ProtocolChange::Asked && status_code(fields) == Some(101) {
             return self.queue_switch(cx, out, list);
         }
         let framed = status_code(fields)
@@ -108,9 +108,9 @@ impl Http1 {
             Version::Http11 => Persistence::Persist,
         };
         piped.client_persists &= !closes;
-        if piped.upgrade == Upgrade::Asked {
+        if piped.upgrade == ProtocolChange::Asked {
             // The backend does not agree: the request is complete.
-            piped.upgrade = Upgrade::No;
+            piped.upgrade = ProtocolChange::No;
             cx.pipes.push(piped.pipe, Side::Client, Message::End(PipeEnd::Complete));
         }
         piped.response = PipedResponse::Content(framing);
@@ -155,7 +155,7 @@ impl Http1 {
     ) -> Result<(), Status> {
         let Http1Phase::Piped(piped) = &mut self.phase else { return Ok(()) };
         piped.client_persists = false;
-        piped.upgrade = Upgrade::Tunnel;
+        piped.upgrade = ProtocolChange::Tunnel;
         piped.response = PipedResponse::Content(ContentFraming::UntilClose);
         let head = write_from(cx, list, |_, list, writer| {
             writer.put(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: ")?;
