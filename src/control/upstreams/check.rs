@@ -207,7 +207,13 @@ fn judge(received: &[u8]) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::poll::poll;
+    use crate::{
+        control::tls::{
+            policy::TlsConfig,
+            test_certificates::{TestAuthority, client},
+        },
+        sys::poll::poll,
+    };
     use std::{net::TcpListener, thread};
 
     #[test]
@@ -288,5 +294,35 @@ mod tests {
         assert_eq!(check.drive(Tick(1_999)), None);
         assert_eq!(check.wake_at(), Tick(2_000));
         assert_eq!(check.drive(Tick(2_000)), Some(Err("it does not answer in time".to_owned())));
+    }
+
+    #[test]
+    fn status_is_read_through_tls() {
+        let authority = TestAuthority::new();
+        let server = TlsConfig::new(&[authority.issue(&["localhost"])]).unwrap().server;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = thread::spawn(move || {
+            for _ in 0..2 {
+                let (mut client, _) = listener.accept().unwrap();
+                let mut tls = rustls::ServerConnection::new(Arc::clone(&server)).unwrap();
+                let mut stream = rustls::Stream::new(&mut tls, &mut client);
+                let mut request = [0; REQUEST.len()];
+                // Fails if the client does not accept the certificate.
+                if stream.read_exact(&mut request).is_ok() {
+                    stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").unwrap();
+                }
+            }
+        });
+        let check = |name: &'static str| CheckKind::Http {
+            request: (*REQUEST).into(),
+            tls: Some(CheckTls {
+                config: client(&authority, rustls::ALL_VERSIONS, None),
+                name: ServerName::try_from(name).unwrap(),
+            }),
+        };
+        assert_eq!(finish(check("localhost"), address), Ok(()));
+        assert!(finish(check("another"), address).is_err(), "its certificate is for another name");
+        server.join().unwrap();
     }
 }

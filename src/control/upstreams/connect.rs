@@ -242,9 +242,10 @@ mod tests {
         let listener = UnixListener::bind(&path).unwrap();
         rustix::net::listen(&listener, 0).unwrap();
         let address = Destination::Unix(SocketAddrUnix::new(&path).unwrap());
-        assert_eq!(finish(&[address.clone()]), Ok(address.clone()));
-        assert_eq!(finish(&[address.clone()]), Err(ConnectError::TimedOut), "one client waits already");
+        let addresses = [address.clone()];
+        assert_eq!(finish(&addresses), Ok(address));
+        assert_eq!(finish(&addresses), Err(ConnectError::TimedOut), "one client waits already");
         drop(listener);
-        assert_eq!(finish(&[address]), Err(ConnectError::Failed(Errno::CONNREFUSED)));
+        assert_eq!(finish(&addresses), Err(ConnectError::Failed(Errno::CONNREFUSED)));
     }
 }

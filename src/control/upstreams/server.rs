@@ -18,7 +18,7 @@ use crate::{
     control::{helpers::ReplySender, process::clock::after},
     data::upstreams::{
         connect::{ConnectOutcome, ConnectRequest},
-        table::{ConnectCount, UpstreamTable},
+        table::{ConnectCount, ServerState, UpstreamTable},
     },
 };
 use rustix::io::Errno;
@@ -85,7 +85,10 @@ const QUEUE_LEN_MAX: usize = 16 * 1024;
 
 impl HelperServer {
     pub(super) fn new(number: usize, setup: ServerSetup, table: &UpstreamTable) -> HelperServer {
-        let health = ServerHealth::new(setup.rules, setup.is_draining);
+        // A server that was down stays down: another helper would need several checks to find that.
+        let was_down = setup.check.is_some() && table.state(number) == ServerState::Down;
+        let health = ServerHealth::new(setup.rules, setup.is_draining, was_down);
+        table.set_waiting(number, 0);
         table.set_state(number, health.state());
         HelperServer {
             number,
@@ -137,7 +140,7 @@ impl HelperServer {
         self.drive_check(cx);
         self.look_at_failures(cx);
         let change = self.health.update(cx.now);
-        self.changed(change, cx, || String::new());
+        self.changed(change, cx, String::new);
         cx.table.set_state(self.number, self.health.state());
         cx.table.set_weight(self.number, self.health.weight(cx.now));
     }
