@@ -23,15 +23,15 @@ fuzz_target!(|input: &[u8]| {
 
 /// A response as far as it was decoded.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Response {
+struct DecodedOutput {
     stdout: Vec<u8>,
     stderr: Vec<u8>,
     end: Option<FastCgiEnd>,
     error: Option<FastCgiError>,
 }
 
-fn decode(wire: &[u8], cut: usize, take_max: usize) -> Response {
-    let (mut decoder, mut response) = (FastCgiDecoder::default(), Response::default());
+fn decode(wire: &[u8], cut: usize, take_max: usize) -> DecodedOutput {
+    let (mut decoder, mut response) = (FastCgiDecoder::default(), DecodedOutput::default());
     let (mut at, mut arrived) = (0, 0);
     loop {
         let bytes = &wire[at..arrived];

@@ -61,8 +61,6 @@ fn servers_take_turns_by_weight() {
         ("weights",     &["weight=3", "", "weight=2"],       map([("a", 6), ("b", 2), ("c", 4)])),
         ("backup",      &["", "backup", ""],                 map([("a", 6), ("c", 6)])),
         ("drain",       &["", "", "drain"],                  map([("a", 6), ("b", 6)])),
-        ("only backup", &["drain", "drain", "backup"],       map([("c", 12)])),
-        ("weighted backups", &["drain", "backup weight=2", "backup"], map([("b", 8), ("c", 4)])),
     ];
     let servers = named_servers(3, &ScriptGate::default());
     for &engine in ENGINES {

@@ -227,10 +227,11 @@ fn chunked_post(content: &[u8], chunk_len: usize, trailers: &str) -> Vec<u8> {
     [head.as_bytes(), &chunks(content, chunk_len, ";x", trailers)].concat()
 }
 
-/// Returns content in chunks with extensions.
+/// Returns content in chunks, the first and the last one with an extension: a server limits the length of all of them.
 fn chunks(content: &[u8], chunk_len: usize, extension: &str, trailers: &str) -> Vec<u8> {
     let mut wire = Vec::new();
-    for chunk in content.chunks(chunk_len) {
+    for (number, chunk) in content.chunks(chunk_len).enumerate() {
+        let extension = if number == 0 { extension } else { "" };
         wire.extend(format!("{:X}{extension}\r\n", chunk.len()).into_bytes());
         wire.extend_from_slice(chunk);
         wire.extend_from_slice(b"\r\n");

@@ -109,12 +109,11 @@ fn invalid_heads_are_bad_gateways() {
     let server = liar(HEADS);
     on_every_engine(&server, |proxied, engine| {
         for (number, (case, ..)) in HEADS.iter().enumerate() {
-            let mut client = proxied.connect();
-            let response = client.ask(get(&format!("/app/{number}"))).response;
+            let response = proxied.get(&format!("/app/{number}"));
             let page = "page of the site for 502";
             assert_eq!((response.status(), &*response.text()), (502, page), "{engine}, {case}");
-            // No error of a server ends the connection of a client, and no later byte is a response.
-            let response = client.ask(get("/app/good")).response;
+            // No later byte of the server is a response.
+            let response = proxied.get("/app/good");
             assert_eq!((response.status(), &*response.text()), (200, "/app/good"), "{engine}, {case}");
             let response = proxied.ask(request("HEAD", &format!("/app/{number}"), "")).response;
             assert_eq!(response.status(), 502, "{engine}, {case}, HEAD");
@@ -127,14 +126,13 @@ fn unclear_heads_are_repaired_or_bad_gateways() {
     let server = liar(REPAIRED);
     on_every_engine(&server, |proxied, engine| {
         for (number, (case, ..)) in REPAIRED.iter().enumerate() {
-            let mut client = proxied.connect();
-            let response = client.ask(get(&format!("/app/{number}"))).response;
+            let response = proxied.get(&format!("/app/{number}"));
             if response.status() == 502 {
                 assert_eq!(response.text(), "page of the site for 502", "{engine}, {case}");
             } else {
                 assert_eq!(response.text(), "", "{engine}, {case}: {response}");
             }
-            let response = client.ask(get("/app/good")).response;
+            let response = proxied.get("/app/good");
             assert_eq!((response.status(), &*response.text()), (200, "/app/good"), "{engine}, {case}");
         }
     });

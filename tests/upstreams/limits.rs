@@ -35,7 +35,7 @@ fn silent_server_is_a_gateway_timeout() {
             assert_eq!((response.status(), &*response.text()), want, "{engine}, {target}: {response}");
             let connection = server.next().connection;
             server.wait_for_end(connection);
-            assert_eq!(client.ask(get("/app/good")).response.text(), "/app/good", "{engine}, {target}");
+            assert_eq!(proxied.get("/app/good").text(), "/app/good", "{engine}, {target}");
         }
         clients.iter().for_each(|_| drop(server.next()));
     });
@@ -79,11 +79,10 @@ fn unreachable_server_is_a_bad_gateway_and_a_slow_one_a_timeout() {
             // The kernel never completes the connection, so the length of the timeout does not matter.
             let config = ProxyConfig { upstream: "connect-timeout = \"100ms\"", ..ProxyConfig::default() };
             let proxied = Proxied::start(engine, &[server], config);
-            let mut client = proxied.connect();
-            let response = client.ask(get("/app/")).response;
+            let response = proxied.get("/app/");
             let page = format!("page of the site for {status}");
             assert_eq!((response.status(), response.text()), (status, page), "{engine}, {case}");
-            assert_eq!(client.ask(get("/")).response.text(), "home", "{engine}, {case}");
+            assert_eq!(proxied.get("/").text(), "home", "{engine}, {case}");
         }
     }
 }
@@ -100,7 +99,9 @@ fn busy_servers_are_unavailable() {
             connection.send(ok(request.target()));
         }
     });
-    let config = ProxyConfig { upstream: "max-connections = 1", ..ProxyConfig::default() };
+    // How long a request waits for a place, too.
+    let lines = "max-connections = 1\nconnect-timeout = \"100ms\"";
+    let config = ProxyConfig { upstream: lines, ..ProxyConfig::default() };
     on_engines(&server, config, |proxied, engine| {
         let mut held = proxied.connect();
         held.send(get("/app/held"));

@@ -33,6 +33,7 @@ mod gadgets;
 mod health;
 mod lies;
 mod limits;
+mod php;
 mod pool;
 mod provenance;
 mod proxied;

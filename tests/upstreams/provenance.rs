@@ -76,12 +76,10 @@ fn via_names_each_proxy() {
             ),
             ("GET /app/ HTTP/1.0\r\nHost: a.example\r\n\r\n".to_owned(), "1.0 "),
         ] {
-            let response = proxied.ask(sent).response;
+            assert_eq!(proxied.ask(sent).response.status(), 200, "{engine}");
             let seen = server.next().message;
             let via = seen.all("Via").join(", ");
             assert!(via.starts_with(want) && via.len() > want.len(), "{engine}: {seen}");
-            let via = response.field("Via").unwrap_or_default();
-            assert!(via.starts_with("1.1 ") && via.len() > 4, "{engine}: {response}");
         }
     });
 }
@@ -91,7 +89,7 @@ fn servers_learn_that_the_client_speaks_tls() {
     let (server, tls) = (ScriptedServer::naming_targets(), TestTls::new());
     let [certificate, key] = tls.files();
     let lines = format!(
-        "tls-cert = [{certificate:?}]\ntls-key = [{key:?}]\n[[listener]]\naddress = \"tls:127.0.0.1:0\""
+        "tls-cert = [{certificate:?}]\ntls-key = [{key:?}]\n[[listener]]\naddress = \"tls:127.0.0.2:0\""
     );
     on_engines(&server, ProxyConfig { server: &lines, ..ProxyConfig::default() }, |proxied, engine| {
         for endpoint in

@@ -92,11 +92,14 @@ impl Proxied {
         ]);
         let servers: Vec<String> = servers.iter().map(|server| format!("{:?}", server.as_ref())).collect();
         let ProxyConfig { worker_count, proxy, upstream, server } = config;
+        // A site must use each upstream.
+        let unused = if proxy.contains("=up") { "" } else { ", \"/unused/=up\"" };
         let text = format!(
-            "[[site]]\npath = \"site\"\nproxy = [{proxy}]\n\
+            "[[site]]\npath = \"site\"\nproxy = [{proxy}{unused}]\n{}\
              [[listener]]\naddress = \"127.0.0.1:0\"\n\
              [server]\nengine = \"{engine}\"\nworkers = {}\n{server}\n\
              [[upstream]]\nname = \"up\"\nservers = [{}]\n{}",
+            error_pages(),
             workers(engine, worker_count),
             servers.join(", "),
             with_defaults(upstream),
@@ -154,6 +157,12 @@ impl Proxied {
             .unwrap_or_else(|| panic!("no state of server {server} in {status}"))
             .to_owned()
     }
+}
+
+/// Returns the sections of the error pages of a site.
+fn error_pages() -> String {
+    let page = |status| format!("[[site.error-page]]\nstatus = {status}\npath = \"/{status}.html\"\n");
+    [502, 503, 504].map(page).concat()
 }
 
 /// Returns the lines of an upstream, with defaults for tests: no timeout ends a test on a busy machine, and failures take no server out.

@@ -322,6 +322,14 @@ impl ScriptedConnection {
         }
     }
 
+    /// Reads what has arrived outside of a message. `None`: the peer has closed the connection.
+    pub(super) fn some(&mut self) -> Option<Vec<u8>> {
+        match self.reader.some() {
+            Ok(bytes) => Some(bytes),
+            Err(error) => self.record(Err(error)).map(|_| Vec::new()),
+        }
+    }
+
     /// Sends bytes. `false`: the peer has closed the connection.
     pub(super) fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.reader.stream.write_all(bytes.as_ref()).and_then(|()| self.reader.stream.flush()).is_ok()

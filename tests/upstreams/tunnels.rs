@@ -42,7 +42,7 @@ fn bytes_pass_both_ways() {
             }
             // Bytes of the tunnel come in one piece with the head.
             connection.send([ACCEPTED, "first"].concat());
-            while let Some(part) = connection.raw(4) {
+            while let Some(part) = connection.some() {
                 connection.send(part);
             }
             return;
@@ -63,7 +63,7 @@ fn bytes_pass_both_ways() {
         // No message of HTTP: what looks like one passes as it is.
         for part in [&b"\0\xff\r\n"[..], b"GET ", b"\r\n\r\n"] {
             client.send(part);
-            assert_eq!(client.raw(4), part, "{engine}");
+            assert_eq!(client.raw(part.len()), part, "{engine}");
         }
         // More than all buffers hold, in both directions at once.
         let content = distinct_bytes(4 << 20);
@@ -90,12 +90,11 @@ fn each_side_ends_a_tunnel() {
                 let got = connection.wait_for_end();
                 connection.send([b"got ", &got[..]].concat());
             }
-            // The server does.
+            // The server does: that ends the tunnel.
             "/app/server" => {
                 connection.send("last");
                 connection.shutdown_write();
-                let got = connection.wait_for_end();
-                assert_eq!(got, b"more", "what the client sends behind the end of the server");
+                connection.wait_for_end();
             }
             "/app/reset" => {
                 passed.pass();
@@ -116,8 +115,6 @@ fn each_side_ends_a_tunnel() {
         ask_for(&mut client, "/app/server");
         assert_opened(&mut client, engine.name());
         assert_eq!(client.rest(), b"last", "{engine}");
-        client.send("more");
-        client.shutdown_write();
         server.next();
         server.wait_for_end(server.next().connection);
 

@@ -32,7 +32,7 @@ fn browser_speaks_through_a_tunnel() {
         let proxied = Proxied::start(engine, &[server.url()], ProxyConfig::default());
         let url = format!("http://{}/app/page", proxied.address());
         let page = BrowserPage::load(&url, &["--verdict", "#verdict"]);
-        let want = "open\ntext: hello\ntext: päper\nbinary: 100000 bytes, equal\nclosed: 1000, clean";
+        let want = "open\ntext: hello\ntext: p%C3%A4per\nbinary: 100000 bytes, equal\nclosed: 1000, clean";
         assert_eq!((&*page.verdict, &*page.errors), (want, "[]"), "{engine}: {page:?}");
         drop(proxied);
         server.check(engine.name());

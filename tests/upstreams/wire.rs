@@ -24,7 +24,6 @@ pub(super) struct StrictMessage {
 }
 
 /// Why no message was read.
-#[derive(Debug)]
 pub(super) enum WireError {
     /// The connection ended before the first byte of a message.
     Ended,
@@ -92,6 +91,16 @@ impl fmt::Display for StrictMessage {
         /// A longer message shows its start only.
         const SHOWN_LEN: usize = 2_000;
         self.bytes[..self.bytes.len().min(SHOWN_LEN)].escape_ascii().fmt(f)
+    }
+}
+
+impl fmt::Debug for WireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WireError::Ended => f.write_str("the connection ended"),
+            WireError::Cut(bytes) => write!(f, "the connection ended after {}", bytes.escape_ascii()),
+            WireError::Malformed(rule) => f.write_str(rule),
+        }
     }
 }
 
@@ -170,6 +179,15 @@ impl<S: Read> WireReader<S> {
     pub(super) fn raw(&mut self, len: usize) -> Result<Vec<u8>, WireError> {
         self.message.clear();
         self.exactly(len)
+    }
+
+    /// Reads what has arrived outside of messages, and waits for at least one byte.
+    pub(super) fn some(&mut self) -> Result<Vec<u8>, WireError> {
+        self.message.clear();
+        if self.received.is_empty() {
+            self.more()?;
+        }
+        Ok(std::mem::take(&mut self.received))
     }
 
     fn head(&mut self) -> Result<StrictMessage, WireError> {

@@ -403,14 +403,14 @@ mod tests {
     }
 
     /// The content of Stdout and Stderr, and the end.
-    type Decoded = Result<(String, String, Option<FastCgiEnd>), FastCgiError>;
+    type DecodedStreams = Result<(String, String, Option<FastCgiEnd>), FastCgiError>;
 
     fn record(kind: u8, content: &[u8], padding_len: u8) -> Vec<u8> {
         let header = FastCgiHeader { kind, request: 1, content_len: content.len() as u16, padding_len };
         [&header.encode()[..], content, &[0xff; 255][..padding_len.into()]].concat()
     }
 
-    fn decode(wire: &[u8], cut: usize, take_max: usize) -> Decoded {
+    fn decode(wire: &[u8], cut: usize, take_max: usize) -> DecodedStreams {
         let (mut decoder, mut arrived, mut at) = (FastCgiDecoder::default(), 0, 0);
         let (mut stdout, mut stderr, mut end) = (Vec::new(), Vec::new(), None);
         loop {
@@ -455,7 +455,7 @@ mod tests {
         let ok = |stdout: &str, stderr: &str, end| Ok((stdout.into(), stderr.into(), end));
         let of_other = FastCgiHeader { request: 2, ..FastCgiHeader::new(FastCgiKind::Stdout, 0) }.encode();
         let of_none = FastCgiHeader { kind: 11, request: 0, content_len: 0, padding_len: 0 }.encode();
-        let cases: &[(&str, Vec<u8>, Decoded)] = &[
+        let cases: &[(&str, Vec<u8>, DecodedStreams)] = &[
             // case                  records                                                                  stdout, stderr, end
             ("nothing",              Vec::new(),                                                              ok("", "", None)),
             ("output",               [record(6, b"hello", 3), end.clone()].concat(),                          ok("hello", "", complete)),

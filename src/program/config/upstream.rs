@@ -422,7 +422,7 @@ mod tests {
         let text = "[[site]]\npath = \".\"\nproxy = [\"/=a\"]\n[[upstream]]\nname = \"a\"\nservers = [\"http://a\"]\n";
         let want =
             UpstreamConfig { name: "a".into(), servers: vec![tcp("a", 80)], ..UpstreamConfig::default() };
-        assert_eq!(config(text).upstreams, [want.clone()]);
+        assert_eq!(config(text).upstreams, std::slice::from_ref(&want));
         let health = Some(HealthCheck { path: "/h".into(), ..HealthCheck::default() });
         assert_eq!(
             config(&format!("{text}health-path = \"/h\"\n")).upstreams,

@@ -281,12 +281,18 @@ impl fmt::Display for UrlError {
 mod tests {
     use super::*;
 
+    /// The canonical form and the base.
+    type ParsedUrl<'a> = Result<(&'a str, Option<&'a str>), UrlError>;
+
+    /// The canonical form, the weight, whether it is a backup and whether it drains, or what was expected.
+    type ParsedServer = Result<(&'static str, u32, bool, bool), &'static str>;
+
     #[test]
     #[rustfmt::skip]
     fn address_has_one_canonical_form() {
         let long = format!("http://unix:/{}", "a".repeat(UNIX_PATH_LEN_MAX));
         let longest = format!("http://unix:/{}", "a".repeat(UNIX_PATH_LEN_MAX - 1));
-        let cases: &[(&str, Result<(&str, Option<&str>), UrlError>)] = &[
+        let cases: &[(&str, ParsedUrl<'_>)] = &[
             // text                              canonical, base
             ("http://127.0.0.1:9000",            Ok(("http://127.0.0.1:9000", None))),
             ("HTTP://LocalHost.:9000",           Ok(("http://localhost:9000", None))),
@@ -378,7 +384,7 @@ mod tests {
     #[test]
     #[rustfmt::skip]
     fn words_behind_an_address_are_options_of_the_server() {
-        let cases: &[(&str, Result<(&str, u32, bool, bool), &str>)] = &[
+        let cases: &[(&str, ParsedServer)] = &[
             // text                            canonical, weight, backup, drain
             ("http://a",                       Ok(("http://a", 1, false, false))),
             (" http://a:80  weight=1 ",        Ok(("http://a", 1, false, false))),

@@ -156,6 +156,9 @@ impl<'a> UpstreamOptions<'a> {
     }
 }
 
+/// How the scripts of an upstream without a section end.
+const PHP: &str = ".php";
+
 /// Adds an error if what a value of `proxy` names does not exist or does not fit.
 fn target_conflicts(
     proxy: &OptionValue,
@@ -184,11 +187,13 @@ fn target_conflicts(
         let hint = "remove the path: FastCGI servers get that of the client, and `root` is the directory of the scripts";
         errors.push(proxy.error(at, found, "expected the name alone", hint));
     }
-    let suffix =
-        upstream.and_then(|upstream| upstream.option("suffix")?.values.first()).map_or(".php", |text| text);
+    let option = upstream.and_then(|upstream| upstream.option("suffix"));
+    let suffix = option.and_then(|option| option.values.first()).map_or(PHP, String::as_str);
     if let ProxyPaths::Suffix(paths) = &value.paths
         && paths != suffix
     {
+        let suffix = option.map_or(PHP, |option| option.shown(0));
+        let paths = if proxy.source(at).is_some() { proxy.shown(at) } else { paths };
         let found = format!("the scripts of this upstream end with {suffix}, and the paths with {paths}");
         let hint = format!("write *{suffix}, or set suffix = \"{paths}\" in an [[upstream]]");
         errors.push(proxy.error(at, found, "expected the same ending", hint));

@@ -1,6 +1,6 @@
 //! Exchanges with a backend behind TLS: every cut of the wire, whom the connection trusts, and what fails.
 
-use super::backends::worker;
+use super::{backends::worker, upstreams::World};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
 use rustls::{
     ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion,
@@ -9,7 +9,7 @@ use rustls::{
     version::{TLS12, TLS13},
 };
 use std::sync::{Arc, LazyLock};
-use tarpon_conn::{BackendSim, BackendTls, sim::Cuts};
+use tarpon_conn::{BackendSim, BackendTls, ExchangeEnd, UpstreamReply, sim::Cuts};
 
 const REQUEST: &[u8] = b"POST /app/ HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nX-Length: 5\r\n\r\nhello";
 const LARGE: &[u8] = b"GET /app/ HTTP/1.1\r\nHost: a\r\nX-Size: 100000\r\n\r\n";
@@ -236,6 +236,49 @@ fn response_that_is_cut_never_looks_complete() {
             assert_eq!((sim.backend_count(), sim.pipe_count(), sim.bufs_held()), (0, 0, 0), "{version:?}");
         }
         assert!(incomplete_count > 100, "{version:?}");
+    }
+}
+
+/// A response that ends with the connection is complete only if the server has announced the end: RFC 8446, section 6.1.
+#[test]
+fn end_without_an_alert_cuts_a_response_off() {
+    let until_close = "HTTP/1.1 200 OK\r\n\r\nhello";
+    let length = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+    let cut_length = "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello";
+    #[rustfmt::skip]
+    let cases = [
+        // case                     response       alert   complete
+        ("with the connection",     until_close,   true,   true),
+        ("with the connection",     until_close,   false,  false),
+        ("by its length",           length,        true,   true),
+        ("by its length",           length,        false,  true),
+        ("cut",                     cut_length,    true,   false),
+        ("cut",                     cut_length,    false,  false),
+        ("no response",             "",            true,   false),
+        ("no response",             "",            false,  false),
+    ];
+    for (what, response, has_alert, is_complete) in cases {
+        for version in [&TLS12, &TLS13] {
+            for read in [1, 50, usize::MAX] {
+                let mut world = World::new(move |_, _| UpstreamReply { bytes: response.into(), ends: true });
+                world.sim.backend_tls = Some(BackendTls { has_alert, ..tls(&[version]) });
+                // A repeated request would find the same server.
+                let request = "POST /app HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";
+                let received = world.respond_in_cuts(request, Cuts { read, ..Cuts::NONE });
+                let is_whole =
+                    received.ends_with("hello\r\n0\r\n\r\n") || received.ends_with("\r\n\r\nhello");
+                let has_length_9 =
+                    received.contains("ontent-Length: 9") || received.contains("ontent-length: 9");
+                let what = format!("{what}, {version:?}, {has_alert}: {received}");
+                assert_eq!(is_whole && !has_length_9, is_complete, "{what}");
+                assert_eq!(world.ends() == [ExchangeEnd::Responded(200)], is_complete, "{what}");
+                assert_eq!(
+                    (world.sim.backend_count(), world.sim.pipe_count(), world.sim.bufs_held()),
+                    (0, 0, 0),
+                    "{what}"
+                );
+            }
+        }
     }
 }
 

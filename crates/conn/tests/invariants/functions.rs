@@ -53,7 +53,11 @@ fn sites() -> Sites {
         routes.add(host.as_ref(), "/f".parse().unwrap(), route).unwrap();
     }
     let program = BackendRoute { backend: BackendId(0), limits: LIMITS };
-    let programs = SiteBackends { prefixes: vec![("/cgi-bin".parse().unwrap(), program)], suffix: None };
+    let programs = SiteBackends {
+        prefixes: vec![("/cgi-bin".parse().unwrap(), program)],
+        suffixes: Vec::new(),
+        all: None,
+    };
     routes.set_site_backends(SiteId::FIRST, programs);
     let mut sites = Sites::by_route([(site("hello"), Limits::default())], [routes].into());
     sites.add_function(BackendId(3), Arc::new(Echo), &CollectBudget::default());

@@ -41,15 +41,15 @@ impl BackendServers for Servers {
 }
 
 /// A worker whose requests below `/app` go to upstream servers.
-struct World {
-    sim: BackendSim,
+pub(crate) struct World {
+    pub(crate) sim: BackendSim,
     /// What the servers have received, by the number of the connection.
     received: Arc<Mutex<Vec<String>>>,
     events: Events,
 }
 
 impl World {
-    fn new(upstream: impl FnMut(usize, &str) -> UpstreamReply + 'static) -> World {
+    pub(crate) fn new(upstream: impl FnMut(usize, &str) -> UpstreamReply + 'static) -> World {
         World::with(BackendLimits::default(), BackendSettings::default(), 1, upstream)
     }
 
@@ -88,7 +88,7 @@ impl World {
         self.respond_in_cuts(request, Cuts::NONE)
     }
 
-    fn respond_in_cuts(&mut self, request: &str, cuts: Cuts) -> String {
+    pub(crate) fn respond_in_cuts(&mut self, request: &str, cuts: Cuts) -> String {
         let client = self.sim.connect();
         self.sim.client_sends(client, request.as_bytes());
         self.sim.run(cuts);
@@ -101,7 +101,7 @@ impl World {
     }
 
     /// Returns how the exchanges have ended.
-    fn ends(&self) -> Vec<ExchangeEnd> {
+    pub(crate) fn ends(&self) -> Vec<ExchangeEnd> {
         let events = self.events.lock().unwrap();
         let end = |(_, event): &(Option<u16>, ServerEvent)| match event {
             ServerEvent::ExchangeEnded(end) => Some(*end),

@@ -6,7 +6,7 @@
 
 use super::script::{self, FoundScript};
 use crate::{
-    backend::{BackendSettings, FastCgiSettings},
+    backend::{BackendSettings, FastCgiSettings, http1::client_fields::names_client},
     bounded_writer::{BoundedWriter, NUMBER_LEN_MAX, decimal},
     pipe::fields::MessageFields,
 };
@@ -28,21 +28,6 @@ pub(in crate::backend) const REQUEST_LEN_MAX: usize = 56 * 1024;
 /// that connect elsewhere (CVE-2016-5385 and others).
 const NO_PARAMETERS: [&[u8]; 5] =
     [b"content-length", b"content-type", b"host", b"proxy", b"proxy-authorization"];
-
-/// Fields that name the client. It could forge them, and REMOTE_ADDR, REQUEST_SCHEME and HTTP_HOST say the same.
-const OF_CLIENT: [&[u8]; 11] = [
-    b"forwarded",
-    b"x-forwarded-for",
-    b"x-forwarded-proto",
-    b"x-forwarded-host",
-    b"x-forwarded-port",
-    b"x-forwarded-by",
-    b"x-forwarded-server",
-    b"x-forwarded-scheme",
-    b"x-forwarded-ssl",
-    b"x-real-ip",
-    b"x-client-ip",
-];
 
 /// Why a request is not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,7 +162,8 @@ impl ParamsWriter<'_, '_> {
     fn put_fields(&mut self, list: MessageFields<'_>) -> Option<()> {
         for (at, (name, _)) in list.iter().enumerate() {
             let is_plain = name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-');
-            let is_left_out = NO_PARAMETERS.contains(&name) || OF_CLIENT.contains(&name);
+            // The client could forge those that name it, and REMOTE_ADDR, REQUEST_SCHEME and HTTP_HOST say the same.
+            let is_left_out = NO_PARAMETERS.contains(&name) || names_client(name);
             let is_repeated = list.iter().take(at).any(|(before, _)| before == name);
             let letters = || {
                 b"HTTP_".iter().copied().chain(name.iter().map(|byte| match byte {

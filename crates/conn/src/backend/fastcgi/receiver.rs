@@ -21,12 +21,12 @@ pub(in crate::backend) struct FastCgiReceiver {
     decoder: FastCgiDecoder,
     /// The head as far as it has arrived.
     head: Vec<u8>,
-    part: OutputPart,
+    part: CgiOutputPart,
 }
 
 /// The part of the output that follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum OutputPart {
+enum CgiOutputPart {
     Head,
     /// The head is complete and was not written.
     CompleteHead,
@@ -114,7 +114,7 @@ impl FastCgiReceiver {
             is_head,
             decoder: FastCgiDecoder::default(),
             head: Vec::new(),
-            part: OutputPart::Head,
+            part: CgiOutputPart::Head,
         }
     }
 
@@ -130,7 +130,7 @@ impl FastCgiReceiver {
     ) -> Result<FastCgiReceived, FastCgiResponseError> {
         let mut at = 0;
         loop {
-            if self.part == OutputPart::CompleteHead {
+            if self.part == CgiOutputPart::CompleteHead {
                 return Ok(FastCgiReceived { used: at, event: FastCgiEvent::Head });
             }
             let rest = &wire[at..];
@@ -168,7 +168,7 @@ impl FastCgiReceiver {
     /// Handles output that has arrived.
     fn receive_output(&mut self, bytes: &[u8]) -> Result<OutputUse, FastCgiResponseError> {
         match self.part {
-            OutputPart::Head => {
+            CgiOutputPart::Head => {
                 let before = self.head.len();
                 // One byte more than a head may have shows that it is too long.
                 let room = CGI_HEAD_LEN_MAX + 1 - before;
@@ -178,20 +178,22 @@ impl FastCgiReceiver {
                 };
                 let has_content = !self.is_head && !matches!(status_of(&head), 204 | 304);
                 self.part = match head.has_content_type || !has_content {
-                    true => OutputPart::CompleteHead,
+                    true => CgiOutputPart::CompleteHead,
                     false if head.content_length.is_some_and(|length| length > 0) => {
                         return Err(FastCgiResponseError::NoContentType);
                     }
-                    false => OutputPart::NoContent,
+                    false => CgiOutputPart::NoContent,
                 };
                 self.head.truncate(len);
                 Ok(OutputUse::Used(len - before))
             }
-            OutputPart::NoContent => Err(FastCgiResponseError::NoContentType),
-            OutputPart::CompleteHead => unreachable!("the head is written before more is received"),
-            OutputPart::Dropped | OutputPart::Content { left: Some(0) } => Ok(OutputUse::Used(bytes.len())),
-            OutputPart::Content { left: None } => Ok(OutputUse::Content(bytes.len())),
-            OutputPart::Content { left: Some(left) } => {
+            CgiOutputPart::NoContent => Err(FastCgiResponseError::NoContentType),
+            CgiOutputPart::CompleteHead => unreachable!("the head is written before more is received"),
+            CgiOutputPart::Dropped | CgiOutputPart::Content { left: Some(0) } => {
+                Ok(OutputUse::Used(bytes.len()))
+            }
+            CgiOutputPart::Content { left: None } => Ok(OutputUse::Content(bytes.len())),
+            CgiOutputPart::Content { left: Some(left) } => {
                 Ok(OutputUse::Content(bytes.len().min(left.try_into().unwrap_or(usize::MAX))))
             }
         }
@@ -207,14 +209,14 @@ impl FastCgiReceiver {
             }
         }
         match self.part {
-            OutputPart::Head => Err(FastCgiResponseError::NoHead),
-            OutputPart::NoContent => {
-                self.part = OutputPart::CompleteHead;
+            CgiOutputPart::Head => Err(FastCgiResponseError::NoHead),
+            CgiOutputPart::NoContent => {
+                self.part = CgiOutputPart::CompleteHead;
                 Ok(OutputEnd::Head)
             }
-            OutputPart::CompleteHead => unreachable!("the head is written before more is received"),
-            OutputPart::Content { left: Some(1..) } => Err(FastCgiResponseError::Truncated),
-            OutputPart::Dropped | OutputPart::Content { .. } => Ok(OutputEnd::Complete),
+            CgiOutputPart::CompleteHead => unreachable!("the head is written before more is received"),
+            CgiOutputPart::Content { left: Some(1..) } => Err(FastCgiResponseError::Truncated),
+            CgiOutputPart::Dropped | CgiOutputPart::Content { .. } => Ok(OutputEnd::Complete),
         }
     }
 
@@ -230,16 +232,16 @@ impl FastCgiReceiver {
         &mut self,
         to: &mut [u8],
     ) -> Result<(usize, u16), FastCgiResponseError> {
-        assert_eq!(self.part, OutputPart::CompleteHead, "a head is written once");
+        assert_eq!(self.part, CgiOutputPart::CompleteHead, "a head is written once");
         let bytes = mem::take(&mut self.head);
         let Ok(Some((head, _))) = cgi::parse(&bytes) else { unreachable!("the head was valid") };
         let status = status_of(&head);
         let has_content = !self.is_head && !matches!(status, 204 | 304);
         let is_empty = has_content && !head.has_content_type;
         self.part = match has_content {
-            true if is_empty => OutputPart::Content { left: Some(0) },
-            true => OutputPart::Content { left: head.content_length },
-            false => OutputPart::Dropped,
+            true if is_empty => CgiOutputPart::Content { left: Some(0) },
+            true => CgiOutputPart::Content { left: head.content_length },
+            false => CgiOutputPart::Dropped,
         };
         let mut writer = MessageFieldsWriter::new(to);
         let mut put = || {
@@ -261,7 +263,7 @@ impl FastCgiReceiver {
     /// Panics if there is less content.
     pub(in crate::backend) fn take(&mut self, len: usize) {
         self.decoder.take(len);
-        if let OutputPart::Content { left: Some(left) } = &mut self.part {
+        if let CgiOutputPart::Content { left: Some(left) } = &mut self.part {
             *left = left.checked_sub(len as u64).expect("no more than the content");
         }
     }
@@ -312,10 +314,10 @@ mod tests {
     }
 
     /// The fields of the head as `name: value`, the content, and whether the response is complete.
-    type Response = Result<(String, String, bool), FastCgiResponseError>;
+    type ReceivedResponse = Result<(String, String, bool), FastCgiResponseError>;
 
     /// Receives a response, `cut` bytes at a time, and takes `take_max` bytes of content at a time.
-    fn receive(wire: &[u8], is_head: bool, cut: usize, take_max: usize) -> Response {
+    fn receive(wire: &[u8], is_head: bool, cut: usize, take_max: usize) -> ReceivedResponse {
         let (mut receiver, mut at, mut arrived) = (FastCgiReceiver::new(is_head), 0, 0);
         let (mut head, mut content, mut errors) = (String::new(), Vec::new(), 0);
         loop {
@@ -363,7 +365,7 @@ mod tests {
         let ok = |head: &str, content: &str, is_complete| Ok((head.to_owned(), content.to_owned(), is_complete));
         let (get, head) = (false, true);
         let text = "Content-Type: text/plain\r\n\r\n";
-        let cases: &[(&str, bool, Vec<Vec<u8>>, Response)] = &[
+        let cases: &[(&str, bool, Vec<Vec<u8>>, ReceivedResponse)] = &[
             // case                        request  records                                                               head, content, complete
             ("usual",                      get,  vec![out(text), out("hello"), end(0)],                                   ok(":status: 200, content-type: text/plain", "hello", true)),
             ("one record",                 get,  vec![out(&(text.to_owned() + "hello")), end(0)],                         ok(":status: 200, content-type: text/plain", "hello", true)),

@@ -14,7 +14,7 @@
 //! | `response` | the head of a response as a list of fields |
 //! | `trailers` | trailers, in both directions |
 
-mod client_fields;
+pub(super) mod client_fields;
 mod request;
 mod response;
 pub(crate) mod trailers;
