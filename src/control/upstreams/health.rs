@@ -12,7 +12,7 @@
 use crate::{
     base::upstream_config::{HealthCheck, UpstreamConfig},
     control::process::clock::{after, between},
-    data::upstreams::table::{FULL_WEIGHT, ServerState},
+    data::upstreams::table::{FULL_WEIGHT, ServerAvailability},
 };
 use std::{collections::VecDeque, time::Duration};
 use tarpon_conn::Tick;
@@ -84,12 +84,12 @@ impl ServerHealth {
     }
 
     /// Returns whether the server gets requests.
-    pub(super) fn state(&self) -> ServerState {
+    pub(super) fn state(&self) -> ServerAvailability {
         match (self.is_draining, self.is_down, self.suspended_until) {
-            (true, ..) => ServerState::Draining,
-            (_, true, _) => ServerState::Down,
-            (_, _, Some(_)) => ServerState::Suspended,
-            (false, false, None) => ServerState::Usable,
+            (true, ..) => ServerAvailability::Draining,
+            (_, true, _) => ServerAvailability::Down,
+            (_, _, Some(_)) => ServerAvailability::Suspended,
+            (false, false, None) => ServerAvailability::Usable,
         }
     }
 
@@ -136,7 +136,7 @@ impl ServerHealth {
         if self.failures.len() < max_fails as usize {
             return None;
         }
-        let was_usable = self.state() == ServerState::Usable;
+        let was_usable = self.state() == ServerAvailability::Usable;
         self.suspended_until = Some(after(now, fail_time));
         was_usable.then_some(HealthChange::Suspended(max_fails))
     }
@@ -152,7 +152,7 @@ impl ServerHealth {
     }
 
     fn back(&mut self, now: Tick) -> Option<HealthChange> {
-        if self.state() != ServerState::Usable {
+        if self.state() != ServerAvailability::Usable {
             return None;
         }
         self.back_since = (!self.rules.slow_start.is_zero()).then_some(now);
@@ -174,16 +174,16 @@ const SLOW_START_STEP_COUNT: u32 = 50;
 mod tests {
     use super::*;
     use HealthChange::{Down as IsDown, Suspended as IsSuspended, Up};
-    use ServerState::{Down, Draining, Suspended, Usable};
+    use ServerAvailability::{Down, Draining, Suspended, Usable};
 
     #[derive(Clone, Copy, Debug)]
-    enum Step {
+    enum HealthStep {
         Good,
         Bad,
         Failed(u64),
         Wait,
     }
-    use Step::{Bad, Failed, Good, Wait};
+    use HealthStep::{Bad, Failed, Good, Wait};
 
     fn rules() -> HealthRules {
         let second = Duration::from_secs(1);
@@ -194,7 +194,7 @@ mod tests {
     #[rustfmt::skip]
     fn checks_and_failures_change_the_state() {
         // Each step: the time in seconds, what happens, the change, and the state after it.
-        type Steps = [(u64, Step, Option<HealthChange>, ServerState)];
+        type Steps = [(u64, HealthStep, Option<HealthChange>, ServerAvailability)];
         let cases: &[(&str, bool, &Steps)] = &[
             ("checks fail and recover", false, &[
                 (0, Bad, None, Usable), (1, Bad, None, Usable), (2, Bad, Some(IsDown(3)), Down),

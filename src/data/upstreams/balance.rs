@@ -10,7 +10,7 @@
 
 use super::{
     plan::{ServerPlan, UpstreamPlan, UpstreamPlans},
-    table::{ServerState, UpstreamTable},
+    table::{ServerAvailability, UpstreamTable},
 };
 use crate::base::upstream_config::Balance;
 use std::{
@@ -92,10 +92,10 @@ impl Balancer {
     fn collect(&self, upstream: &UpstreamPlan, tried: &[ServerId], found: &mut Vec<Candidate>) {
         found.clear();
         let kinds = [
-            (ServerState::Usable, Some(false)),
-            (ServerState::Usable, Some(true)),
+            (ServerAvailability::Usable, Some(false)),
+            (ServerAvailability::Usable, Some(true)),
             // Failures of requests alone make no server unreachable: a try is better than a certain error.
-            (ServerState::Suspended, None),
+            (ServerAvailability::Suspended, None),
         ];
         for (state, is_backup) in kinds {
             let fits = |server: &ServerPlan| {
@@ -176,7 +176,9 @@ impl BackendServers for Balancer {
             Some(max) => idle < u64::from(max / 2) && self.table.waiting(number) == 0,
             None => true,
         };
-        is_wanted && idle < u64::from(upstream.pool_size) && self.table.state(number) != ServerState::Draining
+        is_wanted
+            && idle < u64::from(upstream.pool_size)
+            && self.table.state(number) != ServerAvailability::Draining
     }
 
     fn note(&mut self, server: ServerId, event: ServerEvent) {
@@ -269,12 +271,12 @@ mod tests {
             .collect()
     }
 
-    use ServerState::{Down, Draining, Suspended, Usable};
+    use ServerAvailability::{Down, Draining, Suspended, Usable};
 
     #[test]
     #[rustfmt::skip]
     fn servers_take_turns_by_weight_and_state() {
-        type Servers<'a> = (&'a [u32], usize, &'a [ServerState]);
+        type Servers<'a> = (&'a [u32], usize, &'a [ServerAvailability]);
         let cases: &[(&str, Servers<'_>, &str)] = &[
             // case                     weights       backups  states                        sequence
             ("one",                     (&[1],         1,       &[Usable]),                    "AAAA"),
@@ -379,7 +381,7 @@ mod tests {
     #[test]
     #[rustfmt::skip]
     fn idle_connections_are_limited_over_all_workers() {
-        type Table = (u64, u64, ServerState);
+        type Table = (u64, u64, ServerAvailability);
         let cases: &[(&str, Option<u32>, Table, bool)] = &[
             // case               max      idle  waiting  state     kept
             ("none yet",          None,    (0,    0,       Usable),   true),
