@@ -23,6 +23,7 @@ use crate::{
         engine::WorkerReady,
         functions::{self, FunctionThreads},
         log_ring::LogRings,
+        upstreams::link::WorkerUpstreams,
         worker::{
             Backends, WorkerConfig,
             idle_workers::IdleWorkers,
@@ -187,7 +188,8 @@ impl Server {
         let handle = Handle { mailboxes, histories, log, stats: Arc::new(stats) };
         let cores = settings.cpu_affinity.then(cores::allowed).transpose()?;
         let loader = engine.start_loader(dev_null)?;
-        let has_tls = listeners.iter().any(Listener::has_tls);
+        let has_tls = listeners.iter().any(Listener::has_tls)
+            || backends.upstreams.as_ref().is_some_and(WorkerUpstreams::have_tls);
         let handshakes = if has_tls { engine.start_handshakes(worker_count)? } else { None };
         let socket_count = engine.socket_count(settings.workers());
         let idle_workers = Arc::new(SharedArray::<IdleWorkers>::new(1)?).row(0);

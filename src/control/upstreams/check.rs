@@ -5,7 +5,7 @@
 //!          └─ HTTP: GET path ─▶ status from 200 to 399: good
 //! ```
 
-use super::connect::{Attempt, ConnectError, Destination, Progress};
+use super::connect::{ConnectAddress, ConnectAttempt, ConnectError, ConnectProgress};
 use crate::{base::error::reason, sys::poll::PollEntry};
 use libc::{POLLIN, POLLOUT};
 use rustls::{ClientConfig, ClientConnection, pki_types::ServerName};
@@ -43,7 +43,7 @@ pub(super) struct Check {
 
 #[derive(Debug)]
 enum CheckStage {
-    Connecting(Attempt),
+    Connecting(ConnectAttempt),
     Exchange(Box<CheckExchange>),
 }
 
@@ -64,17 +64,17 @@ const STATUS_LEN: usize = 13;
 
 impl Check {
     /// Begins a check.
-    pub(super) fn new(kind: CheckKind, addresses: &[Destination], deadline: Tick) -> Check {
-        Check { kind, deadline, stage: CheckStage::Connecting(Attempt::new(addresses, deadline)) }
+    pub(super) fn new(kind: CheckKind, addresses: &[ConnectAddress], deadline: Tick) -> Check {
+        Check { kind, deadline, stage: CheckStage::Connecting(ConnectAttempt::new(addresses, deadline)) }
     }
 
     /// Goes on as far as possible without waiting. `None`: the check is not over. The error is the reason of a bad check.
     pub(super) fn drive(&mut self, now: Tick) -> Option<Result<(), String>> {
         if let CheckStage::Connecting(attempt) = &mut self.stage {
             match attempt.drive(now) {
-                Progress::Waits => return None,
-                Progress::Failed(error) => return Some(Err(error.to_string())),
-                Progress::Connected(socket, _) => match &self.kind {
+                ConnectProgress::Waits => return None,
+                ConnectProgress::Failed(error) => return Some(Err(error.to_string())),
+                ConnectProgress::Connected(socket, _) => match &self.kind {
                     CheckKind::Connect => return Some(Ok(())),
                     CheckKind::Http { request, tls } => {
                         let tls = tls
@@ -207,7 +207,13 @@ fn judge(received: &[u8]) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::poll::poll;
+    use crate::{
+        control::tls::{
+            policy::TlsConfig,
+            test_certificates::{TestAuthority, client},
+        },
+        sys::poll::poll,
+    };
     use std::{net::TcpListener, thread};
 
     #[test]
@@ -230,7 +236,7 @@ mod tests {
     }
 
     fn finish(kind: CheckKind, address: std::net::SocketAddr) -> Result<(), String> {
-        let mut check = Check::new(kind, &[Destination::Tcp(address)], Tick(60_000));
+        let mut check = Check::new(kind, &[ConnectAddress::Tcp(address)], Tick(60_000));
         loop {
             if let Some(result) = check.drive(Tick(0)) {
                 return result;
@@ -278,7 +284,7 @@ mod tests {
     #[test]
     fn silent_server_is_bad_at_the_deadline() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = Destination::Tcp(listener.local_addr().unwrap());
+        let address = ConnectAddress::Tcp(listener.local_addr().unwrap());
         let kind = CheckKind::Http { request: (*REQUEST).into(), tls: None };
         let mut check = Check::new(kind, &[address], Tick(2_000));
         while check.drive(Tick(0)).is_none() && matches!(check.stage, CheckStage::Connecting(_)) {
@@ -288,5 +294,35 @@ mod tests {
         assert_eq!(check.drive(Tick(1_999)), None);
         assert_eq!(check.wake_at(), Tick(2_000));
         assert_eq!(check.drive(Tick(2_000)), Some(Err("it does not answer in time".to_owned())));
+    }
+
+    #[test]
+    fn status_is_read_through_tls() {
+        let authority = TestAuthority::new();
+        let server = TlsConfig::new(&[authority.issue(&["localhost"])]).unwrap().server;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = thread::spawn(move || {
+            for _ in 0..2 {
+                let (mut client, _) = listener.accept().unwrap();
+                let mut tls = rustls::ServerConnection::new(Arc::clone(&server)).unwrap();
+                let mut stream = rustls::Stream::new(&mut tls, &mut client);
+                let mut request = [0; REQUEST.len()];
+                // Fails if the client does not accept the certificate.
+                if stream.read_exact(&mut request).is_ok() {
+                    stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").unwrap();
+                }
+            }
+        });
+        let check = |name: &'static str| CheckKind::Http {
+            request: (*REQUEST).into(),
+            tls: Some(CheckTls {
+                config: client(&authority, rustls::ALL_VERSIONS, None),
+                name: ServerName::try_from(name).unwrap(),
+            }),
+        };
+        assert_eq!(finish(check("localhost"), address), Ok(()));
+        assert!(finish(check("another"), address).is_err(), "its certificate is for another name");
+        server.join().unwrap();
     }
 }

@@ -26,16 +26,16 @@ use tarpon_conn::Tick;
 
 /// Where a connection goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Destination {
+pub(super) enum ConnectAddress {
     Tcp(SocketAddr),
     Unix(SocketAddrUnix),
 }
 
 /// An attempt to connect.
 #[derive(Debug)]
-pub(super) struct Attempt {
+pub(super) struct ConnectAttempt {
     /// The addresses to try, the first now.
-    left: VecDeque<Destination>,
+    left: VecDeque<ConnectAddress>,
     socket: Option<OwnedFd>,
     /// The socket has connected, or failed.
     is_ready: bool,
@@ -50,9 +50,9 @@ pub(super) struct Attempt {
 
 /// What has become of an attempt.
 #[derive(Debug)]
-pub(super) enum Progress {
+pub(super) enum ConnectProgress {
     Waits,
-    Connected(OwnedFd, Destination),
+    Connected(OwnedFd, ConnectAddress),
     Failed(ConnectError),
 }
 
@@ -70,10 +70,10 @@ pub(super) enum ConnectError {
 /// How long an attempt waits for room in the backlog of a Unix socket before it tries again: the kernel does not tell.
 const BACKLOG_WAIT_MS: u64 = 10;
 
-impl Attempt {
+impl ConnectAttempt {
     /// Begins to connect to one of these addresses. It is over at the deadline.
-    pub(super) fn new(addresses: &[Destination], deadline: Tick) -> Attempt {
-        Attempt {
+    pub(super) fn new(addresses: &[ConnectAddress], deadline: Tick) -> ConnectAttempt {
+        ConnectAttempt {
             left: addresses.iter().cloned().collect(),
             socket: None,
             is_ready: false,
@@ -85,24 +85,24 @@ impl Attempt {
     }
 
     /// Goes on as far as possible without waiting.
-    pub(super) fn drive(&mut self, now: Tick) -> Progress {
+    pub(super) fn drive(&mut self, now: Tick) -> ConnectProgress {
         loop {
             let progress = match &self.socket {
                 Some(_) => self.finish(now),
                 None if self.retry_at.is_some_and(|at| at > now) && now < self.deadline => {
-                    return Progress::Waits;
+                    return ConnectProgress::Waits;
                 }
                 None => self.start(now),
             };
             match progress {
                 Ok(Some(connected)) => return connected,
-                Ok(None) => return Progress::Waits,
+                Ok(None) => return ConnectProgress::Waits,
                 Err(error) => {
                     self.last = error;
                     self.left.pop_front();
                     (self.socket, self.retry_at) = (None, None);
                     if self.left.is_empty() || now >= self.deadline {
-                        return Progress::Failed(error);
+                        return ConnectProgress::Failed(error);
                     }
                 }
             }
@@ -110,25 +110,25 @@ impl Attempt {
     }
 
     /// Begins with the next address.
-    fn start(&mut self, now: Tick) -> Result<Option<Progress>, ConnectError> {
+    fn start(&mut self, now: Tick) -> Result<Option<ConnectProgress>, ConnectError> {
         let Some(destination) = self.left.front() else { return Err(self.last) };
         if now >= self.deadline {
             return Err(ConnectError::TimedOut);
         }
         let failed = |error| ConnectError::Failed(error);
         let family = match destination {
-            Destination::Tcp(address) if address.is_ipv4() => AddressFamily::INET,
-            Destination::Tcp(_) => AddressFamily::INET6,
-            Destination::Unix(_) => AddressFamily::UNIX,
+            ConnectAddress::Tcp(address) if address.is_ipv4() => AddressFamily::INET,
+            ConnectAddress::Tcp(_) => AddressFamily::INET6,
+            ConnectAddress::Unix(_) => AddressFamily::UNIX,
         };
         let socket = socket::stream(family).map_err(failed)?;
-        if let Destination::Tcp(_) = destination {
+        if let ConnectAddress::Tcp(_) = destination {
             // Requests and responses are sent in whole, and small ones must not wait.
             set_tcp_nodelay(&socket, true).map_err(failed)?;
         }
         let connected = match destination {
-            Destination::Tcp(address) => connect(&socket, address),
-            Destination::Unix(address) => connect(&socket, address),
+            ConnectAddress::Tcp(address) => connect(&socket, address),
+            ConnectAddress::Unix(address) => connect(&socket, address),
         };
         // Each address has the same part of what is left.
         let part = (self.deadline.0 - now.0) / self.left.len() as u64;
@@ -148,7 +148,7 @@ impl Attempt {
     }
 
     /// Takes the result of the present address, if there is one.
-    fn finish(&mut self, now: Tick) -> Result<Option<Progress>, ConnectError> {
+    fn finish(&mut self, now: Tick) -> Result<Option<ConnectProgress>, ConnectError> {
         let Some(socket) = self.socket.take() else { return Ok(None) };
         if !mem::take(&mut self.is_ready) {
             self.socket = Some(socket);
@@ -160,8 +160,8 @@ impl Attempt {
         }
     }
 
-    fn connected(&mut self, socket: OwnedFd) -> Option<Progress> {
-        self.left.pop_front().map(|destination| Progress::Connected(socket, destination))
+    fn connected(&mut self, socket: OwnedFd) -> Option<ConnectProgress> {
+        self.left.pop_front().map(|destination| ConnectProgress::Connected(socket, destination))
     }
 
     /// Returns what to wait for. `None`: only for a time.
@@ -197,13 +197,13 @@ mod tests {
     use std::{net::TcpListener, os::unix::net::UnixListener};
 
     /// Returns what becomes of an attempt. The clock stands still until the attempt waits for it.
-    fn finish(addresses: &[Destination]) -> Result<Destination, ConnectError> {
-        let (mut attempt, mut now) = (Attempt::new(addresses, Tick(1_000)), Tick(0));
+    fn finish(addresses: &[ConnectAddress]) -> Result<ConnectAddress, ConnectError> {
+        let (mut attempt, mut now) = (ConnectAttempt::new(addresses, Tick(1_000)), Tick(0));
         loop {
             match attempt.drive(now) {
-                Progress::Connected(_, destination) => return Ok(destination),
-                Progress::Failed(error) => return Err(error),
-                Progress::Waits => {}
+                ConnectProgress::Connected(_, destination) => return Ok(destination),
+                ConnectProgress::Failed(error) => return Err(error),
+                ConnectProgress::Waits => {}
             }
             match attempt.polled() {
                 // Loopback answers at once: a wait for the time is one for the backlog.
@@ -216,12 +216,12 @@ mod tests {
     #[test]
     fn addresses_are_tried_in_turn() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let open = Destination::Tcp(listener.local_addr().unwrap());
+        let open = ConnectAddress::Tcp(listener.local_addr().unwrap());
         let closed = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).unwrap();
-        let closed = Destination::Tcp(closed);
+        let closed = ConnectAddress::Tcp(closed);
         let refused = ConnectError::Failed(Errno::CONNREFUSED);
         #[rustfmt::skip]
-        let cases: &[(&str, &[&Destination], Result<&Destination, ConnectError>)] = &[
+        let cases: &[(&str, &[&ConnectAddress], Result<&ConnectAddress, ConnectError>)] = &[
             ("none",                 &[],                         Err(ConnectError::NoAddress)),
             ("open",                 &[&open],                    Ok(&open)),
             ("closed",               &[&closed],                  Err(refused)),
@@ -241,10 +241,11 @@ mod tests {
         let path = dir.path().join("socket");
         let listener = UnixListener::bind(&path).unwrap();
         rustix::net::listen(&listener, 0).unwrap();
-        let address = Destination::Unix(SocketAddrUnix::new(&path).unwrap());
-        assert_eq!(finish(&[address.clone()]), Ok(address.clone()));
-        assert_eq!(finish(&[address.clone()]), Err(ConnectError::TimedOut), "one client waits already");
+        let address = ConnectAddress::Unix(SocketAddrUnix::new(&path).unwrap());
+        let addresses = [address.clone()];
+        assert_eq!(finish(&addresses), Ok(address));
+        assert_eq!(finish(&addresses), Err(ConnectError::TimedOut), "one client waits already");
         drop(listener);
-        assert_eq!(finish(&[address]), Err(ConnectError::Failed(Errno::CONNREFUSED)));
+        assert_eq!(finish(&addresses), Err(ConnectError::Failed(Errno::CONNREFUSED)));
     }
 }

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use std::{os::fd::AsFd, sync::Arc, thread, time::Duration};
 
 /// The state of the event loop.
-pub(super) struct EventLoop<F> {
+pub(super) struct UpstreamLoop<F> {
     inbox: Arc<Inbox>,
     table: Arc<UpstreamTable>,
     servers: Vec<HelperServer>,
@@ -28,7 +28,7 @@ pub(super) struct EventLoop<F> {
 /// How long the loop waits before it polls again after poll(2) has failed: the system is out of memory.
 const POLL_RETRY_TIME: Duration = Duration::from_millis(10);
 
-impl<F: FnMut(&FromUpstreams)> EventLoop<F> {
+impl<F: FnMut(&FromUpstreams)> UpstreamLoop<F> {
     /// Returns the loop. `report` gets what the supervisor should know.
     pub(super) fn new(
         setups: Vec<ServerSetup>,
@@ -36,10 +36,10 @@ impl<F: FnMut(&FromUpstreams)> EventLoop<F> {
         table: Arc<UpstreamTable>,
         resolver: Resolver,
         report: F,
-    ) -> EventLoop<F> {
+    ) -> UpstreamLoop<F> {
         let servers = setups.into_iter().enumerate();
         let servers = servers.map(|(number, setup)| HelperServer::new(number, setup, &table)).collect();
-        EventLoop { inbox, table, servers, resolver, clock: MonotonicClock::new(), report }
+        UpstreamLoop { inbox, table, servers, resolver, clock: MonotonicClock::new(), report }
     }
 
     /// Runs as long as the process.
@@ -53,7 +53,7 @@ impl<F: FnMut(&FromUpstreams)> EventLoop<F> {
     /// Does what is possible without waiting.
     fn turn(&mut self) {
         let (mut messages, mut look_up) = (Vec::new(), Vec::new());
-        let EventLoop { inbox, table, servers, clock, .. } = self;
+        let UpstreamLoop { inbox, table, servers, clock, .. } = self;
         let now = clock.now();
         let mut cx = ServerContext { now, table, messages: &mut messages, look_up: &mut look_up };
         for item in inbox.take() {

@@ -12,7 +12,7 @@
 use crate::{
     base::upstream_config::{HealthCheck, UpstreamConfig},
     control::process::clock::{after, between},
-    data::upstreams::table::{FULL_WEIGHT, ServerState},
+    data::upstreams::table::{FULL_WEIGHT, ServerAvailability},
 };
 use std::{collections::VecDeque, time::Duration};
 use tarpon_conn::Tick;
@@ -70,12 +70,12 @@ pub(super) enum HealthChange {
 }
 
 impl ServerHealth {
-    /// Returns the health of a server that has not been checked: it is usable.
-    pub(super) fn new(rules: HealthRules, is_draining: bool) -> ServerHealth {
+    /// Returns the health of a server that has not been checked: it is usable, unless it was down before.
+    pub(super) fn new(rules: HealthRules, is_draining: bool, was_down: bool) -> ServerHealth {
         ServerHealth {
             rules,
             is_draining,
-            is_down: false,
+            is_down: was_down,
             streak: 0,
             failures: VecDeque::new(),
             suspended_until: None,
@@ -84,12 +84,12 @@ impl ServerHealth {
     }
 
     /// Returns whether the server gets requests.
-    pub(super) fn state(&self) -> ServerState {
+    pub(super) fn state(&self) -> ServerAvailability {
         match (self.is_draining, self.is_down, self.suspended_until) {
-            (true, ..) => ServerState::Draining,
-            (_, true, _) => ServerState::Down,
-            (_, _, Some(_)) => ServerState::Suspended,
-            (false, false, None) => ServerState::Usable,
+            (true, ..) => ServerAvailability::Draining,
+            (_, true, _) => ServerAvailability::Down,
+            (_, _, Some(_)) => ServerAvailability::Suspended,
+            (false, false, None) => ServerAvailability::Usable,
         }
     }
 
@@ -136,7 +136,7 @@ impl ServerHealth {
         if self.failures.len() < max_fails as usize {
             return None;
         }
-        let was_usable = self.state() == ServerState::Usable;
+        let was_usable = self.state() == ServerAvailability::Usable;
         self.suspended_until = Some(after(now, fail_time));
         was_usable.then_some(HealthChange::Suspended(max_fails))
     }
@@ -152,7 +152,7 @@ impl ServerHealth {
     }
 
     fn back(&mut self, now: Tick) -> Option<HealthChange> {
-        if self.state() != ServerState::Usable {
+        if self.state() != ServerAvailability::Usable {
             return None;
         }
         self.back_since = (!self.rules.slow_start.is_zero()).then_some(now);
@@ -174,16 +174,16 @@ const SLOW_START_STEP_COUNT: u32 = 50;
 mod tests {
     use super::*;
     use HealthChange::{Down as IsDown, Suspended as IsSuspended, Up};
-    use ServerState::{Down, Draining, Suspended, Usable};
+    use ServerAvailability::{Down, Draining, Suspended, Usable};
 
     #[derive(Clone, Copy, Debug)]
-    enum Step {
+    enum HealthStep {
         Good,
         Bad,
         Failed(u64),
         Wait,
     }
-    use Step::{Bad, Failed, Good, Wait};
+    use HealthStep::{Bad, Failed, Good, Wait};
 
     fn rules() -> HealthRules {
         let second = Duration::from_secs(1);
@@ -194,7 +194,8 @@ mod tests {
     #[rustfmt::skip]
     fn checks_and_failures_change_the_state() {
         // Each step: the time in seconds, what happens, the change, and the state after it.
-        let cases: &[(&str, bool, &[(u64, Step, Option<HealthChange>, ServerState)])] = &[
+        type Steps = [(u64, HealthStep, Option<HealthChange>, ServerAvailability)];
+        let cases: &[(&str, bool, &Steps)] = &[
             ("checks fail and recover", false, &[
                 (0, Bad, None, Usable), (1, Bad, None, Usable), (2, Bad, Some(IsDown(3)), Down),
                 (3, Bad, None, Down), (4, Good, None, Down), (5, Good, Some(Up), Usable),
@@ -231,7 +232,7 @@ mod tests {
             ]),
         ];
         for (name, is_draining, steps) in cases {
-            let mut health = ServerHealth::new(rules(), *is_draining);
+            let mut health = ServerHealth::new(rules(), *is_draining, false);
             for &(at, step, change, state) in *steps {
                 let now = Tick(at * 1_000);
                 let found = match step {
@@ -247,7 +248,7 @@ mod tests {
 
     #[test]
     fn failures_of_requests_take_no_server_out_without_a_limit() {
-        let mut health = ServerHealth::new(HealthRules { max_fails: 0, ..rules() }, false);
+        let mut health = ServerHealth::new(HealthRules { max_fails: 0, ..rules() }, false, false);
         assert_eq!((health.failed(Tick(0), 100), health.state()), (None, Usable));
     }
 
@@ -255,7 +256,7 @@ mod tests {
     #[rustfmt::skip]
     fn weight_grows_during_the_slow_start() {
         let slow_start = Duration::from_secs(10);
-        let mut health = ServerHealth::new(HealthRules { slow_start, ..rules() }, false);
+        let mut health = ServerHealth::new(HealthRules { slow_start, ..rules() }, false, false);
         assert_eq!(health.weight(Tick(0)), FULL_WEIGHT, "at the start");
         health.failed(Tick(0), 2);
         assert_eq!(health.deadline(Tick(0)), Some(Tick(10_000)));

@@ -1,7 +1,7 @@
 //! The process `tarpon-net` of upstream servers: keeps the right to connect to them, and no other.
 
 use super::{
-    event_loop::EventLoop,
+    event_loop::UpstreamLoop,
     inbox::{Inbox, InboxItem},
     message::FromUpstreams,
     resolve::Resolver,
@@ -51,7 +51,7 @@ fn confine_and_serve(
     let mut sender = channel.sender;
     // Fails if the supervisor has exited, which ends this process, too.
     let report = move |message: &FromUpstreams| drop(sender.send(message));
-    let event_loop = EventLoop::new(setups, Arc::clone(&inbox), service.table(), resolver, report);
+    let event_loop = UpstreamLoop::new(setups, Arc::clone(&inbox), service.table(), resolver, report);
     let run = move || event_loop.run();
     thread::Builder::new().name("connections".to_owned()).spawn(run).map_err(in_words)?;
     serve(service.helper(), |request, reply| inbox.push(InboxItem::Request(request, reply))).map_err(in_words)

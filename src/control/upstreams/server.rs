@@ -7,7 +7,7 @@
 
 use super::{
     check::{Check, CheckKind},
-    connect::{Attempt, ConnectError, Destination, Progress},
+    connect::{ConnectAddress, ConnectAttempt, ConnectError, ConnectProgress},
     health::{HealthChange, HealthRules, ServerHealth},
     message::FromUpstreams,
     resolve::Addresses,
@@ -18,7 +18,7 @@ use crate::{
     control::{helpers::ReplySender, process::clock::after},
     data::upstreams::{
         connect::{ConnectOutcome, ConnectRequest},
-        table::{ConnectCount, UpstreamTable},
+        table::{ConnectCount, ServerAvailability, UpstreamTable},
     },
 };
 use rustix::io::Errno;
@@ -29,7 +29,7 @@ use tarpon_conn::Tick;
 #[derive(Clone, Debug)]
 pub(super) struct ServerSetup {
     /// Its address. `None`: its name is looked up.
-    pub(super) destination: Option<Destination>,
+    pub(super) destination: Option<ConnectAddress>,
     pub(super) is_draining: bool,
     pub(super) connect_timeout: Duration,
     pub(super) max_connections: Option<u32>,
@@ -44,11 +44,11 @@ pub(super) struct HelperServer {
     setup: ServerSetup,
     health: ServerHealth,
     /// `None`: its name has not been looked up yet. Empty: it has no address.
-    addresses: Option<Vec<Destination>>,
+    addresses: Option<Vec<ConnectAddress>>,
     /// The last failed look-up was reported.
     is_unresolved: bool,
     queue: VecDeque<PendingConnect>,
-    attempts: Vec<(Attempt, PendingConnect)>,
+    attempts: Vec<(ConnectAttempt, PendingConnect)>,
     transit: Transit,
     check: Option<Check>,
     next_check: Tick,
@@ -85,7 +85,10 @@ const QUEUE_LEN_MAX: usize = 16 * 1024;
 
 impl HelperServer {
     pub(super) fn new(number: usize, setup: ServerSetup, table: &UpstreamTable) -> HelperServer {
-        let health = ServerHealth::new(setup.rules, setup.is_draining);
+        // A server that was down stays down: another helper would need several checks to find that.
+        let was_down = setup.check.is_some() && table.state(number) == ServerAvailability::Down;
+        let health = ServerHealth::new(setup.rules, setup.is_draining, was_down);
+        table.set_waiting(number, 0);
         table.set_state(number, health.state());
         HelperServer {
             number,
@@ -117,7 +120,7 @@ impl HelperServer {
     pub(super) fn resolved(&mut self, addresses: Addresses, cx: &mut ServerContext<'_>) {
         match addresses {
             Ok(found) => {
-                self.addresses = Some(found.into_iter().map(Destination::Tcp).collect());
+                self.addresses = Some(found.into_iter().map(ConnectAddress::Tcp).collect());
                 self.is_unresolved = false;
             }
             Err(why) => {
@@ -137,7 +140,7 @@ impl HelperServer {
         self.drive_check(cx);
         self.look_at_failures(cx);
         let change = self.health.update(cx.now);
-        self.changed(change, cx, || String::new());
+        self.changed(change, cx, String::new);
         cx.table.set_state(self.number, self.health.state());
         cx.table.set_weight(self.number, self.health.weight(cx.now));
     }
@@ -157,7 +160,7 @@ impl HelperServer {
             let Some(pending) = self.queue.pop_front() else { break };
             match (refused, &self.addresses) {
                 (None, Some(addresses)) => {
-                    self.attempts.push((Attempt::new(addresses, pending.deadline), pending));
+                    self.attempts.push((ConnectAttempt::new(addresses, pending.deadline), pending));
                 }
                 (refused, _) => pending.reply.send(Ok(refused.unwrap_or(ConnectOutcome::Unreachable)), None),
             }
@@ -177,14 +180,14 @@ impl HelperServer {
         let mut at = 0;
         while let Some((attempt, _)) = self.attempts.get_mut(at) {
             let progress = attempt.drive(cx.now);
-            if let Progress::Waits = progress {
+            if let ConnectProgress::Waits = progress {
                 at += 1;
                 continue;
             }
             let (_, pending) = self.attempts.swap_remove(at);
             match progress {
-                Progress::Waits => {}
-                Progress::Connected(socket, destination) => {
+                ConnectProgress::Waits => {}
+                ConnectProgress::Connected(socket, destination) => {
                     self.prefer(destination);
                     cx.table.add(self.number, ConnectCount::Connected);
                     if self.setup.max_connections.is_some() {
@@ -193,7 +196,7 @@ impl HelperServer {
                     }
                     pending.reply.send(Ok(ConnectOutcome::Connected), Some(socket));
                 }
-                Progress::Failed(error) => {
+                ConnectProgress::Failed(error) => {
                     cx.table.add(self.number, ConnectCount::Failed);
                     pending.reply.send(Ok(outcome(error)), None);
                     self.connect_failed(error, cx);
@@ -216,7 +219,7 @@ impl HelperServer {
     }
 
     /// Tries an address first that has accepted a connection.
-    fn prefer(&mut self, destination: Destination) {
+    fn prefer(&mut self, destination: ConnectAddress) {
         let addresses = self.addresses.get_or_insert_default();
         if let Some(place) = addresses.iter().position(|address| *address == destination) {
             addresses[..=place].rotate_right(1);
@@ -303,7 +306,7 @@ impl HelperServer {
 
 /// Something of a server that waits for its socket.
 pub(super) enum ServerWait<'a> {
-    Attempt(&'a mut Attempt),
+    Attempt(&'a mut ConnectAttempt),
     Check(&'a mut Check),
 }
 

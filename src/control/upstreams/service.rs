@@ -3,7 +3,7 @@
 
 use super::{
     check::{CheckKind, CheckTls},
-    connect::Destination,
+    connect::ConnectAddress,
     health::HealthRules,
     resolve::LookUp,
     server::ServerSetup,
@@ -364,12 +364,12 @@ fn fastcgi(config: &UpstreamFastCgi, site: &SiteConfig) -> FastCgiSettings {
 }
 
 /// Returns where the helper connects to. `None`: the name is looked up.
-fn destination(address: &UpstreamAddress) -> Option<Destination> {
+fn destination(address: &UpstreamAddress) -> Option<ConnectAddress> {
     match address {
         UpstreamAddress::Tcp { host, port } => {
-            host.parse().ok().map(|ip: IpAddr| Destination::Tcp(SocketAddr::new(ip, *port)))
+            host.parse().ok().map(|ip: IpAddr| ConnectAddress::Tcp(SocketAddr::new(ip, *port)))
         }
-        UpstreamAddress::Unix(_) => unix_address(address).ok().flatten().map(Destination::Unix),
+        UpstreamAddress::Unix(_) => unix_address(address).ok().flatten().map(ConnectAddress::Unix),
     }
 }
 

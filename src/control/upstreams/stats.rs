@@ -2,7 +2,7 @@
 
 use crate::{
     base::upstream_config::{UpstreamAddress, UpstreamConfig},
-    data::upstreams::table::{ServerCounts, ServerState, UpstreamTable},
+    data::upstreams::table::{ServerAvailability, ServerCounts, UpstreamTable},
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -86,13 +86,13 @@ impl UpstreamState {
     }
 }
 
-impl From<ServerState> for UpstreamState {
-    fn from(state: ServerState) -> UpstreamState {
+impl From<ServerAvailability> for UpstreamState {
+    fn from(state: ServerAvailability) -> UpstreamState {
         match state {
-            ServerState::Usable => UpstreamState::Up,
-            ServerState::Suspended => UpstreamState::Suspended,
-            ServerState::Down => UpstreamState::Down,
-            ServerState::Draining => UpstreamState::Draining,
+            ServerAvailability::Usable => UpstreamState::Up,
+            ServerAvailability::Suspended => UpstreamState::Suspended,
+            ServerAvailability::Down => UpstreamState::Down,
+            ServerAvailability::Draining => UpstreamState::Draining,
         }
     }
 }

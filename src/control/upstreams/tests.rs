@@ -1,7 +1,7 @@
 //! The helper on threads, with servers and workers over real sockets.
 
 use super::{
-    event_loop::EventLoop,
+    event_loop::UpstreamLoop,
     inbox::{Inbox, InboxItem},
     message::FromUpstreams,
     resolve::Resolver,
@@ -22,7 +22,7 @@ use crate::{
         services::{ServiceReply, Services},
         upstreams::{
             connect::{ConnectOutcome, ConnectRequest},
-            table::{ServerState, UpstreamTable},
+            table::{ServerAvailability, UpstreamTable},
         },
         worker::{
             Backends, StartTime, WorkerConfig, WorkerRows,
@@ -93,14 +93,14 @@ fn closed_port() -> UpstreamAddress {
 }
 
 /// A helper that runs on threads, as long as the test.
-struct RunningHelper {
+struct UpstreamHelperThreads {
     service: UpstreamService,
     table: Arc<UpstreamTable>,
     messages: Receiver<FromUpstreams>,
 }
 
-impl RunningHelper {
-    fn start(config: UpstreamConfig) -> RunningHelper {
+impl UpstreamHelperThreads {
+    fn start(config: UpstreamConfig) -> UpstreamHelperThreads {
         let paths = ProxyPaths::Below("/app".parse().unwrap());
         let proxy = SiteProxy { paths, upstream: config.name.clone(), base: None };
         let site = SiteConfig { proxies: vec![proxy], ..SiteConfig::default() };
@@ -112,13 +112,13 @@ impl RunningHelper {
         let (sender, messages) = channel();
         let report = move |message: &FromUpstreams| drop(sender.send(message.clone()));
         let (setups, table) = (service.setups(), service.table());
-        let event_loop = EventLoop::new(setups, Arc::clone(&inbox), service.table(), resolver, report);
+        let event_loop = UpstreamLoop::new(setups, Arc::clone(&inbox), service.table(), resolver, report);
         thread::spawn(move || event_loop.run());
         let helper = service.helper().clone();
         thread::spawn(move || {
             serve(&helper, |request, reply| inbox.push(InboxItem::Request(request, reply)))
         });
-        RunningHelper { service, table, messages }
+        UpstreamHelperThreads { service, table, messages }
     }
 
     fn session(&self) -> ConnectSession {
@@ -144,19 +144,19 @@ fn connect(session: &mut ConnectSession) -> ServiceReply<ConnectOutcome> {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum TestedEngine {
+enum EngineUnderTest {
     Engine(Engine),
     /// As in a process of the engine `fork`.
     OneConnection,
 }
 
 /// Returns the status line of a response to a request for a path, by a worker with these backends.
-fn status_line(engine: TestedEngine, backends: Backends, path: &str) -> String {
+fn status_line(engine: EngineUnderTest, backends: Backends, path: &str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let listeners = match engine {
-        TestedEngine::Engine(_) => vec![listener.try_clone().unwrap().into()],
-        TestedEngine::OneConnection => Vec::new(),
+        EngineUnderTest::Engine(_) => vec![listener.try_clone().unwrap().into()],
+        EngineUnderTest::OneConnection => Vec::new(),
     };
     let config = WorkerConfig::for_test(2, listeners).with_backends(backends);
     // Clients that wait are for the other worker.
@@ -164,8 +164,8 @@ fn status_line(engine: TestedEngine, backends: Backends, path: &str) -> String {
     let mailbox = Arc::clone(&config.mailbox);
     let (started, is_started) = channel();
     let worker = thread::spawn(move || match engine {
-        TestedEngine::Engine(engine) => engine.run(config, WorkerReady(started)).unwrap(),
-        TestedEngine::OneConnection => {
+        EngineUnderTest::Engine(engine) => engine.run(config, WorkerReady(started)).unwrap(),
+        EngineUnderTest::OneConnection => {
             started.send(()).unwrap();
             let (client, _) = listener.accept().unwrap();
             client.set_nonblocking(true).unwrap();
@@ -191,14 +191,15 @@ fn status_line(engine: TestedEngine, backends: Backends, path: &str) -> String {
 fn workers_of_all_engines_connect_through_the_helper() {
     let in_threads =
         Engine::ALL.iter().filter(|engine| !matches!(engine, Engine::Prefork | Engine::Fork | Engine::Auto));
-    let engines = in_threads.map(|&engine| TestedEngine::Engine(engine)).chain([TestedEngine::OneConnection]);
+    let engines =
+        in_threads.map(|&engine| EngineUnderTest::Engine(engine)).chain([EngineUnderTest::OneConnection]);
     for engine in engines {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let helper = RunningHelper::start(upstream(&[tcp(listener.local_addr().unwrap())]));
+        let helper = UpstreamHelperThreads::start(upstream(&[tcp(listener.local_addr().unwrap())]));
         let backends = || {
             let mut backends = Backends::default();
             helper.service.backends().add_to(&mut backends).unwrap();
-            if matches!(engine, TestedEngine::Engine(engine) if !engine.is_blocking()) {
+            if matches!(engine, EngineUnderTest::Engine(engine) if !engine.is_blocking()) {
                 backends.upstreams.as_mut().unwrap().start_thread().unwrap();
             }
             backends
@@ -228,7 +229,7 @@ fn request_waits_until_a_connection_closes() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let limited =
         UpstreamConfig { max_connections: Some(2), ..upstream(&[tcp(listener.local_addr().unwrap())]) };
-    let helper = RunningHelper::start(limited);
+    let helper = UpstreamHelperThreads::start(limited);
     let (mut one, mut other) = (helper.session(), helper.session());
     helper.table.reset_row(0);
     for _ in 0..2 {
@@ -248,7 +249,7 @@ fn request_waits_until_a_connection_closes() {
         connect_timeout: Duration::ZERO,
         ..upstream(&[closed_port()])
     };
-    let helper = RunningHelper::start(refused);
+    let helper = UpstreamHelperThreads::start(refused);
     assert_eq!(connect(&mut helper.session()).result, Ok(ConnectOutcome::Full), "none within its time");
 }
 
@@ -256,15 +257,16 @@ fn request_waits_until_a_connection_closes() {
 fn server_that_refuses_connections_is_suspended_beside_another() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let open = tcp(listener.local_addr().unwrap());
-    for (servers, state) in
-        [(vec![closed_port(), open], ServerState::Suspended), (vec![closed_port()], ServerState::Usable)]
-    {
-        let helper = RunningHelper::start(upstream(&servers));
+    for (servers, state) in [
+        (vec![closed_port(), open], ServerAvailability::Suspended),
+        (vec![closed_port()], ServerAvailability::Usable),
+    ] {
+        let helper = UpstreamHelperThreads::start(upstream(&servers));
         let mut session = helper.session();
         for _ in 0..3 {
             assert_eq!(connect(&mut session).result, Ok(ConnectOutcome::Unreachable));
         }
-        if state == ServerState::Suspended {
+        if state == ServerAvailability::Suspended {
             let why = "connection refused, 3 times within 3600s".to_owned();
             assert_eq!(helper.messages.recv(), Ok(FromUpstreams::Down { server: 0, why }));
         }
@@ -285,7 +287,7 @@ fn checks_take_a_server_out_and_bring_it_back() {
         fall: 3,
     };
     let checked = UpstreamConfig { health: Some(health), ..upstream(&[tcp(listener.local_addr().unwrap())]) };
-    let helper = RunningHelper::start(checked);
+    let helper = UpstreamHelperThreads::start(checked);
     let respond = |status: &str| {
         let (mut client, _) = listener.accept().unwrap();
         let mut request = [0; 512];
@@ -312,12 +314,12 @@ fn names_and_unix_sockets_are_connected_to() {
     let path = dir.path().join("socket");
     let _unix = std::os::unix::net::UnixListener::bind(&path).unwrap();
     for address in [name("localhost"), UpstreamAddress::Unix(path)] {
-        let reply = connect(&mut RunningHelper::start(upstream(&[address])).session());
+        let reply = connect(&mut UpstreamHelperThreads::start(upstream(&[address])).session());
         assert_eq!(reply.result, Ok(ConnectOutcome::Connected));
         assert!(reply.descriptor.is_some());
     }
     // No name of the domain `invalid` exists: RFC 6761, section 6.4.
-    let helper = RunningHelper::start(upstream(&[name("a.invalid")]));
+    let helper = UpstreamHelperThreads::start(upstream(&[name("a.invalid")]));
     assert_eq!(connect(&mut helper.session()).result, Ok(ConnectOutcome::Unreachable));
     assert!(matches!(helper.messages.recv(), Ok(FromUpstreams::Unresolved { server: 0, .. })));
 }

@@ -10,7 +10,7 @@
 
 use super::{
     plan::{ServerPlan, UpstreamPlan, UpstreamPlans},
-    table::{ServerState, UpstreamTable},
+    table::{ServerAvailability, UpstreamTable},
 };
 use crate::base::upstream_config::Balance;
 use std::{
@@ -92,10 +92,10 @@ impl Balancer {
     fn collect(&self, upstream: &UpstreamPlan, tried: &[ServerId], found: &mut Vec<Candidate>) {
         found.clear();
         let kinds = [
-            (ServerState::Usable, Some(false)),
-            (ServerState::Usable, Some(true)),
+            (ServerAvailability::Usable, Some(false)),
+            (ServerAvailability::Usable, Some(true)),
             // Failures of requests alone make no server unreachable: a try is better than a certain error.
-            (ServerState::Suspended, None),
+            (ServerAvailability::Suspended, None),
         ];
         for (state, is_backup) in kinds {
             let fits = |server: &ServerPlan| {
@@ -176,7 +176,9 @@ impl BackendServers for Balancer {
             Some(max) => idle < u64::from(max / 2) && self.table.waiting(number) == 0,
             None => true,
         };
-        is_wanted && idle < u64::from(upstream.pool_size) && self.table.state(number) != ServerState::Draining
+        is_wanted
+            && idle < u64::from(upstream.pool_size)
+            && self.table.state(number) != ServerAvailability::Draining
     }
 
     fn note(&mut self, server: ServerId, event: ServerEvent) {
@@ -269,28 +271,29 @@ mod tests {
             .collect()
     }
 
-    use ServerState::{Down, Draining, Suspended, Usable};
+    use ServerAvailability::{Down, Draining, Suspended, Usable};
 
     #[test]
     #[rustfmt::skip]
     fn servers_take_turns_by_weight_and_state() {
-        let cases: &[(&str, &[u32], usize, &[ServerState], &str)] = &[
+        type Servers<'a> = (&'a [u32], usize, &'a [ServerAvailability]);
+        let cases: &[(&str, Servers<'_>, &str)] = &[
             // case                     weights       backups  states                        sequence
-            ("one",                     &[1],         1,       &[Usable],                    "AAAA"),
-            ("two",                     &[1, 1],      2,       &[Usable, Usable],            "ABABAB"),
-            ("smooth",                  &[5, 1, 1],   3,       &[Usable, Usable, Usable],    "AABACAAAABACAA"),
-            ("one is down",             &[1, 1, 1],   3,       &[Usable, Down, Usable],      "ACACAC"),
-            ("one is suspended",        &[1, 1],      2,       &[Suspended, Usable],         "BBBB"),
-            ("one is draining",         &[1, 1],      2,       &[Draining, Usable],          "BBBB"),
-            ("the backup waits",        &[1, 1],      1,       &[Usable, Usable],            "AAAA"),
-            ("the backup serves",       &[1, 1],      1,       &[Down, Usable],              "BBBB"),
-            ("before the suspended",    &[1, 1],      1,       &[Suspended, Usable],         "BBBB"),
-            ("a suspended one alone",   &[1],         1,       &[Suspended],                 "AAAA"),
-            ("all suspended",           &[1, 1],      2,       &[Suspended, Suspended],      "ABAB"),
-            ("suspended and down",      &[1, 1],      2,       &[Suspended, Down],           "AAAA"),
-            ("all down",                &[1, 1],      2,       &[Down, Draining],            "--"),
+            ("one",                     (&[1],         1,       &[Usable]),                    "AAAA"),
+            ("two",                     (&[1, 1],      2,       &[Usable, Usable]),            "ABABAB"),
+            ("smooth",                  (&[5, 1, 1],   3,       &[Usable, Usable, Usable]),    "AABACAAAABACAA"),
+            ("one is down",             (&[1, 1, 1],   3,       &[Usable, Down, Usable]),      "ACACAC"),
+            ("one is suspended",        (&[1, 1],      2,       &[Suspended, Usable]),         "BBBB"),
+            ("one is draining",         (&[1, 1],      2,       &[Draining, Usable]),          "BBBB"),
+            ("the backup waits",        (&[1, 1],      1,       &[Usable, Usable]),            "AAAA"),
+            ("the backup serves",       (&[1, 1],      1,       &[Down, Usable]),              "BBBB"),
+            ("before the suspended",    (&[1, 1],      1,       &[Suspended, Usable]),         "BBBB"),
+            ("a suspended one alone",   (&[1],         1,       &[Suspended]),                 "AAAA"),
+            ("all suspended",           (&[1, 1],      2,       &[Suspended, Suspended]),      "ABAB"),
+            ("suspended and down",      (&[1, 1],      2,       &[Suspended, Down]),           "AAAA"),
+            ("all down",                (&[1, 1],      2,       &[Down, Draining]),            "--"),
         ];
-        for (name, weights, backups_at, states, want) in cases {
+        for (name, (weights, backups_at, states), want) in cases {
             let mut balancer = balancer(Balance::RoundRobin, weights, *backups_at);
             for (server, &state) in states.iter().enumerate() {
                 balancer.table.set_state(server, state);
@@ -378,18 +381,19 @@ mod tests {
     #[test]
     #[rustfmt::skip]
     fn idle_connections_are_limited_over_all_workers() {
-        let cases: &[(&str, Option<u32>, u64, u64, ServerState, bool)] = &[
+        type Table = (u64, u64, ServerAvailability);
+        let cases: &[(&str, Option<u32>, Table, bool)] = &[
             // case               max      idle  waiting  state     kept
-            ("none yet",          None,    0,    0,       Usable,   true),
-            ("one less",          None,    3,    0,       Usable,   true),
-            ("enough",            None,    4,    0,       Usable,   false),
-            ("half of the max",   Some(4), 2,    0,       Usable,   false),
-            ("less than that",    Some(4), 1,    0,       Usable,   true),
-            ("another waits",     Some(4), 1,    1,       Usable,   false),
-            ("draining",          None,    0,    0,       Draining, false),
-            ("suspended",         None,    0,    0,       Suspended, true),
+            ("none yet",          None,    (0,    0,       Usable),   true),
+            ("one less",          None,    (3,    0,       Usable),   true),
+            ("enough",            None,    (4,    0,       Usable),   false),
+            ("half of the max",   Some(4), (2,    0,       Usable),   false),
+            ("less than that",    Some(4), (1,    0,       Usable),   true),
+            ("another waits",     Some(4), (1,    1,       Usable),   false),
+            ("draining",          None,    (0,    0,       Draining), false),
+            ("suspended",         None,    (0,    0,       Suspended), true),
         ];
-        for &(name, max_connections, idle, waiting, state, want) in cases {
+        for &(name, max_connections, (idle, waiting, state), want) in cases {
             let mut balancer = balancer(Balance::RoundRobin, &[1], 1);
             let plan = UpstreamPlan { max_connections, pool_size: 4, ..balancer.plans.upstreams[0].clone() };
             balancer.plans = Arc::new(UpstreamPlans::new(vec![plan]));

@@ -52,6 +52,11 @@ impl WorkerUpstreams {
         Ok(())
     }
 
+    /// Returns whether connections to any server begin with a handshake.
+    pub(crate) fn have_tls(&self) -> bool {
+        self.transports.iter().any(UpstreamTransport::has_tls)
+    }
+
     /// Returns the part of a worker, and what chooses its servers. `by_backend`: the upstream of each backend.
     pub(crate) fn link(&self, by_backend: Arc<[Option<u16>]>) -> (UpstreamLink, Balancer) {
         let row = UpstreamRow::default();

@@ -26,7 +26,7 @@ pub(crate) struct UpstreamTable {
 
 /// Whether a server gets requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum ServerState {
+pub(crate) enum ServerAvailability {
     /// It does.
     #[default]
     Usable,
@@ -133,17 +133,17 @@ impl UpstreamTable {
     }
 
     /// Returns whether a server gets requests.
-    pub(crate) fn state(&self, server: usize) -> ServerState {
+    pub(crate) fn state(&self, server: usize) -> ServerAvailability {
         match self.server(server, ServerWord::State).load(Relaxed) {
-            0 => ServerState::Usable,
-            1 => ServerState::Suspended,
-            2 => ServerState::Down,
-            _ => ServerState::Draining,
+            0 => ServerAvailability::Usable,
+            1 => ServerAvailability::Suspended,
+            2 => ServerAvailability::Down,
+            _ => ServerAvailability::Draining,
         }
     }
 
     /// Sets whether a server gets requests.
-    pub(crate) fn set_state(&self, server: usize, state: ServerState) {
+    pub(crate) fn set_state(&self, server: usize, state: ServerAvailability) {
         self.server(server, ServerWord::State).store(state as u64, Relaxed);
     }
 
@@ -348,11 +348,16 @@ mod tests {
     #[test]
     fn states_and_weights_are_those_that_were_set() {
         let table = UpstreamTable::new(2, 3).unwrap();
-        for state in [ServerState::Suspended, ServerState::Down, ServerState::Draining, ServerState::Usable] {
+        for state in [
+            ServerAvailability::Suspended,
+            ServerAvailability::Down,
+            ServerAvailability::Draining,
+            ServerAvailability::Usable,
+        ] {
             table.set_state(1, state);
             assert_eq!(
                 [0, 1, 2].map(|server| table.state(server)),
-                [ServerState::Usable, state, ServerState::Usable]
+                [ServerAvailability::Usable, state, ServerAvailability::Usable]
             );
         }
         assert_eq!(table.weight(2), FULL_WEIGHT);

@@ -226,7 +226,9 @@ impl ServerLink {
 
     /// Answers the jobs that have waited for too long.
     fn expire(&mut self, now: Instant) {
-        while let Some((job, _)) = self.queued.pop_front_if(|(_, deadline)| *deadline <= now) {
+        while self.queued.front().is_some_and(|(_, deadline)| *deadline <= now)
+            && let Some((job, _)) = self.queued.pop_front()
+        {
             post(job, Err(BackendRefusal::TimedOut));
         }
         for sent in &mut self.sent {

@@ -30,4 +30,9 @@ impl UpstreamTransport {
             UpstreamTransport::Tls { config, name } => Transport::tls_client(config, name.clone()),
         }
     }
+
+    /// Returns whether connections begin with a handshake.
+    pub(crate) fn has_tls(&self) -> bool {
+        matches!(self, UpstreamTransport::Tls { .. })
+    }
 }
