@@ -88,9 +88,8 @@ fn servers_with_tls_show_a_certificate() {
         let url = server.url().replace("http:", "https:");
         let config = ProxyConfig { upstream: options, ..ProxyConfig::default() };
         let proxied = Proxied::start(Engine::default(), &[url], config);
-        let mut client = proxied.connect();
         for _ in 0..2 {
-            let response = client.ask(get("/app/a")).response;
+            let response = proxied.get("/app/a");
             assert_eq!(response.status(), *want, "{case}: {response}");
             if *want == 200 {
                 assert_eq!(response.text(), "", "{case}");

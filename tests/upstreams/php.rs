@@ -25,14 +25,14 @@ fn browser_walks_through_a_wiki() {
         let config = format!(
             "[[site]]\npath = \"wiki\"\nproxy = [\"*.php=php\"]\n\
              [[listener]]\naddress = \"127.0.0.1:0\"\n[server]\nengine = \"{engine}\"\n\
-             [[upstream]]\nname = \"php\"\nservers = [\"fastcgi://unix:{}\"]\nroot = {:?}\nindex = \"doku.php\"\n",
+             [[upstream]]\nname = \"php\"\nservers = [\"fastcgi://unix:{}\"]\n",
             wiki.socket().display(),
-            wiki.path("wiki"),
         );
         let served = RunningProgram::start_ready(serve_config(&config, wiki.dir.path(), &[]));
         let url = format!("http://{}/dokuwiki.html", served.address());
         let page = BrowserPage::load(&url, &["--verdict", "#verdict"]);
-        let want = "/doku.php?id=notes\n/doku.php?id=notes&do=edit\n/doku.php?id=notes\n/doku.php?id=notes\n/doku.php?id=notes\n\
+        // The form leads to the page by PATH_INFO.
+        let want = "/doku.php?id=notes\n/doku.php?id=notes&do=edit\n/doku.php/notes\n/doku.php?id=notes\n/doku.php?id=notes\n\
                     /doku.php?id=notes&do=revisions\n/doku.php/notes\n/doku.php?id=notes&do=index\nsource: 200, equal";
         assert_eq!((&*page.verdict, &*page.errors), (want, "[]"), "{engine}: {page:?}");
         assert!(page.resources.len() > 20, "{engine}: {page:?}");
@@ -54,7 +54,7 @@ impl Wiki {
         copy("/etc/dokuwiki", &path("wiki/conf"));
         let data = path("data");
         let local = format!(
-            "<?php\n$conf['title'] = 'Wiki';\n$conf['useacl'] = 0;\n$conf['savedir'] = '{}';\n",
+            "<?php\n$conf['title'] = 'Wiki';\n$conf['useacl'] = 0;\n$conf['userewrite'] = 2;\n$conf['savedir'] = '{}';\n",
             data.display()
         );
         let preload = "<?php define('DOKU_CONF', dirname(__DIR__) . '/conf/');\n";
@@ -118,9 +118,10 @@ fn php_fpm() -> PathBuf {
     programs.into_iter().find(is_php).expect("PHP-FPM is missing: run tests/setup --soak")
 }
 
-/// Copies a directory, with the targets of its links.
+/// Copies a directory, with the targets of its links, and lets the users of PHP and of the server read it.
 fn copy(from: &str, to: &Path) {
     run(Command::new("cp").arg("-rL").arg(from).arg(to));
+    run(Command::new("chmod").args(["-R", "a+rX"]).arg(to));
 }
 
 fn run(command: &mut Command) {

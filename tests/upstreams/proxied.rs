@@ -150,7 +150,8 @@ impl Proxied {
         wait_for(state, || (self.server_state(server) == state).then_some(()));
     }
 
-    fn server_state(&self, server: usize) -> String {
+    /// Returns the state of a server of the upstream `up`.
+    pub(super) fn server_state(&self, server: usize) -> String {
         let status = self.status();
         status["upstreams"][server]["state"]
             .as_str()
