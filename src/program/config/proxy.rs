@@ -236,12 +236,12 @@ mod tests {
     use super::*;
 
     /// The canonical form, the name of the upstream and the base, or what was expected.
-    type Parsed = Result<(&'static str, &'static str, Option<&'static str>), &'static str>;
+    type ParsedProxy = Result<(&'static str, &'static str, Option<&'static str>), &'static str>;
 
     #[test]
     #[rustfmt::skip]
     fn value_names_paths_servers_and_a_base() {
-        let cases: &[(&str, Parsed)] = &[
+        let cases: &[(&str, ParsedProxy)] = &[
             // text                                     canonical, upstream, base
             ("/api/=http://127.0.0.1:9000",             Ok(("/api=http://127.0.0.1:9000", "http://127.0.0.1:9000", None))),
             ("/=http://a:80",                           Ok(("/=http://a", "http://a", None))),
