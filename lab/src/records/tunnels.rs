@@ -77,6 +77,11 @@ impl TunnelResources {
         self.memory.pss as f64
     }
 
+    /// Returns the memory that only the exit of the proxy frees.
+    pub(crate) fn private(&self) -> f64 {
+        self.memory.private() as f64
+    }
+
     pub(crate) fn kernel(&self) -> f64 {
         self.kernel as f64
     }

@@ -20,6 +20,7 @@ pub(super) fn report(tunnels: &TunnelsRecord) -> LabReport {
             measured.name.clone(),
             median(pss, kib),
             min_max(pss, kib),
+            median(per_tunnel(TunnelResources::private), kib),
             median(tunnels.memory_ratio(measured.server, PeerServer::Nginx), |ratio| format!("×{ratio:.2}")),
             median(spread(&|window| window.before.pss()), mib),
             median(spread(&|window| window.open.pss()), mib),
@@ -38,7 +39,8 @@ const COLUMNS: &[ReportColumn] = &[
     ("proxy", Some("proxy")),
     ("KiB each", Some("memory per tunnel, KiB")),
     ("range", Some("range")),
-    ("of nginx", Some("of nginx")),
+    ("private", Some("private memory per tunnel, KiB")),
+    ("of nginx", Some("memory of nginx")),
     ("before", Some("memory before, MiB")),
     ("open", Some("memory with all tunnels, MiB")),
     ("after", Some("memory per tunnel after messages, KiB")),
@@ -54,7 +56,7 @@ fn caption(tunnels: &TunnelsRecord) -> String {
     format!(
         "Medians of {} round{plural}. {} WebSocket connections through each proxy to the same upstream, all open at once and idle. Memory is \
          the proportional set size (PSS) of all processes of the proxy, per tunnel that with all tunnels open, less that before the first \
-         one. Then the client sends a message through {} tunnels, and each comes back. Descriptors are those of the proxy. Kernel memory is \
+         one; private is the part of it that no file backs. Then the client sends a message through {} tunnels, and each comes back. Descriptors are those of the proxy. Kernel memory is \
          that of the whole machine which the kernel cannot reclaim: it includes the sockets of client and upstream, two of the four of each \
          tunnel. Each proxy has one worker and room for 32,768 connections or more, {}. {}.",
         settings.rounds,
@@ -84,7 +86,7 @@ mod tests {
         let record = tunnels();
         let text = report(&record).markdown();
         assert!(
-            text.contains("| tarpon | 2.00 | 2.00–4.00 | ×0.50 | 1.0 | 1.2 | 2.00 | 2.00 | 1.00 |"),
+            text.contains("| tarpon | 2.00 | 2.00–4.00 | 0.00 | ×0.50 | 1.0 | 1.2 | 2.00 | 2.00 | 1.00 |"),
             "{text}"
         );
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
