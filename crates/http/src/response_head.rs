@@ -128,10 +128,9 @@ impl<'a> ResponseHead<'a> {
     pub fn framing(&self, to_head: bool) -> Result<ResponseFraming, ResponseHeadError> {
         let mut codings = self.all("transfer-encoding");
         let length = self.content_length()?;
-        if to_head || matches!(self.status, 100..=199 | 204 | 304) {
-            return Ok(ResponseFraming::Nothing);
-        }
         match (codings.next(), length) {
+            (Some(_), Some(_)) => Err(ResponseHeadError::Framing),
+            _ if to_head || matches!(self.status, 100..=199 | 204 | 304) => Ok(ResponseFraming::Nothing),
             (None, Some(len)) => Ok(ResponseFraming::Length(len)),
             (None, None) => Ok(ResponseFraming::UntilClose),
             (Some(coding), None)

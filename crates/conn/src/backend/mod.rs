@@ -391,6 +391,10 @@ impl BackendConnection {
     }
 
     pub(crate) fn closed(&mut self, cx: &mut ConnResources<'_>) {
+        if let BackendPhase::Exchange(_) = &self.phase {
+            // The socket has failed.
+            self.fail(cx, ExchangeError::INVALID);
+        }
         self.abort(cx, Status::BadGateway);
         cx.pipes.note(self.server, ServerEvent::Closed);
     }

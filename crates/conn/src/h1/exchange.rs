@@ -155,7 +155,7 @@ impl Http1 {
         match emit::emit(cx, out, image, plan, persistence, input) {
             Ok(()) => self.responded(cx, out, plan, Some(version)),
             Err(status) => {
-                let plan = self.respond_with_page(cx, out, site, status, with_content);
+                let plan = self.respond_with_page(cx, out, site, status, with_content, Persistence::Close);
                 self.responded(cx, out, &plan, Some(version));
             }
         }
@@ -252,12 +252,12 @@ impl Http1 {
             let start = self.exchange_start(cx, out, site, client, status);
             cx.records.start_record(start, head.as_ref(), bytes);
         }
-        let plan = self.respond_with_page(cx, out, site, status, with_content);
+        let plan = self.respond_with_page(cx, out, site, status, with_content, Persistence::Close);
         self.responded(cx, out, &plan, version);
         input.len as usize
     }
 
-    /// Queues a status page as the last response.
+    /// Queues a status page. It is the last response unless the connection persists.
     #[cold]
     pub(super) fn respond_with_page(
         &mut self,
@@ -266,11 +266,15 @@ impl Http1 {
         site: SiteId,
         status: Status,
         with_content: bool,
+        persistence: Persistence,
     ) -> Plan {
         let (image, current) = cx.sites.current(site);
         let plan = plan::page(current, status, with_content);
-        self.phase = Http1Phase::LastResponse { linger: true };
-        emit::emit_planned(cx, out, image, &plan, Persistence::Close);
+        self.phase = match persistence {
+            Persistence::Close => Http1Phase::LastResponse { linger: true },
+            Persistence::Persist | Persistence::KeepAlive => Http1Phase::Head,
+        };
+        emit::emit_planned(cx, out, image, &plan, persistence);
         plan
     }
 

@@ -347,7 +347,7 @@ impl Http1 {
                     let start = self.exchange_start(cx, out, site, self.peer(), status);
                     cx.records.start_record(start, None, &[]);
                 }
-                let plan = self.respond_with_page(cx, out, site, status, true);
+                let plan = self.respond_with_page(cx, out, site, status, true, crate::Persistence::Close);
                 self.responded(cx, out, &plan, None);
                 self.deadline = cx.now.after(self.limits(cx).send_ms);
             }

@@ -6,7 +6,9 @@
 //!
 //! As in HTTP/2, pseudo-fields come first: `:method`, `:scheme`, `:authority` and `:path` in a request, `:status` in a response
 //! (RFC 9113, section 8.3). A request also has `:version`, that of HTTP which its
-//! client speaks, and `:client` and `:client-port`, the address and the port of the client, as far as they are known. Fields that belong to one
+//! client speaks, and `:client` and `:client-port`, the address and the port of the client, as far as they are known. One for a server that
+//! speaks HTTP has `:peer`, the address of the client's connection; `:upgrade`, the protocol that the client asks for; and `:chunked` if the
+//! content has no length. Fields that belong to one
 //! connection are not in the list (RFC 9110, section 7.6.1).
 
 use crate::bounded_writer::BoundedWriter;

@@ -1,6 +1,6 @@
 //! Exchanges with a backend behind TLS: every cut of the wire, whom the connection trusts, and what fails.
 
-use super::{backends::worker, upstreams::World};
+use super::{backends::worker, upstreams::UpstreamWorld};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
 use rustls::{
     ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion,
@@ -260,7 +260,7 @@ fn end_without_an_alert_cuts_a_response_off() {
     for (what, response, has_alert, is_complete) in cases {
         for version in [&TLS12, &TLS13] {
             for read in [1, 50, usize::MAX] {
-                let mut world = World::new(move |_, _| UpstreamReply { bytes: response.into(), ends: true });
+                let mut world = UpstreamWorld::new(move |_, _| UpstreamReply { bytes: response.into(), ends: true });
                 world.sim.backend_tls = Some(BackendTls { has_alert, ..tls(&[version]) });
                 // A repeated request would find the same server.
                 let request = "POST /app HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";

@@ -39,8 +39,8 @@ use trailers::CollectedTrailers;
 pub(super) struct Http1Exchange {
     /// The request was HEAD.
     is_head: bool,
-    /// The client has asked for another protocol.
-    wants_upgrade: bool,
+    /// The protocol that the client has asked for besides HTTP/1. Empty: none.
+    upgrade: Box<[u8]>,
     content: ContentToSend,
     response: Http1Part,
     interim_count: u32,
@@ -139,14 +139,16 @@ impl Http1Exchange {
         let buf = cx.pool.take_for_response().ok_or(NoBuffer)?;
         let (bytes, to) = cx.pool.split_mut(list, buf);
         let written = request::write(bytes, cx.pipes.settings(route.backend), &route.limits, is_complete, to);
-        let Some(WrittenRequest { len, is_head, wants_upgrade, is_repeatable, content }) = written else {
+        let Some(WrittenRequest { len, is_head, upgrade, is_repeatable, content }) = written else {
             cx.pool.release(buf);
             return Err(ExchangeError::here(Status::RequestHeaderFieldsTooLarge));
         };
         if is_repeatable {
             repeatable.extend_from_slice(bytes);
         }
-        (self.is_head, self.wants_upgrade, self.content) = (is_head, wants_upgrade, content);
+        let wants_upgrade = upgrade.is_some();
+        self.upgrade = upgrade.unwrap_or_default().into();
+        (self.is_head, self.content) = (is_head, content);
         // Of a request for another protocol nothing follows until the server agrees.
         state.is_request_sent = is_complete || wants_upgrade;
         Ok(BufRange { buf, at: 0, len: len as u32 })
@@ -212,7 +214,7 @@ impl Http1Exchange {
         let (status, persists) = (head.status, head.persists());
         let framing = head.framing(self.is_head)?;
         let is_interim = status < 200 && status != 101;
-        if status == 101 && !(self.wants_upgrade && response::names_protocol(&head)) {
+        if status == 101 && (self.upgrade.is_empty() || !response::names_protocol(&head, &self.upgrade)) {
             return Err(ExchangeError::INVALID);
         }
         if !state.has_room(cx) {

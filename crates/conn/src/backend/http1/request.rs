@@ -12,10 +12,11 @@ use tarpon_http::{
 };
 
 /// What a connection keeps of a request.
-pub(super) struct WrittenRequest {
+pub(super) struct WrittenRequest<'a> {
     pub(super) len: usize,
     pub(super) is_head: bool,
-    pub(super) wants_upgrade: bool,
+    /// The protocol that the client has asked for besides HTTP/1.
+    pub(super) upgrade: Option<&'a [u8]>,
     /// To repeat it has the effect of one request: RFC 9110, section 9.2.2. It has no content.
     pub(super) is_repeatable: bool,
     pub(super) content: ContentToSend,
@@ -35,13 +36,13 @@ pub(super) enum ContentToSend {
 }
 
 /// Writes a request to the front of `to`. `is_complete`: it has no content. `None`: it does not fit, or the list is no request.
-pub(super) fn write(
-    list: &[u8],
+pub(super) fn write<'a>(
+    list: &'a [u8],
     settings: Option<&BackendSettings>,
     limits: &BackendLimits,
     is_complete: bool,
     to: &mut [u8],
-) -> Option<WrittenRequest> {
+) -> Option<WrittenRequest<'a>> {
     let list = MessageFields::parse(list)?;
     let method = list.get(b":method")?;
     let upgrade = list.get(b":upgrade");
@@ -69,8 +70,8 @@ pub(super) fn write(
     match content {
         ContentToSend::Chunked => put(&[b"Transfer-Encoding: chunked\r\n"])?,
         ContentToSend::Length { left } => put_length(&mut writer, left)?,
-        // A client that names no content may have named its length.
-        _ if length == Some(0) => put_length(&mut writer, 0)?,
+        // Empty content: some servers ask for its length.
+        _ if length == Some(0) || list.get(b":chunked").is_some() => put_length(&mut writer, 0)?,
         _ => {}
     }
     let mut put = |parts: &[&[u8]]| parts.iter().try_for_each(|part| writer.put(part));
@@ -83,7 +84,7 @@ pub(super) fn write(
     Some(WrittenRequest {
         len: writer.len(),
         is_head: method == b"HEAD",
-        wants_upgrade: upgrade.is_some(),
+        upgrade,
         is_repeatable: is_complete && upgrade.is_none() && is_idempotent(method),
         content,
     })

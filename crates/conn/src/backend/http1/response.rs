@@ -13,9 +13,12 @@ use tarpon_http::{
     response_head::{self, ResponseHead},
 };
 
-/// Returns whether the head of a response with the status 101 names the protocol that follows. RFC 9110, section 7.8.
-pub(super) fn names_protocol(head: &ResponseHead<'_>) -> bool {
-    field::has_token(head.all("connection"), b"upgrade") && head.all("upgrade").any(|value| !value.is_empty())
+/// Returns whether the head of a response with the status 101 changes to this protocol, and to no other. RFC 9110, section 7.8.
+pub(super) fn names_protocol(head: &ResponseHead<'_>, protocol: &[u8]) -> bool {
+    let mut named = head.all("upgrade");
+    field::has_token(head.all("connection"), b"upgrade")
+        && named.next().is_some_and(|value| value.eq_ignore_ascii_case(protocol))
+        && named.next().is_none()
 }
 
 /// Returns a list of the fields of a valid head, in a buffer for a message: without those that belong to the connection (RFC 9110,

@@ -163,7 +163,14 @@ impl Http1 {
             cx.records.start_record(start, head.as_ref(), bytes);
         }
         let was_empty = out.is_empty();
-        let plan = self.respond_with_page(cx, out, site, status, !bytes.starts_with(b"HEAD "));
+        let plan = self.respond_with_page(
+            cx,
+            out,
+            site,
+            status,
+            !bytes.starts_with(b"HEAD "),
+            crate::Persistence::Close,
+        );
         self.responded(cx, out, &plan, head.map(|head| head.version));
         if was_empty {
             self.deadline = cx.now.after(self.limits(cx).send_ms);

@@ -99,7 +99,14 @@ impl Http1 {
         let (buf, head_len) = match queued {
             Ok(queued) => queued,
             Err(status) => {
-                let plan = self.respond_with_page(cx, out, exchange.site, status, with_content);
+                let plan = self.respond_with_page(
+                    cx,
+                    out,
+                    exchange.site,
+                    status,
+                    with_content,
+                    crate::Persistence::Close,
+                );
                 return self.responded(cx, out, &plan, Some(version));
             }
         };

@@ -29,6 +29,7 @@ use crate::{
     pool::BUF_LEN,
     proxy_trust::PeerAddress,
     request::Client,
+    response_prefix::Persistence,
     sites::SiteId,
     span::{Outbox, Span},
 };
@@ -419,8 +420,21 @@ impl Http1 {
 
     /// Ends an exchange that cannot go on: with this status, or by closing the connection if the response has begun.
     pub(super) fn end_piped_with(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox, status: Status) {
+        let keepalive_requests = self.limits(cx).keepalive_requests.get();
+        let is_last = self.ending != Ending::No || self.request_count >= keepalive_requests;
         let Http1Phase::Piped(piped) = &mut self.phase else { return };
         let (site, version, with_content) = (piped.site, piped.version, piped.with_content);
+        // The request is complete, so the next one can follow.
+        let persists = !is_last
+            && piped.client_persists
+            && !piped.has_client_ended
+            && piped.content.is_none()
+            && piped.upgrade == ProtocolChange::No;
+        let persistence = match piped.version {
+            _ if !persists => Persistence::Close,
+            Version::Http10 => Persistence::KeepAlive,
+            Version::Http11 => Persistence::Persist,
+        };
         let (has_begun, has_client_ended) = (piped.response != PipedResponse::Head, piped.has_client_ended);
         let ends_with_connection = piped.response == PipedResponse::Content(ContentFraming::UntilClose);
         if ends_with_connection || !has_begun && !out.has_room(emit::SPAN_COUNT) {
@@ -436,7 +450,7 @@ impl Http1 {
             return self.update_piped_deadline(cx, out, true);
         }
         let had_output = !out.is_empty();
-        let plan = self.respond_with_page(cx, out, site, status, with_content);
+        let plan = self.respond_with_page(cx, out, site, status, with_content, persistence);
         self.responded(cx, out, &plan, Some(version));
         self.update_record(cx, |record| record.status = plan.status.code());
         self.leave_pipe(cx, self.sent_len + out.len(), plan.content_len());

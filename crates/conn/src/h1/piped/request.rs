@@ -59,7 +59,12 @@ impl PipedRequest {
         }
         let awaits_continue = content.is_some() && expects_continue(&head);
         let upgrade = upgrade(&head).filter(|_| to_server && content.is_none());
-        let added = AddedFields { peer: target.peer, upgrade, expects: to_server && awaits_continue };
+        let added = AddedFields {
+            peer: target.peer,
+            upgrade,
+            expects: to_server && awaits_continue,
+            is_chunked: to_server && matches!(content, Some(RequestContent::Chunked { .. })),
+        };
         let method = bytes.trim_ascii_start().split(|&byte| byte == b' ').next().unwrap_or_default();
         Ok(PipedRequest {
             version: head.version,
@@ -90,6 +95,8 @@ struct AddedFields<'a> {
     peer: Option<IpAddr>,
     upgrade: Option<&'a [u8]>,
     expects: bool,
+    /// The content of the request has no length.
+    is_chunked: bool,
 }
 
 /// Returns the protocol that a request asks for besides HTTP/1. RFC 9110, section 7.8. A version of HTTP or TLS belongs to the connection with
@@ -178,6 +185,9 @@ fn write_request(
         }
         if let Some(protocol) = added.upgrade {
             writer.put(b":upgrade", protocol)?;
+        }
+        if added.is_chunked {
+            writer.put(b":chunked", b"1")?;
         }
         if added.expects {
             writer.put(b"expect", b"100-continue")?;
