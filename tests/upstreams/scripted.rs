@@ -25,7 +25,7 @@ use std::{
 /// A server that follows a script. It stops when the value is dropped.
 pub(super) struct ScriptedServer {
     place: ServerPlace,
-    state: Arc<ServerState>,
+    state: Arc<ScriptedState>,
     acceptor: Option<JoinHandle<()>>,
     /// How many requests [`ScriptedServer::next`] has returned.
     taken: Mutex<usize>,
@@ -43,7 +43,7 @@ pub(super) struct ScriptedConnection {
     /// Its number among those of the server, from 0 on.
     pub(super) number: usize,
     reader: WireReader<Box<dyn ServerStream>>,
-    state: Arc<ServerState>,
+    state: Arc<ScriptedState>,
 }
 
 /// A request that a server has got.
@@ -72,7 +72,7 @@ pub(super) enum AfterResponse {
 pub(super) struct ScriptGate(Arc<(Mutex<usize>, Condvar)>);
 
 #[derive(Default)]
-struct ServerState {
+struct ScriptedState {
     log: Mutex<ServerLog>,
     changed: Condvar,
 }
@@ -158,7 +158,7 @@ impl ScriptedServer {
         mut accept: impl FnMut() -> io::Result<Box<dyn ServerStream>> + Send + 'static,
         script: Arc<Script>,
     ) -> ScriptedServer {
-        let state = Arc::new(ServerState::default());
+        let state = Arc::new(ScriptedState::default());
         let shared = Arc::clone(&state);
         let acceptor = thread::spawn(move || {
             let mut scripts = Vec::new();
@@ -281,7 +281,7 @@ impl Drop for ScriptedServer {
     }
 }
 
-impl ServerState {
+impl ScriptedState {
     fn log(&self) -> MutexGuard<'_, ServerLog> {
         self.log.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }

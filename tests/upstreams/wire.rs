@@ -43,7 +43,7 @@ pub(super) struct WireReader<S> {
 }
 
 /// How the content of a message ends.
-enum Framing {
+enum WireFraming {
     None,
     Length(usize),
     Chunked,
@@ -133,7 +133,7 @@ impl<S: Read> WireReader<S> {
 
     /// Reads the content of a request.
     pub(super) fn request_content(&mut self, request: &mut StrictMessage) -> Result<(), WireError> {
-        let framing = framing(request)?.unwrap_or(Framing::None);
+        let framing = framing(request)?.unwrap_or(WireFraming::None);
         self.content(request, framing)
     }
 
@@ -142,10 +142,10 @@ impl<S: Read> WireReader<S> {
         let mut response = self.response_head()?;
         let status = response.status();
         let framing = match framing(&response)? {
-            _ if status < 200 || method == "HEAD" || matches!(status, 204 | 304) => Framing::None,
-            _ if method == "CONNECT" && status < 300 => Framing::None,
+            _ if status < 200 || method == "HEAD" || matches!(status, 204 | 304) => WireFraming::None,
+            _ if method == "CONNECT" && status < 300 => WireFraming::None,
             Some(framing) => framing,
-            None => Framing::Close,
+            None => WireFraming::Close,
         };
         self.content(&mut response, framing)?;
         Ok(response)
@@ -214,12 +214,12 @@ impl<S: Read> WireReader<S> {
         }
     }
 
-    fn content(&mut self, message: &mut StrictMessage, framing: Framing) -> Result<(), WireError> {
+    fn content(&mut self, message: &mut StrictMessage, framing: WireFraming) -> Result<(), WireError> {
         match framing {
-            Framing::None => {}
-            Framing::Length(len) => message.content = self.exactly(len)?,
-            Framing::Chunked => self.chunks(message)?,
-            Framing::Close => {
+            WireFraming::None => {}
+            WireFraming::Length(len) => message.content = self.exactly(len)?,
+            WireFraming::Chunked => self.chunks(message)?,
+            WireFraming::Close => {
                 message.content = self.rest();
                 self.message.extend_from_slice(&message.content);
             }
@@ -340,13 +340,13 @@ fn check_status_line(line: &str) -> Result<(), &'static str> {
 }
 
 /// Returns how the content of a message ends. `None`: the fields do not tell. RFC 9112, section 6.
-fn framing(message: &StrictMessage) -> Result<Option<Framing>, WireError> {
+fn framing(message: &StrictMessage) -> Result<Option<WireFraming>, WireError> {
     let (codings, lengths) = (message.all("Transfer-Encoding"), message.all("Content-Length"));
     match (&codings[..], &lengths[..]) {
         ([], []) => Ok(None),
-        (["chunked"], []) => Ok(Some(Framing::Chunked)),
+        (["chunked"], []) => Ok(Some(WireFraming::Chunked)),
         ([], [len]) if !len.is_empty() && len.bytes().all(|byte| byte.is_ascii_digit()) => {
-            Ok(Some(Framing::Length(len.parse().map_err(|_| malformed("a length", &message.bytes))?)))
+            Ok(Some(WireFraming::Length(len.parse().map_err(|_| malformed("a length", &message.bytes))?)))
         }
         _ => Err(malformed("the framing", &message.bytes)),
     }

@@ -93,9 +93,9 @@ mod tls_session;
 mod transport;
 
 pub use backend::{
-    BackendId, BackendLimits, BackendProtocol, BackendRoute, BackendServers, BackendSettings, ExchangeEnd,
+    BackendId, BackendLimits, BackendProtocol, BackendRoute, BackendServers, BackendSettings,
     FRAME_PREFIX_LEN, FastCgiSettings, FrameKind, FramePrefix, HashKey, InvalidFrame, PathRewrite,
-    ServerEvent, ServerId,
+    ServerEvent, ServerId, ServerOutcome,
 };
 #[cfg(feature = "sim")]
 pub use backend::{

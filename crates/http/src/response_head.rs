@@ -128,20 +128,20 @@ impl<'a> ResponseHead<'a> {
     pub fn framing(&self, to_head: bool) -> Result<ResponseFraming, ResponseHeadError> {
         let mut codings = self.all("transfer-encoding");
         let length = self.content_length()?;
-        match (codings.next(), length) {
-            (Some(_), Some(_)) => Err(ResponseHeadError::Framing),
-            _ if to_head || matches!(self.status, 100..=199 | 204 | 304) => Ok(ResponseFraming::Nothing),
-            (None, Some(len)) => Ok(ResponseFraming::Length(len)),
-            (None, None) => Ok(ResponseFraming::UntilClose),
+        let framing = match (codings.next(), length) {
+            (None, Some(len)) => ResponseFraming::Length(len),
+            (None, None) => ResponseFraming::UntilClose,
             (Some(coding), None)
                 if codings.next().is_none()
                     && coding.eq_ignore_ascii_case(b"chunked")
                     && self.version == Version::Http11 =>
             {
-                Ok(ResponseFraming::Chunked)
+                ResponseFraming::Chunked
             }
-            (Some(_), _) => Err(ResponseHeadError::Framing),
-        }
+            (Some(_), _) => return Err(ResponseHeadError::Framing),
+        };
+        let has_none = to_head || matches!(self.status, 100..=199 | 204 | 304);
+        Ok(if has_none { ResponseFraming::Nothing } else { framing })
     }
 
     /// Returns the value of Content-Length. `None`: the field is absent.

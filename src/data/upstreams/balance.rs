@@ -242,7 +242,7 @@ fn mix(number: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tarpon_conn::ExchangeEnd;
+    use tarpon_conn::ServerOutcome;
 
     /// Returns a balancer for one upstream, as that of backend 1, with servers of these weights. Those from `backups_at` on are backups.
     fn balancer(balance: Balance, weights: &[u32], backups_at: usize) -> Balancer {
@@ -412,7 +412,7 @@ mod tests {
         balancer.table.reset_row(3);
         balancer.note(ServerId::upstream(0), ServerEvent::Opened);
         balancer.note(ServerId::upstream(0), ServerEvent::ExchangeBegan);
-        balancer.note(ServerId::upstream(0), ServerEvent::ExchangeEnded(ExchangeEnd::TimedOut));
+        balancer.note(ServerId::upstream(0), ServerEvent::ExchangeEnded(ServerOutcome::TimedOut));
         assert_eq!((balancer.table.opened(3, 0), balancer.table.counts(0).timed_out), (1, 1));
     }
 }

@@ -14,7 +14,7 @@ use std::{
     io,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
-use tarpon_conn::{ExchangeEnd, ServerEvent};
+use tarpon_conn::{ServerEvent, ServerOutcome};
 
 /// The numbers of the upstream servers of a generation.
 #[derive(Debug)]
@@ -214,10 +214,10 @@ impl UpstreamTable {
             ServerEvent::ExchangeEnded(end) => {
                 subtract(RowWord::Busy);
                 match end {
-                    ExchangeEnd::Responded(status) if status >= 500 => add(RowWord::ServerErrors),
-                    ExchangeEnd::Responded(_) | ExchangeEnd::Abandoned => {}
-                    ExchangeEnd::Failed => add(RowWord::Failed),
-                    ExchangeEnd::TimedOut => add(RowWord::TimedOut),
+                    ServerOutcome::Responded(status) if status >= 500 => add(RowWord::ServerErrors),
+                    ServerOutcome::Responded(_) | ServerOutcome::Abandoned => {}
+                    ServerOutcome::Failed => add(RowWord::Failed),
+                    ServerOutcome::TimedOut => add(RowWord::TimedOut),
                 }
             }
             ServerEvent::Retried => add(RowWord::Retried),
@@ -307,18 +307,18 @@ mod tests {
             Opened,
             ExchangeBegan,
             Retried,
-            ExchangeEnded(ExchangeEnd::Failed),
+            ExchangeEnded(ServerOutcome::Failed),
             Closed,
         ];
         first.into_iter().for_each(|event| table.note(0, 1, event));
         let second = [
             Opened,
             ExchangeBegan,
-            ExchangeEnded(ExchangeEnd::Responded(200)),
+            ExchangeEnded(ServerOutcome::Responded(200)),
             IdleBegan,
             IdleEnded,
             ExchangeBegan,
-            ExchangeEnded(ExchangeEnd::Responded(503)),
+            ExchangeEnded(ServerOutcome::Responded(503)),
             IdleBegan,
         ];
         second.into_iter().for_each(|event| table.note(7, 1, event));

@@ -30,8 +30,8 @@ pub(crate) mod sim;
 
 pub use frames::{FRAME_PREFIX_LEN, FrameKind, FramePrefix, InvalidFrame};
 pub use servers::{
-    BackendProtocol, BackendServers, BackendSettings, ExchangeEnd, FastCgiSettings, HashKey, PathRewrite,
-    ServerEvent, ServerId,
+    BackendProtocol, BackendServers, BackendSettings, FastCgiSettings, HashKey, PathRewrite, ServerEvent,
+    ServerId, ServerOutcome,
 };
 
 use crate::{
@@ -263,7 +263,7 @@ impl BackendConnection {
         }
         // If the backend has responded early, the rest of the request does not arrive, and the connection cannot be used again.
         let persists = state.persists && state.is_request_sent;
-        let (pipe, end) = (state.pipe, ExchangeEnd::Responded(state.status));
+        let (pipe, end) = (state.pipe, ServerOutcome::Responded(state.status));
         cx.pipes.leave(cx.pool, pipe, Side::Backend);
         cx.pipes.note(self.server, ServerEvent::ExchangeEnded(end));
         match persists {
@@ -314,7 +314,7 @@ impl BackendConnection {
         match waits_for_client && cx.now < self.total_deadline {
             // The client has deadlines of its own.
             true => self.progressed(cx),
-            false => self.end_exchange(cx, Status::GatewayTimeout, ExchangeEnd::TimedOut),
+            false => self.end_exchange(cx, Status::GatewayTimeout, ServerOutcome::TimedOut),
         }
     }
 
@@ -331,7 +331,7 @@ impl BackendConnection {
         if is_of_server && self.repeat(cx) {
             return self.close();
         }
-        let end = if is_of_server { ExchangeEnd::Failed } else { ExchangeEnd::Abandoned };
+        let end = if is_of_server { ServerOutcome::Failed } else { ServerOutcome::Abandoned };
         self.end_exchange(cx, status, end);
     }
 
@@ -353,7 +353,7 @@ impl BackendConnection {
         cx.pool.buf_mut(buf)[MESSAGE_ROOM..][..self.repeatable.len()].copy_from_slice(&self.repeatable);
         let head = BufRange { buf, at: MESSAGE_ROOM as u32, len: self.repeatable.len() as u32 };
         cx.pipes.repeat(pipe, Message::Head(head));
-        let end = if excluded.is_some() { ExchangeEnd::Failed } else { ExchangeEnd::Abandoned };
+        let end = if excluded.is_some() { ServerOutcome::Failed } else { ServerOutcome::Abandoned };
         cx.pipes.note(self.server, ServerEvent::ExchangeEnded(end));
         self.phase = BackendPhase::Closed;
         true
@@ -361,10 +361,10 @@ impl BackendConnection {
 
     /// Ends the exchange with this status, and closes the connection.
     pub(crate) fn abort(&mut self, cx: &mut ConnResources<'_>, status: Status) {
-        self.end_exchange(cx, status, ExchangeEnd::Abandoned);
+        self.end_exchange(cx, status, ServerOutcome::Abandoned);
     }
 
-    fn end_exchange(&mut self, cx: &mut ConnResources<'_>, status: Status, end: ExchangeEnd) {
+    fn end_exchange(&mut self, cx: &mut ConnResources<'_>, status: Status, end: ServerOutcome) {
         match &self.phase {
             BackendPhase::Exchange(BackendExchange { state, .. }) => {
                 if !state.is_response_complete {

@@ -124,14 +124,14 @@ pub enum ServerEvent {
     /// An exchange begins on a connection.
     ExchangeBegan,
     /// An exchange has ended.
-    ExchangeEnded(ExchangeEnd),
+    ExchangeEnded(ServerOutcome),
     /// An exchange is repeated at this server or another one: its connection closed before the response.
     Retried,
 }
 
 /// How an exchange with a server has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExchangeEnd {
+pub enum ServerOutcome {
     /// With a whole response of this status.
     Responded(u16),
     /// The server has closed the connection, or its response is invalid.

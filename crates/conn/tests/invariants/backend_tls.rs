@@ -9,7 +9,7 @@ use rustls::{
     version::{TLS12, TLS13},
 };
 use std::sync::{Arc, LazyLock};
-use tarpon_conn::{BackendSim, BackendTls, ExchangeEnd, UpstreamReply, sim::Cuts};
+use tarpon_conn::{BackendSim, BackendTls, ServerOutcome, UpstreamReply, sim::Cuts};
 
 const REQUEST: &[u8] = b"POST /app/ HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nX-Length: 5\r\n\r\nhello";
 const LARGE: &[u8] = b"GET /app/ HTTP/1.1\r\nHost: a\r\nX-Size: 100000\r\n\r\n";
@@ -260,7 +260,8 @@ fn end_without_an_alert_cuts_a_response_off() {
     for (what, response, has_alert, is_complete) in cases {
         for version in [&TLS12, &TLS13] {
             for read in [1, 50, usize::MAX] {
-                let mut world = UpstreamWorld::new(move |_, _| UpstreamReply { bytes: response.into(), ends: true });
+                let mut world =
+                    UpstreamWorld::new(move |_, _| UpstreamReply { bytes: response.into(), ends: true });
                 world.sim.backend_tls = Some(BackendTls { has_alert, ..tls(&[version]) });
                 // A repeated request would find the same server.
                 let request = "POST /app HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";
@@ -271,7 +272,7 @@ fn end_without_an_alert_cuts_a_response_off() {
                     received.contains("ontent-Length: 9") || received.contains("ontent-length: 9");
                 let what = format!("{what}, {version:?}, {has_alert}: {received}");
                 assert_eq!(is_whole && !has_length_9, is_complete, "{what}");
-                assert_eq!(world.ends() == [ExchangeEnd::Responded(200)], is_complete, "{what}");
+                assert_eq!(world.ends() == [ServerOutcome::Responded(200)], is_complete, "{what}");
                 assert_eq!(
                     (world.sim.backend_count(), world.sim.pipe_count(), world.sim.bufs_held()),
                     (0, 0, 0),

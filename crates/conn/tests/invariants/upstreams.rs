@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use std::sync::{Arc, Mutex};
 use tarpon_conn::{
     BackendId, BackendLimits, BackendProtocol, BackendRoute, BackendServers, BackendSettings, BackendSim,
-    ExchangeEnd, Hosts, Limits, PathRewrite, RouteTable, RouteTarget, ServerEvent, ServerId, SiteId, Sites,
+    Hosts, Limits, PathRewrite, RouteTable, RouteTarget, ServerEvent, ServerId, ServerOutcome, SiteId, Sites,
     Tick, UpstreamReply, sim::Cuts,
 };
 
@@ -101,7 +101,7 @@ impl UpstreamWorld {
     }
 
     /// Returns how the exchanges have ended.
-    pub(crate) fn ends(&self) -> Vec<ExchangeEnd> {
+    pub(crate) fn ends(&self) -> Vec<ServerOutcome> {
         let events = self.events.lock().unwrap();
         let end = |(_, event): &(Option<u16>, ServerEvent)| match event {
             ServerEvent::ExchangeEnded(end) => Some(*end),
@@ -243,7 +243,7 @@ fn server_that_breaks_the_protocol_gives_502() {
         let mut world = UpstreamWorld::new(move |_, text| when_complete(text, last_reply(from_server)));
         let response = world.respond("POST /app/ HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
         assert!(response.starts_with("HTTP/1.1 502 Bad Gateway\r\n"), "{case}: {response}");
-        assert_eq!(world.ends(), [ExchangeEnd::Failed], "{case}");
+        assert_eq!(world.ends(), [ServerOutcome::Failed], "{case}");
     }
 }
 
@@ -263,7 +263,7 @@ fn cut_response_never_looks_complete() {
         assert!(response.contains(framing), "{response}");
         assert!(!response.ends_with("0\r\n\r\n"), "{response}");
         assert!(world.sim.is_closed(0), "the connection of the client closes");
-        assert_eq!(world.ends(), [ExchangeEnd::Failed], "{from_server}");
+        assert_eq!(world.ends(), [ServerOutcome::Failed], "{from_server}");
     }
 }
 
@@ -331,7 +331,7 @@ fn another_server_gets_a_request_that_the_first_one_dropped() {
     };
     let mut world = UpstreamWorld::with(BackendLimits::default(), BackendSettings::default(), 2, answer);
     assert!(world.respond("GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n").contains(" 200 "));
-    assert_eq!(world.ends(), [ExchangeEnd::Failed, ExchangeEnd::Responded(200)]);
+    assert_eq!(world.ends(), [ServerOutcome::Failed, ServerOutcome::Responded(200)]);
     // A single server is not asked twice on new connections.
     let mut world = UpstreamWorld::new(|_, text| when_complete(text, last_reply("")));
     assert!(world.respond("GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n").contains(" 502 "));
@@ -359,7 +359,7 @@ fn silent_server_gives_504() {
     world.sim.run(Cuts::NONE);
     let response = String::from_utf8(world.sim.take_received(client)).unwrap();
     assert!(response.starts_with("HTTP/1.1 504 "), "{response}");
-    assert_eq!(world.ends(), [ExchangeEnd::TimedOut]);
+    assert_eq!(world.ends(), [ServerOutcome::TimedOut]);
 }
 
 #[test]
@@ -411,7 +411,7 @@ fn upgrade_makes_a_tunnel() {
     assert_eq!(world.sim.take_received(client), b"bye");
     assert!(world.sim.is_closed(client), "the server has ended the tunnel");
     assert_eq!((world.sim.pipe_count(), world.sim.bufs_held()), (0, 0));
-    assert_eq!(world.ends(), [ExchangeEnd::Responded(101)]);
+    assert_eq!(world.ends(), [ServerOutcome::Responded(101)]);
 }
 
 #[test]
@@ -437,7 +437,7 @@ fn client_that_leaves_ends_the_exchange() {
     world.sim.client_ends(client);
     world.sim.run(Cuts::NONE);
     assert_eq!((world.sim.backend_count(), world.sim.pipe_count()), (0, 0));
-    assert_eq!(world.ends(), [ExchangeEnd::Abandoned]);
+    assert_eq!(world.ends(), [ServerOutcome::Abandoned]);
 }
 
 proptest! {

@@ -87,7 +87,7 @@ impl Http1 {
         let status = Status::from_code(code);
         let queued = cx.pool.take_for_response().ok_or(Status::ServiceUnavailable).and_then(|buf| {
             let to = cx.pool.buf_mut(buf);
-            let head = ResponseHead { code, status, lines: &lines, content_len: full_len, persistence };
+            let head = FunctionHead { code, status, lines: &lines, content_len: full_len, persistence };
             match head.write(cx.prefixes, to) {
                 Some(len) => Ok((buf, len)),
                 None => {
@@ -170,7 +170,7 @@ fn after_response(closes: bool, client_persists: bool) -> Http1Phase {
 }
 
 /// The head of a response.
-struct ResponseHead<'l> {
+struct FunctionHead<'l> {
     code: u16,
     /// `None`: no response prefix has the code.
     status: Option<Status>,
@@ -179,7 +179,7 @@ struct ResponseHead<'l> {
     persistence: Persistence,
 }
 
-impl ResponseHead<'_> {
+impl FunctionHead<'_> {
     /// Writes what follows the response prefix. Returns its length; `None` if it does not fit.
     fn write(&self, prefixes: &ResponsePrefixes, to: &mut [u8]) -> Option<usize> {
         let mut writer = BoundedWriter::new(to);
