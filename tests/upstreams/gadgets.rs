@@ -116,7 +116,7 @@ impl Gadget {
         if self.is_forwarded.is_some_and(|wanted| wanted != is_forwarded) {
             return Some(format!("forwarded: {is_forwarded}"));
         }
-        if !is_forwarded && !responses.first().is_some_and(|response| response.status() >= 400) {
+        if !is_forwarded && responses.first().is_none_or(|response| response.status() < 400) {
             return Some("neither forwarded nor refused".to_owned());
         }
         if is_forwarded {

@@ -184,10 +184,6 @@ impl ProxyClient {
         ProxyClient { reader: WireReader::new(stream) }
     }
 
-    pub(super) fn address(&self) -> SocketAddr {
-        self.reader.stream.local_addr().expect("an address")
-    }
-
     /// Sends bytes. `false`: the proxy has closed the connection.
     pub(super) fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.reader.stream.write_all(bytes.as_ref()).is_ok()

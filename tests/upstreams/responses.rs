@@ -74,11 +74,10 @@ fn second_response_reaches_no_request() {
 #[test]
 fn response_before_the_request_is_complete_is_passed_on() {
     let server = ScriptedServer::start(|connection| {
-        while connection.head().is_some() {
+        if connection.head().is_some() {
             // As much as a server sends that refuses an upload.
             connection.send("HTTP/1.1 413 Too Much\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno");
             connection.wait_for_end();
-            return;
         }
     });
     on_every_engine(&server, |proxied, engine| {

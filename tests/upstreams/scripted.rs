@@ -222,12 +222,6 @@ impl ScriptedServer {
         self.state.log().accepted
     }
 
-    /// Waits until this many connections are accepted.
-    #[track_caller]
-    pub(super) fn wait_for_accepted(&self, count: usize) {
-        self.wait("a connection", |log| (log.accepted >= count).then_some(()));
-    }
-
     /// Waits until the peer has closed this connection, as [`ScriptedConnection::wait_for_end`] or
     /// [`ScriptedConnection::request`] notes.
     #[track_caller]

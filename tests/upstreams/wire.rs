@@ -352,10 +352,13 @@ fn framing(message: &StrictMessage) -> Result<Option<WireFraming>, WireError> {
     }
 }
 
+/// A case, the bytes of a request, and its content. `None`: it is refused.
+type StrictCase = (&'static str, &'static [u8], Option<&'static [u8]>);
+
 #[test]
 fn strict_reader_accepts_and_refuses() {
     #[rustfmt::skip]
-    let cases: &[(&str, &[u8], Option<&[u8]>)] = &[
+    let cases: &[StrictCase] = &[
         // case                  request                                                                     content, or nothing: an error
         ("no content",           b"GET /a?b HTTP/1.1\r\nHost: a\r\n\r\n",                                      Some(b"")),
         ("length",               b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello",              Some(b"hello")),
