@@ -1,7 +1,7 @@
 //! Where servers listen: names, Unix sockets, TLS.
 
 use super::{
-    proxied::{Proxied, ProxyConfig, get, on_every_engine, post},
+    proxied::{Proxied, ProxyConfig, on_every_engine, post},
     scripted::{AfterResponse, ScriptedServer, ok, responder},
 };
 use crate::common::{ENGINES, distinct_bytes, readable_dir, tls_files::TlsFiles};

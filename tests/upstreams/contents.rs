@@ -250,7 +250,7 @@ fn content_that_is_too_long_is_refused() {
         let before = server.requests().len();
         assert_eq!(proxied.ask(post("/app/", &content)).response.status(), 413, "{engine}");
         assert_eq!(server.requests().len(), before, "{engine}");
-        // The length of chunks shows as they come: the server may have the head by then, and never gets a whole request.
+        // The length of chunks shows as they arrive: the server may have the head already, but never gets a whole request.
         let response = proxied.ask(chunked_post(&content, 100, "")).response;
         assert_eq!((response.status(), server.requests().len()), (413, before), "{engine}: {response}");
         assert_eq!(proxied.ask(post("/app/", &content[..1_024])).response.status(), 200, "{engine}");

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::common::{client::TestClient, endpoint::TestTls};
 
-/// What a client forges: no request that a server gets has it anywhere.
+/// Values that clients forge. A server must find them nowhere in a request.
 const FORGED: &[&str] = &["198.51.100.9", "forged.example", "gopher"];
 
 #[test]

@@ -60,7 +60,7 @@ fn bytes_pass_both_ways() {
         let [Some(connection), upgrade, key] = fields else { panic!("{engine}: {}", seen.message) };
         assert!(connection.eq_ignore_ascii_case("upgrade"), "{engine}: {}", seen.message);
         assert_eq!((upgrade, key), (Some("websocket"), Some("dGhlIHNhbXBsZSBub25jZQ==")), "{engine}");
-        // No message of HTTP: what looks like one passes as it is.
+        // tarpon parses no message of HTTP in a tunnel.
         for part in [&b"\0\xff\r\n"[..], b"GET ", b"\r\n\r\n"] {
             client.send(part);
             assert_eq!(client.raw(part.len()), part, "{engine}");
