@@ -1,10 +1,12 @@
 //! PHP-FPM and DokuWiki of Debian behind tarpon, in a browser: `tests/browser/dokuwiki.js` walks through the wiki.
 
+use super::proxied::{ProxyClient, get};
 use crate::common::{
     ENGINES,
+    client::connected,
     page::BrowserPage,
     program::{RunningProgram, serve_config},
-    readable_dir, wait_for, write_files,
+    readable_dir, wait_for, workers, write_files,
 };
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use std::{
@@ -13,6 +15,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
+use tarpon::Engine;
 
 /// The user of the wiki. Debian has it on each system.
 const USER: &str = "www-data";
@@ -22,12 +25,7 @@ const USER: &str = "www-data";
 fn browser_walks_through_a_wiki() {
     for &engine in ENGINES {
         let wiki = Wiki::new();
-        let config = format!(
-            "[[site]]\npath = \"wiki\"\nproxy = [\"*.php=php\"]\n\
-             [[listener]]\naddress = \"127.0.0.1:0\"\n[server]\nengine = \"{engine}\"\n\
-             [[upstream]]\nname = \"php\"\nservers = [\"fastcgi://unix:{}\"]\n",
-            wiki.socket().display(),
-        );
+        let config = wiki.config(engine, workers(engine, 1));
         let served = RunningProgram::start_ready(serve_config(&config, wiki.dir.path(), &[]));
         let url = format!("http://{}/dokuwiki.html", served.address());
         let page = BrowserPage::load(&url, &["--verdict", "#verdict"]);
@@ -37,6 +35,24 @@ fn browser_walks_through_a_wiki() {
         assert_eq!((&*page.verdict, &*page.errors), (want, "[]"), "{engine}: {page:?}");
         assert!(page.resources.len() > 20, "{engine}: {page:?}");
         assert_eq!(served.err(), "", "{engine}");
+    }
+}
+
+/// A child of PHP serves one connection at a time: idle connections of one worker must not hold up requests of another.
+#[test]
+#[ignore = "soak: tests/setup --soak installs PHP and DokuWiki"]
+fn more_workers_than_children_of_php_get_responses() {
+    let wiki = Wiki::new();
+    fs::write(wiki.path("wiki/pid.php"), "<?php echo 'good';").expect("a file");
+    for &engine in ENGINES {
+        let config = wiki.config(engine, workers(engine, 4));
+        let served = RunningProgram::start_ready(serve_config(&config, wiki.dir.path(), &[]));
+        for number in 0..40 {
+            // A new connection each time, so that all workers get some.
+            let mut client = ProxyClient::new(connected(served.address()));
+            let response = client.ask(get("/pid.php")).response;
+            assert_eq!((response.status(), &*response.text()), (200, "good"), "{engine}, request {number}");
+        }
     }
 }
 
@@ -92,6 +108,15 @@ impl Wiki {
         Wiki { php, dir }
     }
 
+    fn config(&self, engine: Engine, workers: usize) -> String {
+        format!(
+            "[[site]]\npath = \"wiki\"\nproxy = [\"*.php=php\"]\n\
+             [[listener]]\naddress = \"127.0.0.1:0\"\n[server]\nengine = \"{engine}\"\nworkers = {workers}\n\
+             [[upstream]]\nname = \"php\"\nservers = [\"fastcgi://unix:{}\"]\n",
+            self.socket().display(),
+        )
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
@@ -121,6 +146,8 @@ fn php_fpm() -> PathBuf {
 /// Copies a directory, with the targets of its links, and lets the users of PHP and of the server read it.
 fn copy(from: &str, to: &Path) {
     run(Command::new("cp").arg("-rL").arg(from).arg(to));
+    // tarpon warns of files that it does not serve, such as `.htaccess`.
+    run(Command::new("find").arg(to).args(["-type", "f", "-name", ".*", "-delete"]));
     run(Command::new("chmod").args(["-R", "a+rX"]).arg(to));
 }
 
