@@ -28,8 +28,9 @@ pub struct UpstreamConfig {
     pub tunnel_timeout: Duration,
     /// The maximum length of the content of a request in bytes.
     pub max_body: u64,
-    /// How many idle connections each server has, of all workers together. 0: a connection carries one request.
-    pub pool_size: u32,
+    /// How many idle connections each server has, of all workers together. 0: a connection carries one request. `None`: the
+    /// [default](UpstreamConfig::pool_size) of the protocol.
+    pub pool_size: Option<u32>,
     /// How long a connection may be idle.
     pub pool_idle_time: Duration,
     /// How many requests a connection carries.
@@ -77,8 +78,7 @@ impl Default for UpstreamConfig {
             tunnel_timeout: Duration::from_secs(3_600),
             // Larger uploads exist in few applications, and each server has a limit of its own.
             max_body: 100 << 20,
-            // The connections of a burst stay for the next one; a server's limit on open files is often 1,024.
-            pool_size: 128,
+            pool_size: None,
             // Traffic in each minute keeps its connections. Servers that close them sooner cost a retry.
             pool_idle_time: Duration::from_secs(65),
             // Servers that lose memory with each connection get new ones.
@@ -95,6 +95,19 @@ impl Default for UpstreamConfig {
             tls: UpstreamTls::default(),
             fastcgi: UpstreamFastCgi::default(),
         }
+    }
+}
+
+/// Idle connections of a server, by default: those of a burst stay for the next one, and a server's limit on open files is often 1,024.
+const POOL_SIZE: u32 = 128;
+
+impl UpstreamConfig {
+    /// Returns how many idle connections each server has. By default none with FastCGI: there each connection holds a process.
+    pub(crate) fn pool_size(&self) -> u32 {
+        self.pool_size.unwrap_or(match self.protocol {
+            UpstreamProtocol::Http | UpstreamProtocol::Https => POOL_SIZE,
+            UpstreamProtocol::FastCgi => 0,
+        })
     }
 }
 

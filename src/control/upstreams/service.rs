@@ -256,7 +256,7 @@ fn plans(configs: &[UpstreamConfig]) -> UpstreamPlans {
     let plan = |config: &UpstreamConfig| UpstreamPlan {
         balance: config.balance,
         servers: config.servers.iter().zip(&mut numbers).map(|(of, number)| server(of, number)).collect(),
-        pool_size: config.pool_size,
+        pool_size: config.pool_size(),
         max_connections: config.max_connections,
         connect_timeout: config.connect_timeout,
     };
@@ -322,7 +322,7 @@ fn limits(config: &UpstreamConfig) -> BackendLimits {
         response_ms: ms(config.idle_timeout),
         total_ms: config.total_timeout.map_or(u64::MAX, ms),
         tunnel_ms: ms(config.tunnel_timeout),
-        idle_ms: if config.pool_size == 0 { 0 } else { ms(config.pool_idle_time) },
+        idle_ms: if config.pool_size() == 0 { 0 } else { ms(config.pool_idle_time) },
         requests_max: config.pool_requests,
         retries_max: config.retries,
         ..BackendLimits::default()

@@ -64,7 +64,7 @@ fn upstream(servers: &[UpstreamAddress]) -> UpstreamConfig {
         total_timeout: None,
         tunnel_timeout: 3_600 * second,
         max_body: 1 << 20,
-        pool_size: 128,
+        pool_size: None,
         pool_idle_time: 65 * second,
         pool_requests: 1_000,
         max_connections: None,

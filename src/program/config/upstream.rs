@@ -155,11 +155,12 @@ const OPTIONS: &[Opt] = &[
         name: "pool-size",
         value_name: "COUNT",
         kind: ValueKind::Count(0..=CONNECTIONS, "connections", |config, count| {
-            config.upstream().pool_size = count;
+            config.upstream().pool_size = Some(count);
         }),
-        default: OptionDefault::Value("128"),
+        default: OptionDefault::Described("128; with FastCGI 0"),
+        example: "64",
         help: "Keep at most this many idle connections to each server, of all workers together",
-        details: "With 0 each connection carries one request.",
+        details: "With 0 each connection carries one request. An idle connection to a server of FastCGI holds one of its processes.",
         ..OPT
     },
     Opt {
@@ -460,7 +461,7 @@ mod tests {
             total_timeout: Some(s(4)),
             tunnel_timeout: s(5),
             max_body: 6,
-            pool_size: 7,
+            pool_size: Some(7),
             pool_idle_time: s(8),
             pool_requests: 9,
             max_connections: Some(10),

@@ -175,12 +175,15 @@ impl BackendConnection {
     /// Handles messages that the client has added, or room that it has made.
     pub(crate) fn woken(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) {
         if let BackendPhase::Idle = self.phase {
-            let assigned = cx.pipes.idle().remove(self.number);
+            let assigned = cx.pipes.idle().take_assigned(self.number);
             cx.pipes.note(self.server, ServerEvent::IdleEnded);
             match assigned {
                 Some(pipe) => self.begin(cx, pipe),
                 // The pipe closed before this connection joined it.
-                None => self.become_idle(cx),
+                None => {
+                    cx.pipes.idle().remove(self.number);
+                    self.become_idle(cx);
+                }
             }
         }
         if let BackendPhase::Exchange(BackendExchange { state, .. }) = &mut self.phase {

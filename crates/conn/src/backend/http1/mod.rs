@@ -23,13 +23,15 @@ use super::exchange::{ExchangeError, ExchangeState, RepeatableHead};
 use crate::{
     BufRange, ConnResources,
     chunk::{LAST_CHUNK, put_chunk},
-    pipe::{Message, NoBuffer, Side},
+    pipe::{MESSAGE_LEN_MAX, MESSAGE_ROOM, Message, NoBuffer, Side},
+    pool::BUF_LEN,
     span::{Outbox, Span},
 };
 use request::{ContentToSend, WrittenRequest};
+use response::ReceivedHead;
 use tarpon_http::{
     chunked::ChunkedDecoder,
-    response_head::{self, ResponseFraming, ResponseHeadError},
+    response_head::{ResponseFraming, ResponseHeadError},
     status::Status,
 };
 use trailers::CollectedTrailers;
@@ -207,20 +209,30 @@ impl Http1Exchange {
         state: &mut ExchangeState,
         input: BufRange,
     ) -> Result<usize, ExchangeError> {
-        let Some((head, head_len)) = response_head::parse(cx.pool.bytes(input))? else {
-            // What fills a buffer and is still incomplete is too long.
-            return if input.len as usize == crate::BUF_LEN { Err(ExchangeError::INVALID) } else { Ok(0) };
-        };
-        let (status, persists) = (head.status, head.persists());
-        let framing = head.framing(self.is_head)?;
-        let is_interim = status < 200 && status != 101;
-        if status == 101 && (self.upgrade.is_empty() || !response::names_protocol(&head, &self.upgrade)) {
-            return Err(ExchangeError::INVALID);
-        }
         if !state.has_room(cx) {
             return Ok(0);
         }
-        let list = response::list_of(cx, BufRange { len: head_len as u32, ..input })?;
+        let buf = cx.pool.take_for_response().ok_or(NoBuffer)?;
+        let (bytes, to) = cx.pool.split_mut(input, buf);
+        let to = &mut to[MESSAGE_ROOM..][..MESSAGE_LEN_MAX];
+        let received = match response::read(bytes, self.is_head, &self.upgrade, to) {
+            // What fills a buffer and is still incomplete is too long.
+            Ok(None) if input.len as usize == BUF_LEN => Err(ExchangeError::INVALID),
+            received => received,
+        };
+        let ReceivedHead { head_len, list_len, status, persists, framing } = match received {
+            Ok(Some(head)) => head,
+            Ok(None) => {
+                cx.pool.release(buf);
+                return Ok(0);
+            }
+            Err(error) => {
+                cx.pool.release(buf);
+                return Err(error);
+            }
+        };
+        let list = BufRange { buf, at: MESSAGE_ROOM as u32, len: list_len as u32 };
+        let is_interim = status < 200 && status != 101;
         if is_interim {
             self.interim_count += 1;
             if self.interim_count > INTERIM_COUNT_MAX {

@@ -43,7 +43,7 @@ pub(super) fn write<'a>(
     is_complete: bool,
     to: &mut [u8],
 ) -> Option<WrittenRequest<'a>> {
-    let list = MessageFields::parse(list)?;
+    let list = MessageFields::known(list);
     let method = list.get(b":method")?;
     let upgrade = list.get(b":upgrade");
     let length = list.get(b"content-length").and_then(|value| std::str::from_utf8(value).ok()?.parse().ok());

@@ -51,7 +51,7 @@ pub(super) fn write(cx: &mut ConnResources<'_>, list: BufRange) -> Result<BufRan
     let mut writer = BoundedWriter::new(to);
     let mut write = || {
         writer.put(b"0\r\n")?;
-        for (name, value) in MessageFields::parse(bytes)?.iter() {
+        for (name, value) in MessageFields::known(bytes).iter() {
             for part in [name, b": ", value, b"\r\n"] {
                 writer.put(part)?;
             }

@@ -34,7 +34,7 @@ pub(super) fn write_from(
     };
     let (bytes, to) = cx.pool.split_mut(list, buf);
     let mut writer = BoundedWriter::new(to);
-    let written = MessageFields::parse(bytes).and_then(|list| write(cx.prefixes.date(), list, &mut writer));
+    let written = write(cx.prefixes.date(), MessageFields::known(bytes), &mut writer);
     let len = writer.len() as u32;
     cx.pool.release(list.buf);
     match written {

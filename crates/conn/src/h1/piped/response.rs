@@ -85,7 +85,7 @@ impl Http1 {
         let keepalive_requests = self.limits(cx).keepalive_requests.get();
         let is_last = self.ending != Ending::No || self.request_count >= keepalive_requests;
         let Http1Phase::Piped(piped) = &mut self.phase else { return Ok(()) };
-        let fields = MessageFields::parse(cx.pool.bytes(list)).ok_or(Status::BadGateway)?;
+        let fields = MessageFields::known(cx.pool.bytes(list));
         if piped.upgrade == ProtocolChange::Asked && status_code(fields) == Some(101) {
             return self.queue_switch(cx, out, list);
         }
