@@ -248,6 +248,7 @@ mod tests {
             fs::write(dir.path().join(name), pem).unwrap();
         }
         let issued = ca.issue(&["a.test", "127.0.0.1"]);
+        #[allow(clippy::type_complexity, reason = "the type of a test table documents its columns")]
         let cases: &[(&str, Option<&str>, &TlsCertificate, &str, Option<&str>)] = &[
             // case                    ca             certificate   name         error
             ("issued",                 Some("ca"),    &issued,      "a.test",    None),

@@ -456,7 +456,7 @@ proptest! {
             (content.len(), rest.ends_with("0\r\nx-t: 1\r\n\r\n"))
         });
         let mut world = UpstreamWorld::new(move |_, text| when_complete(text, reply(&chunked)));
-        let cuts = Cuts { read: read * 100, send: send * 100, ..Cuts::NONE };
+        let cuts = Cuts { read: read * 100, send: send * 100 };
         let response = world.respond_in_cuts(&request, cuts);
         prop_assert_eq!(unchunked(&response), Some((30_001, true)), "{}", response.len());
         let received = world.received();
