@@ -51,7 +51,7 @@ fn errors_of_included_files_have_their_path_and_position() {
               "a:2:8: this is not TOML; string values must be quoted, expected literal string; see https://toml.io for the syntax"]),
         ("an error in two", "include = [\"b\", \"a\"]\n[log]\nx = 1\n", &[("a", "[log]\n"), ("b", "x = 1\n")],
             &["3:1: unknown option `x`; expected an option of [log]; run tarpon manual tarpon.toml for the list",
-              "b:1:1: unknown section `x`; expected [[site]], [[listener]], [server], [log]; run tarpon manual tarpon.toml for the list",
+              "b:1:1: unknown section `x`; expected [[site]], [[upstream]], [[listener]], [server], [log]; run tarpon manual tarpon.toml for the list",
               "a:1:1: another file has [log] already; expected it once; write [log] in one file"]),
         ("a host twice",    "include = [\"a\", \"b\"]\n",         &[("a", ONE), ("b", ONE)],
             &["b:3:10: host one.example occurs twice; line 3 of a has it already; remove one of them"]),
