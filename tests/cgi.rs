@@ -13,7 +13,7 @@ use std::{
     ffi::OsStr,
     fs,
     io::{Read, Write},
-    net::{SocketAddr, TcpStream},
+    net::{Shutdown, SocketAddr, TcpStream},
     os::unix::fs::PermissionsExt,
     path::Path,
     process::Command,
@@ -203,6 +203,8 @@ fn programs_in_several_languages_answer_on_every_engine() {
             ["GET /cgi-bin/sh", "GET /other/other", "GET /", "PURGE /cgi-bin/sh", "GET /cgi-bin/none"];
         let requests = requests.map(|line| format!("{line} HTTP/1.1\r\nHost: a\r\n\r\n")).concat();
         stream.write_all(requests.as_bytes()).expect("the server reads");
+        // The server keeps the connection after the page for 404.
+        stream.shutdown(Shutdown::Write).expect("an open connection");
         let mut all = String::new();
         stream.read_to_string(&mut all).expect("text");
         let statuses: Vec<_> = all.split("HTTP/1.1 ").skip(1).map(|part| &part[..3]).collect();
