@@ -58,7 +58,7 @@ pub struct BackendSettings {
     pub host: Option<Box<str>>,
     /// What stands in requests in the place of a prefix of the path. `None`: the path of the client.
     pub rewrite: Option<PathRewrite>,
-    /// What exchanges have in common that go to the same server.
+    /// The part of a request by which its server is chosen.
     pub hash_key: HashKey,
     /// What requests of FastCGI name besides the fields of the client.
     pub fastcgi: Option<FastCgiSettings>,
@@ -73,7 +73,7 @@ pub struct PathRewrite {
     pub base: Box<str>,
 }
 
-/// What the hash of an exchange is made of.
+/// The part of a request by which a server is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HashKey {
     /// Nothing: no exchanges belong together.
@@ -98,7 +98,7 @@ pub struct FastCgiSettings {
     pub params: Vec<(Box<str>, Box<str>)>,
 }
 
-/// Chooses servers, and counts what happens at them. Workers share what lies behind it.
+/// Chooses servers, and counts events at them. All workers share the counts.
 pub trait BackendServers: fmt::Debug + Send {
     /// Chooses a server for an exchange, other than those tried. `key`: the hash of the exchange. `None`: no server can take it now.
     fn choose(&mut self, backend: BackendId, key: u64, tried: &[ServerId], now: Tick) -> Option<ServerId>;

@@ -52,7 +52,7 @@ pub struct BackendSim {
     pub resumed_count: usize,
 }
 
-/// What an upstream server sends: it gets the number of the connection, from 0 on, and all bytes that have arrived on it since the last time
+/// An upstream server in memory: it gets the number of the connection, from 0 on, and all bytes that have arrived on it since the last time
 /// that it has sent some. It is asked each time that more arrive.
 pub type SimUpstream = Box<dyn FnMut(usize, &[u8]) -> UpstreamReply>;
 

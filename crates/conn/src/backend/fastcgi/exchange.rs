@@ -160,7 +160,7 @@ impl FastCgiExchange {
         }
         let FastCgiReceived { used, event } = self.receiver.receive(cx.pool.bytes(input))?;
         match event {
-            // What fills a buffer and is still incomplete is no record of a server that keeps to the specification.
+            // A record that fills a buffer and is incomplete is too long.
             FastCgiEvent::Incomplete if used == 0 && input.len as usize == BUF_LEN => {
                 Err(ExchangeError::INVALID)
             }

@@ -4,7 +4,7 @@
 
 use crate::{bounded_writer::BoundedWriter, pipe::fields::MessageFields};
 
-/// Returns whether a field of a request tells who its client is, in any spelling: programs often take `_` for `-`.
+/// Returns whether a field of a request names its client, in any spelling: programs often take `_` for `-`.
 pub(in crate::backend) fn names_client(name: &[u8]) -> bool {
     const NAMES: [&[u8]; 11] = [
         b"forwarded",

@@ -216,7 +216,7 @@ impl Http1Exchange {
         let (bytes, to) = cx.pool.split_mut(input, buf);
         let to = &mut to[MESSAGE_ROOM..][..MESSAGE_LEN_MAX];
         let received = match response::read(bytes, self.is_head, &self.upgrade, to) {
-            // What fills a buffer and is still incomplete is too long.
+            // A head that fills a buffer and is incomplete is too long.
             Ok(None) if input.len as usize == BUF_LEN => Err(ExchangeError::INVALID),
             received => received,
         };

@@ -80,7 +80,7 @@ impl PipedRequest {
     }
 }
 
-/// Where a request goes, and whom it comes from.
+/// The backend and the client of a request.
 pub(super) struct PipedTarget {
     pub(super) client: Client,
     /// The address of the peer, which may be a proxy.
