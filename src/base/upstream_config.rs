@@ -103,7 +103,7 @@ const POOL_SIZE: u32 = 128;
 
 impl UpstreamConfig {
     /// Returns how many idle connections each server has. By default none with FastCGI: there each connection holds a process.
-    pub(crate) fn pool_size(&self) -> u32 {
+    pub fn pool_size(&self) -> u32 {
         self.pool_size.unwrap_or(match self.protocol {
             UpstreamProtocol::Http | UpstreamProtocol::Https => POOL_SIZE,
             UpstreamProtocol::FastCgi => 0,
