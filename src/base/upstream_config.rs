@@ -47,7 +47,7 @@ pub struct UpstreamConfig {
     pub fail_time: Duration,
     /// How long a server that is back takes to get its whole part.
     pub slow_start: Duration,
-    /// How servers show who they are, if their addresses begin with `https`.
+    /// The certificates that servers must have, if their addresses begin with `https`.
     pub tls: UpstreamTls,
     /// What requests of FastCGI name.
     pub fastcgi: UpstreamFastCgi,
@@ -206,7 +206,7 @@ impl Default for HealthCheck {
     }
 }
 
-/// How servers with TLS show who they are.
+/// The certificates that servers with TLS must have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UpstreamTls {
     /// The certificates that are trusted. `None`: those of the system.
@@ -249,7 +249,7 @@ pub struct SiteProxy {
     pub paths: ProxyPaths,
     /// The name of the upstream.
     pub upstream: String,
-    /// What stands in the place of the prefix, without a slash at its end: empty for `/`. `None`: the path stays as it is.
+    /// The path that replaces the prefix, without a slash at its end: empty for `/`. `None`: the path of the client stays.
     pub base: Option<String>,
 }
 

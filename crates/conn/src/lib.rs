@@ -456,15 +456,6 @@ impl Connection {
         self.wire.holds_buffers() || pipe.is_some_and(|pipe| pipes.holds_buffers(pipe))
     }
 
-    /// Returns whether an exchange with a backend is in progress.
-    #[inline]
-    pub fn has_pipe(&self) -> bool {
-        match &self.party {
-            Party::Client(client) => client.pipe().is_some(),
-            Party::Backend(backend) => backend.pipe().is_some(),
-        }
-    }
-
     /// Returns whether a client is at the other end, and no backend.
     #[inline]
     pub fn is_client(&self) -> bool {

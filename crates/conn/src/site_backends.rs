@@ -45,7 +45,8 @@ impl SiteBackendsTable {
         let SiteBackends { prefixes, suffixes, all } = self.0.get(site.index())?;
         let mut scratch = [0; target::PATH_LEN_MAX];
         // Empty: the mount without a slash.
-        let path = target::normalize(received.filter(|path| !path.is_empty())?, &mut scratch).ok()?;
+        let received = received.filter(|path| !path.is_empty())?;
+        let path = target::normalize_for_server(received, &mut scratch).ok()?;
         let matching = prefixes.iter().filter(|(prefix, _)| is_below(path, prefix.as_str().as_bytes()));
         let longest = matching.max_by_key(|(prefix, _)| prefix.as_str().len()).map(|(_, route)| *route);
         let has_suffix = |suffix: &str| {
@@ -90,6 +91,7 @@ mod tests {
             ("dot segments",       1,    "/a/../cgi-bin/a",    Some(1)),
             ("out of it",          1,    "/cgi-bin/../a",      None),
             ("an escaped slash",   1,    "/cgi-bin%2fa",       None),
+            ("one behind it",      1,    "/cgi-bin/a%2fb",     Some(1)),
             ("NUL",                1,    "/cgi-bin/a%00",      None),
             ("the suffix",         1,    "/a/b.cgi",           Some(3)),
             ("a path behind it",   1,    "/a/b.cgi/c/d",       Some(3)),

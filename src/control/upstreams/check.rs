@@ -17,7 +17,7 @@ use std::{
 };
 use tarpon_conn::Tick;
 
-/// What a check does once it is connected.
+/// The part of a check that follows the connection.
 #[derive(Clone, Debug)]
 pub(super) enum CheckKind {
     /// Nothing: FastCGI has no request without effect.

@@ -48,7 +48,7 @@ pub(super) struct ConnectAttempt {
     last: ConnectError,
 }
 
-/// What has become of an attempt.
+/// The result of an attempt.
 #[derive(Debug)]
 pub(super) enum ConnectProgress {
     Waits,

@@ -56,7 +56,7 @@ pub(crate) struct Balancer {
     candidates: Vec<Candidate>,
 }
 
-/// Whose turn it is among the servers of an upstream.
+/// The turns of the servers of an upstream.
 #[derive(Clone, Debug, Default)]
 struct Turns {
     /// By the place of the server. Empty before the first turn.
@@ -88,7 +88,7 @@ impl Balancer {
         Balancer { plans, table, row, by_backend, turns, candidates: Vec::new() }
     }
 
-    /// Collects the servers of the best kind that there is.
+    /// Collects the servers of the best kind: usable, else backups, else suspended ones.
     fn collect(&self, upstream: &UpstreamPlan, tried: &[ServerId], found: &mut Vec<Candidate>) {
         found.clear();
         let kinds = [

@@ -14,7 +14,7 @@ pub(crate) struct ConnectRequest {
     pub(crate) row: u16,
 }
 
-/// What has become of a request.
+/// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ConnectOutcome {
     /// The connection comes with the reply.

@@ -11,10 +11,7 @@ use super::{
     tls_side::{SideRecords, TlsSide},
 };
 use crate::BUF_LEN;
-use rustls::{
-    Error,
-    unbuffered::{ConnectionState, UnbufferedConnectionCommon, UnbufferedStatus},
-};
+use rustls::unbuffered::{ConnectionState, UnbufferedConnectionCommon, UnbufferedStatus};
 use std::{fmt, mem};
 
 /// A step of a handshake.
@@ -37,8 +34,6 @@ pub(super) struct StepRecords {
     pub(super) own: Vec<u8>,
     /// The plain bytes of the first record after the handshake.
     pub(super) plain: Vec<u8>,
-    /// The error that the handshake has failed with.
-    pub(super) error: Option<Error>,
 }
 
 /// The state of a connection after a step.
@@ -73,7 +68,7 @@ impl HandshakeStep {
         HandshakeStep {
             conn,
             is_first,
-            records: StepRecords { wire, used: 0, own, plain, error: None },
+            records: StepRecords { wire, used: 0, own, plain },
             taken_len,
             result: Ok(StepEnd::NeedsInput),
         }
@@ -153,7 +148,6 @@ impl StepRecords {
                 let unused = &mut self.wire[self.used..end];
                 let len = encode_last_records(conn, &error, unused, &mut room).unwrap_or(0);
                 self.own.extend_from_slice(&room[..len]);
-                self.error = Some(error);
                 Err(RecordError::Invalid)
             }
         }

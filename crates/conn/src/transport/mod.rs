@@ -151,15 +151,6 @@ impl Transport {
         }
     }
 
-    /// Returns the error of TLS that the connection has failed with, such as an invalid certificate. `None`: it has not failed, or its bytes
-    /// were no records at all.
-    pub fn tls_error(&self) -> Option<&rustls::Error> {
-        match self {
-            Transport::Plain => None,
-            Transport::Sealed(sealed) => sealed.tls_error(),
-        }
-    }
-
     /// Returns whether bytes of the outbox may leave: a handshake is complete.
     #[inline]
     pub(crate) fn takes_output(&self) -> bool {

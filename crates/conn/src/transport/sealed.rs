@@ -352,15 +352,6 @@ impl Sealed {
         matches!(&self.records, RecordLayer::Tls(tls) if tls.awaits_step())
     }
 
-    /// Returns the error of TLS that the connection has failed with.
-    pub(super) fn tls_error(&self) -> Option<&rustls::Error> {
-        match &self.records {
-            RecordLayer::Tls(tls) => tls.error(),
-            #[cfg(feature = "sim")]
-            RecordLayer::Scrambled { .. } => None,
-        }
-    }
-
     /// Returns whether this is the side of a client.
     fn is_client(&self) -> bool {
         matches!(&self.records, RecordLayer::Tls(tls) if tls.is_client())
@@ -373,9 +364,9 @@ impl Sealed {
         cx: &mut ConnResources<'_>,
         step: HandshakeStep,
     ) -> Result<(), TransportError> {
-        let StepRecords { wire, used, own, plain, error } = step.records;
+        let StepRecords { wire, used, own, plain } = step.records;
         let used_len = match &mut self.records {
-            RecordLayer::Tls(tls) => tls.stepped(step.conn, &wire, used, step.taken_len, error),
+            RecordLayer::Tls(tls) => tls.stepped(step.conn, &wire, used, step.taken_len),
             #[cfg(feature = "sim")]
             RecordLayer::Scrambled { .. } => 0,
         };

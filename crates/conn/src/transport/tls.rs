@@ -59,8 +59,6 @@ pub(super) struct Tls {
 struct RecordProgress {
     /// The last call needed more input to go on.
     needs_input: bool,
-    /// The error that the connection has failed with.
-    error: Option<Error>,
 }
 
 /// The plain side of a record that is to leave.
@@ -83,7 +81,7 @@ impl Tls {
             is_first_step: true,
             is_http: true,
             is_established: false,
-            progress: RecordProgress { needs_input: true, error: None },
+            progress: RecordProgress { needs_input: true },
         })
     }
 
@@ -105,18 +103,13 @@ impl Tls {
             is_first_step: false,
             is_http: true,
             is_established: false,
-            progress: RecordProgress { needs_input: true, error: None },
+            progress: RecordProgress { needs_input: true },
         })
     }
 
     /// Returns whether this is the side of a client.
     pub(super) fn is_client(&self) -> bool {
         self.is_client
-    }
-
-    /// Returns the error that the connection has failed with.
-    pub(super) fn error(&self) -> Option<&Error> {
-        self.progress.error.as_ref()
     }
 
     /// Returns whether plain bytes may pass.
@@ -191,16 +184,8 @@ impl Tls {
     }
 
     /// Takes the connection back from a step that has run. Returns how many bytes it has used at the front of the engine's inbox.
-    pub(super) fn stepped(
-        &mut self,
-        conn: TlsSide,
-        wire: &[u8],
-        used: usize,
-        taken_len: usize,
-        error: Option<Error>,
-    ) -> usize {
+    pub(super) fn stepped(&mut self, conn: TlsSide, wire: &[u8], used: usize, taken_len: usize) -> usize {
         self.conn = Some(conn);
-        self.progress.error = error;
         self.held = wire[used.min(taken_len)..taken_len].to_vec();
         self.waited_len = complete_len(&wire[used.max(taken_len)..]);
         used.saturating_sub(taken_len)
@@ -290,7 +275,6 @@ impl RecordProgress {
                     is_own = true;
                     own.push_back(BufRange { buf, at: 0, len: len as u32 });
                 }
-                self.error = Some(error);
                 Err(RecordError::Invalid)
             }
         };

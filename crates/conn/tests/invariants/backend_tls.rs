@@ -1,4 +1,4 @@
-//! Exchanges with a backend behind TLS: every cut of the wire, whom the connection trusts, and what fails.
+//! Exchanges with a backend behind TLS: every cut of the wire, trusted and other certificates, and failures.
 
 use super::{backends::worker, upstreams::UpstreamWorld};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};

@@ -43,7 +43,7 @@ impl BackendServers for Servers {
 /// A worker whose requests below `/app` go to upstream servers.
 pub(crate) struct UpstreamWorld {
     pub(crate) sim: BackendSim,
-    /// What the servers have received, by the number of the connection.
+    /// The bytes that the servers have received, by the number of the connection.
     received: Arc<Mutex<Vec<String>>>,
     events: Events,
 }
@@ -171,10 +171,25 @@ fn servers_get_what_was_parsed() {
         ("Via",                     "GET /app/ HTTP/1.1\r\nHost: a\r\nVia: 1.0 x\r\n\r\n",                                    "GET /app/ HTTP/1.1\r\nHost: a\r\nVia: 1.0 x, 1.1 tarpon\r\n\r\n"),
         ("Upgrade without it",      "GET /app/ HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\n\r\n",                            "GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n"),
         ("another HTTP",            "GET /app/ HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",           "GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n"),
+        ("a limit of forwards",     "OPTIONS /app/ HTTP/1.1\r\nHost: a\r\nMax-Forwards: 3\r\n\r\n",                            "OPTIONS /app/ HTTP/1.1\r\nHost: a\r\nmax-forwards: 2\r\n\r\n"),
         ("OPTIONS",                 "OPTIONS /app/ HTTP/1.1\r\nHost: a\r\n\r\n",                                              "OPTIONS /app/ HTTP/1.1\r\nHost: a\r\n\r\n"),
     ];
     for (case, request, want) in cases {
         assert_eq!(forwarded(BackendSettings::default(), request), *want, "{case}");
+    }
+}
+
+#[test]
+fn requests_that_are_not_forwarded_are_refused() {
+    let cases = [
+        ("OPTIONS /app/ HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0\r\n\r\n", "501"),
+        ("TRACE /app/ HTTP/1.1\r\nHost: a\r\n\r\n", "405"),
+    ];
+    for (request, status) in cases {
+        let mut world = UpstreamWorld::new(|_, _| reply(OK));
+        let response = world.respond(request);
+        assert!(response.starts_with(&format!("HTTP/1.1 {status} ")), "{request}: {response}");
+        assert_eq!(world.received(), "");
     }
 }
 
@@ -236,7 +251,7 @@ fn server_that_breaks_the_protocol_gives_502() {
         ("length and chunks",           "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
         ("folded field",                "HTTP/1.1 200 OK\r\nA: b\r\n c\r\n\r\n"),
         ("bare LF",                     "HTTP/1.1 200 OK\nContent-Length: 0\n\n"),
-        ("101 that nobody asked for",   "HTTP/1.1 101 x\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"),
+        ("101 without a request for it",  "HTTP/1.1 101 x\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"),
     ];
     for (case, from_server) in cases {
         let from_server = *from_server;
@@ -367,7 +382,6 @@ fn expectation_is_the_servers_to_answer() {
     let upload = "POST /app/ HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n";
     let mut world = UpstreamWorld::new(|_, text| match text.split_once("\r\n\r\n") {
         Some((_, "hi")) => reply(OK),
-        // The first time, as it is asked again only when more arrives.
         Some((head, "")) if head.contains("expect: 100-continue") => reply("HTTP/1.1 100 Continue\r\n\r\n"),
         _ if text == "hi" => reply(OK),
         _ => UpstreamReply::default(),

@@ -242,28 +242,16 @@ pub(super) fn store_received(
 
 /// Receives behind the bytes in the inbox what the socket holds. Returns whether it held anything.
 pub(super) fn take_rest(context: &mut WorkerContext, slot: &mut Slot<InFlight>) -> bool {
+    let Some(inbox) = slot.inbox.filter(|inbox| (inbox.len as usize) < BUF_LEN) else { return false };
     let is_open = !slot.state.closed && !slot.state.ended;
     if !is_open || !slot.state.backlog.is_empty() || slot.conn.need().input == Input::Pause {
         return false;
     }
-    let inbox = match slot.inbox {
-        Some(inbox) if inbox.len as usize >= BUF_LEN => return false,
-        Some(inbox) => inbox,
-        None => match context.pool.take() {
-            Some(buf) => BufRange { buf, at: 0, len: 0 },
-            None => return false,
-        },
-    };
     let inbox = if inbox.at == 0 { inbox } else { context.pool.copy(inbox, inbox.buf, 0) };
     let room = &mut context.pool.buf_mut(inbox.buf)[inbox.len as usize..];
     // The end, and an error, come with a completion, too.
     let len = recv(&slot.fd, room, RecvFlags::DONTWAIT).map_or(0, |(len, _)| len);
-    let inbox = BufRange { len: inbox.len + len as u32, ..inbox };
-    if inbox.len == 0 {
-        context.pool.release(inbox.buf);
-        return false;
-    }
-    slot.inbox = Some(inbox);
+    slot.inbox = Some(BufRange { len: inbox.len + len as u32, ..inbox });
     slot.inbox_changed |= len > 0;
     len > 0
 }

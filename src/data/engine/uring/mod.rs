@@ -268,10 +268,10 @@ impl UringEngine {
         }
     }
 
-    /// Notes that the socket may hold the rest of a request, if that is incomplete, or more of a content that passes through a pipe.
+    /// Notes that the socket may hold the rest of a request, if that is incomplete.
     fn note_rest(&mut self, index: u32) {
         if let Some(slot) = self.worker.slots.get_mut(index)
-            && (slot.inbox.is_some() || slot.conn.has_pipe())
+            && slot.inbox.is_some()
             && !mem::replace(&mut slot.state.may_have_rest, true)
         {
             self.rests.push(index);

@@ -3,7 +3,7 @@
 use super::client_fields::{self, is_spelling_of, names_client};
 use crate::{
     backend::{BackendLimits, BackendSettings, PathRewrite, exchange::is_idempotent},
-    bounded_writer::BoundedWriter,
+    bounded_writer::{BoundedWriter, NUMBER_LEN_MAX, decimal},
     pipe::fields::MessageFields,
 };
 use tarpon_http::{
@@ -62,7 +62,14 @@ pub(super) fn write<'a>(
     let host = settings.and_then(|settings| settings.host.as_deref()).map(str::as_bytes);
     put(&[b"Host: ", host.or_else(|| list.get(b":authority")).unwrap_or_default(), b"\r\n"])?;
     for (name, value) in list.iter().filter(|(name, _)| is_passed_on(name)) {
-        put(&[name, b": ", value, b"\r\n"])?;
+        if name == b"max-forwards" && method == b"OPTIONS" {
+            // RFC 9110, section 7.6.2. A request with 0 does not come here.
+            let count = std::str::from_utf8(value).ok().and_then(|count| count.parse::<u64>().ok());
+            let Some(count) = count else { continue };
+            put(&[name, b": ", decimal(count.saturating_sub(1), &mut [0; NUMBER_LEN_MAX]), b"\r\n"])?;
+        } else {
+            put(&[name, b": ", value, b"\r\n"])?;
+        }
     }
     write_via(list, &mut put)?;
     client_fields::write(list, &mut writer)?;
@@ -96,7 +103,7 @@ fn put_length(writer: &mut BoundedWriter<'_>, len: u64) -> Option<()> {
     writer.put(b"\r\n")
 }
 
-/// Returns whether a field of the client is passed on as it is. The others are written anew, or are not for the server.
+/// Returns whether the server gets this field of the client unchanged. It gets the others in a form of this server's, or not at all.
 fn is_passed_on(name: &[u8]) -> bool {
     // In a spelling that programs take for the field itself, no client sends these for a good reason.
     const OWN: [&[u8]; 8] = [

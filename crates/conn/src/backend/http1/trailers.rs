@@ -67,8 +67,7 @@ pub(super) fn write(cx: &mut ConnResources<'_>, list: BufRange) -> Result<BufRan
     Ok(BufRange { buf, at: 0, len })
 }
 
-/// Returns whether a field may be a trailer: not one that frames or routes a message, that decides who may do what, or how content is
-/// processed. RFC 9110, section 6.5.1.
+/// Returns whether a field may be a trailer. Fields for framing, routing, authentication or the processing of content may not. RFC 9110, section 6.5.1.
 fn may_be_trailer(name: &[u8]) -> bool {
     const FORBIDDEN: [&[u8]; 16] = [
         b"authorization",

@@ -57,6 +57,9 @@ impl PipedRequest {
             // It would show a client the fields that this server adds, and those that proxies before it have added.
             return Err(Status::MethodNotAllowed);
         }
+        if to_server && head.method == Method::Options && is_last_recipient(&head) {
+            return Err(Status::NotImplemented);
+        }
         let awaits_continue = content.is_some() && expects_continue(&head);
         let upgrade = upgrade(&head).filter(|_| to_server && content.is_none());
         let added = AddedFields {
@@ -108,6 +111,12 @@ fn upgrade<'a>(head: &Head<'a>) -> Option<&'a [u8]> {
     let is_own = |start: &[u8]| value.get(..start.len()).is_some_and(|of| of.eq_ignore_ascii_case(start));
     let is_one = values.next().is_none() && !value.is_empty() && !value.contains(&b',');
     (is_named && is_one && ![&b"h2"[..], b"http", b"tls"].into_iter().any(is_own)).then_some(value)
+}
+
+/// Returns whether a request must not be forwarded further. RFC 9110, section 7.6.2.
+fn is_last_recipient(head: &Head<'_>) -> bool {
+    let mut fields = head.fields.iter();
+    fields.any(|(name, value)| name.eq_ignore_ascii_case(b"max-forwards") && value == b"0")
 }
 
 /// Returns the hash by which a server is chosen: equal for exchanges that belong together, in all workers.
