@@ -272,6 +272,12 @@ impl Connection {
         connection
     }
 
+    /// Returns whether the other end is a backend, which may send much at a time.
+    #[inline]
+    pub fn is_to_backend(&self) -> bool {
+        matches!(self.party, Party::Backend(_))
+    }
+
     /// Handles input. Returns how many bytes the connection consumed. The engine keeps the rest and passes it again, followed by more
     /// input, or unchanged after [`need`](Connection::need) asked to pause.
     #[inline]

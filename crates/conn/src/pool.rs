@@ -178,6 +178,13 @@ impl Pool {
         self.free.len() >= self.holders.len() / one_in
     }
 
+    /// Returns how many of `max` buffers one holder may have: the fewer are free, the fewer, but always one. So many holders that do not
+    /// release theirs leave buffers for others: Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998.
+    #[inline]
+    pub(crate) fn share(&self, max: usize) -> usize {
+        1 + (max - 1) * self.free.len() / self.holders.len().max(1)
+    }
+
     /// Returns the number of buffers that have a holder.
     pub fn held(&self) -> usize {
         self.holders.len() - self.free.len()
@@ -220,6 +227,28 @@ mod tests {
             let heads = std::iter::from_fn(|| pool.take()).count();
             assert_eq!(heads as u32, count - want, "of {count}");
         }
+    }
+
+    #[test]
+    fn a_share_is_smaller_in_a_fuller_pool_and_never_nothing() {
+        let mut pool = Pool::new(64);
+        let mut shares = vec![pool.share(8)];
+        while pool.take().is_some() {
+            shares.push(pool.share(8));
+        }
+        assert!(shares.is_sorted_by(|before, after| before >= after), "{shares:?}");
+        assert_eq!((shares[0], shares[32], shares[64]), (8, 4, 1));
+        // Holders that keep as much as they may never take the last buffer.
+        let mut pool = Pool::new(64);
+        let mut held = [0; 20];
+        for turn in 0..1_000 {
+            let holder = &mut held[turn % 20];
+            if *holder < pool.share(8) {
+                *holder += 1;
+                pool.take().unwrap();
+            }
+        }
+        assert!(pool.free() > 0);
     }
 
     #[test]

@@ -95,8 +95,12 @@ pub(crate) struct Outbox {
 }
 
 /// The number of spans in a buffer with which no exchange begins. An exchange fills at most one buffer, so spans lie in at most two. A
-/// prefix that was sent in part takes a third, and the inbox is a fourth: a connection holds at most four buffers.
+/// prefix that was sent in part takes a third, and the inbox is a fourth: a connection holds at most four buffers. An exchange with a
+/// backend takes the messages of its pipe besides.
 const BUF_COUNT_MAX: u8 = 2;
+
+/// The number of buffers with messages of a pipe in an outbox: one call sends a head and 84 KiB. Fewer if the pool runs low.
+pub(crate) const MESSAGE_BUF_COUNT_MAX: usize = 6;
 
 /// The error that no buffer was free for the rest of a response prefix. The response cannot continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,6 +147,12 @@ impl Outbox {
     #[inline]
     pub(crate) fn has_room(&self, count: usize) -> bool {
         self.count as usize + count <= SPAN_COUNT_MAX && self.buf_count < BUF_COUNT_MAX
+    }
+
+    /// Returns whether the span of another message of a pipe fits. Its buffer comes with it.
+    #[inline]
+    pub(crate) fn has_room_for_message(&self, pool: &Pool) -> bool {
+        !self.is_full() && usize::from(self.buf_count) < pool.share(MESSAGE_BUF_COUNT_MAX)
     }
 
     /// Adds a span at the end, and holds its image. A `Buf` takes over the hold of the caller. Ignores an empty span, which a damaged image

@@ -172,7 +172,11 @@ fn exchanges_with_a_backend_pass_in_both_directions() {
             sender.write_all(&sent).unwrap();
         });
         let interim = read_to_head(&mut client);
-        assert!(interim.starts_with(b"HTTP/1.1 103 Early Hints\r\n"), "{engine:?}: {}", interim.escape_ascii());
+        assert!(
+            interim.starts_with(b"HTTP/1.1 103 Early Hints\r\n"),
+            "{engine:?}: {}",
+            interim.escape_ascii()
+        );
         let response = read_to(&mut client, b"\r\n0\r\nx-trailer: t\r\n\r\n");
         sending.join().unwrap();
         assert!(response.starts_with(b"HTTP/1.1 200 OK\r\n"), "{engine:?}");

@@ -103,9 +103,9 @@ impl Backends {
         self.inline.push((backend, function));
     }
 
-    /// Returns whether a backend gets the addresses of clients.
-    pub(super) fn need_peers(&self) -> bool {
-        !self.backends.is_empty()
+    /// Returns whether there is no backend.
+    pub(super) fn is_empty(&self) -> bool {
+        self.backends.is_empty()
     }
 
     /// Adds the functions that a worker calls to its sites.

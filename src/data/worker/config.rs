@@ -55,6 +55,13 @@ pub(crate) struct WorkerConfig {
     pub(crate) log: Option<(Recording, RingProducer)>,
 }
 
+impl WorkerConfig {
+    /// Returns whether the worker may connect to backends.
+    pub(crate) fn has_backends(&self) -> bool {
+        !self.backends.is_empty()
+    }
+}
+
 /// How a worker serves the clients of a listening socket.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SocketSettings {

@@ -189,7 +189,7 @@ impl<S: Default> Worker<S> {
             context.sites.set_challenges(Arc::new(find), routes);
         }
         backends.add_functions(&mut context.sites);
-        let needs_peers = context.records.is_on() || !proxy_trust.proxies.is_empty() || backends.need_peers();
+        let needs_peers = context.records.is_on() || !proxy_trust.proxies.is_empty() || !backends.is_empty();
         context.sites.set_proxy_trust(proxy_trust);
         for (number, (versions, _)) in sites.iter().enumerate() {
             context.update_site(SiteId::new(number), versions.clone());

@@ -80,7 +80,7 @@ impl ExchangeState {
 
     /// Returns whether the pipe has room for a message. If not, the connection stops reading.
     pub(super) fn has_room(&mut self, cx: &mut ConnResources<'_>) -> bool {
-        self.is_blocked = !cx.pipes.has_room(self.pipe, Side::Backend);
+        self.is_blocked = !cx.pipes.has_room(cx.pool, self.pipe, Side::Backend);
         !self.is_blocked
     }
 

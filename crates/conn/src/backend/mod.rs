@@ -187,7 +187,7 @@ impl BackendConnection {
             }
         }
         if let BackendPhase::Exchange(BackendExchange { state, .. }) = &mut self.phase {
-            state.is_blocked = !cx.pipes.has_room(state.pipe, Side::Backend);
+            state.is_blocked = !cx.pipes.has_room(cx.pool, state.pipe, Side::Backend);
             if cx.pipes.has_other_left(state.pipe, Side::Backend) {
                 return self.abort(cx, Status::BadGateway);
             }
@@ -205,8 +205,8 @@ impl BackendConnection {
     /// Queues the messages of the request.
     fn fill(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) {
         let BackendPhase::Exchange(exchange) = &mut self.phase else { return };
-        while out.has_room(1)
-            && let Some(message) = cx.pipes.pop(exchange.state.pipe, Side::Backend)
+        while out.has_room_for_message(cx.pool)
+            && let Some(message) = cx.pipes.pop(cx.pool, exchange.state.pipe, Side::Backend)
         {
             let queued = match message {
                 Message::End(PipeEnd::Aborted(status)) => Err(ExchangeError::here(status)),

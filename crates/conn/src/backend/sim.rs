@@ -12,6 +12,7 @@ use crate::{
     Counters, DriveState, DriveStep, Pipes, Pool, Records, ResponsePrefixes, Sites, Span, Tick, Transport,
     pipe::MESSAGE_COUNT_MAX,
     sim::{Cuts, Through, TransportClient},
+    span::MESSAGE_BUF_COUNT_MAX,
 };
 use rustls::{ClientConfig, ServerConfig};
 use std::sync::Arc;
@@ -106,7 +107,7 @@ struct SimParty {
 }
 
 /// The buffers that one connection holds: those of its outbox and inbox, two of its transport, and both directions of its pipe.
-const BUFS_HELD_MAX: usize = 6 + 2 * (MESSAGE_COUNT_MAX + 1);
+const BUFS_HELD_MAX: usize = 4 + MESSAGE_BUF_COUNT_MAX + 2 * (MESSAGE_COUNT_MAX + 1);
 
 impl BackendSim {
     /// Returns a worker with these sites.

@@ -78,8 +78,9 @@ pub(crate) const MESSAGE_ROOM: usize = 16;
 /// The maximum length of a message in bytes.
 pub(crate) const MESSAGE_LEN_MAX: usize = BUF_LEN - 2 * MESSAGE_ROOM;
 
-/// The maximum number of messages in one direction, besides its end: 64 KiB, as much as the socket buffers beside it often hold.
-pub(crate) const MESSAGE_COUNT_MAX: usize = 4;
+/// The maximum number of messages in one direction, besides its end: a head and 84 KiB. Fewer if the pool runs low, so that clients that do
+/// not take their responses leave buffers for others.
+pub(crate) const MESSAGE_COUNT_MAX: usize = 6;
 
 /// The pipes of one worker.
 #[derive(Debug)]
@@ -129,8 +130,9 @@ struct PipeQueue {
 }
 
 impl PipeQueue {
-    fn has_room(&self) -> bool {
-        self.messages.len() < MESSAGE_COUNT_MAX
+    /// Returns how many messages more there may be.
+    fn room(&self, pool: &Pool) -> usize {
+        pool.share(MESSAGE_COUNT_MAX).saturating_sub(self.messages.len())
     }
 
     fn release(&mut self, pool: &mut Pool) {
@@ -439,14 +441,14 @@ impl Pipes {
     }
 
     /// Returns whether a side may add a message.
-    pub(crate) fn has_room(&mut self, id: PipeId, from: Side) -> bool {
-        self.pipe(id).queue_from(from).has_room()
+    pub(crate) fn has_room(&mut self, pool: &Pool, id: PipeId, from: Side) -> bool {
+        self.pipe(id).queue_from(from).room(pool) > 0
     }
 
     /// Returns how many bytes of content a side may add.
-    pub(crate) fn room(&mut self, id: PipeId, from: Side) -> usize {
+    pub(crate) fn room(&mut self, pool: &Pool, id: PipeId, from: Side) -> usize {
         let queue = self.pipe(id).queue_from(from);
-        let count = MESSAGE_COUNT_MAX.saturating_sub(queue.messages.len());
+        let count = queue.room(pool);
         let behind_last = match queue.messages.back() {
             Some(Message::Data(last)) => MESSAGE_ROOM + MESSAGE_LEN_MAX - (last.at + last.len) as usize,
             _ => 0,
@@ -498,7 +500,7 @@ impl Pipes {
             last.len += len;
             added = len as usize;
         }
-        while added < bytes.len as usize && queue.has_room() {
+        while added < bytes.len as usize && queue.room(pool) > 0 {
             let rest = bytes.skip(added);
             let buf = pool.take_for_response().ok_or(NoBuffer)?;
             let len = rest.len.min(MESSAGE_LEN_MAX as u32);
@@ -513,9 +515,9 @@ impl Pipes {
     }
 
     /// Takes the next message for a side, which then holds its buffer.
-    pub(crate) fn pop(&mut self, id: PipeId, to: Side) -> Option<Message> {
+    pub(crate) fn pop(&mut self, pool: &Pool, id: PipeId, to: Side) -> Option<Message> {
         let queue = self.pipe(id).queue_from(to.other());
-        let was_full = !queue.has_room();
+        let was_full = queue.room(pool) == 0;
         let message = queue.messages.pop_front()?;
         if was_full || queue.messages.is_empty() {
             self.schedule_other(id, to);

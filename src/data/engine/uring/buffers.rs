@@ -4,8 +4,9 @@
 //! offer ─▶ [ring of entries] ──publish──▶ kernel ──arrival──▶ FilledBuffer ──▶ bytes(), offer …
 //! ```
 //!
-//! They are few and small, so that received bytes land in memory that is still in the cache. The kernel may write to any buffer offered
-//! to it, so only a [`FilledBuffer`] gives access to one, and offering it again consumes that.
+//! Those of clients are few and small, so that received bytes land in memory that is still in the cache. Backends send more at a time, so
+//! their connections have a group of larger buffers. The kernel may write to any buffer offered to it, so only a [`FilledBuffer`] gives access
+//! to one, and offering it again consumes that.
 
 use crate::sys::inject::{self, Call};
 use io_uring::types::BufRingEntry;
@@ -14,14 +15,39 @@ use std::{
     ptr::NonNull,
     sync::atomic::{AtomicU16, Ordering},
 };
+use tarpon_conn::BUF_LEN;
 
-/// The provided buffers of one ring.
+/// A group of provided buffers of one ring.
 pub(super) struct ProvidedBuffers {
+    group: BufferGroup,
     entries: NonNull<BufRingEntry>,
     bytes: NonNull<u8>,
     /// Number of entries ever offered, modulo 2^16. The kernel has seen it up to the last `publish`.
     tail: u16,
 }
+
+/// Number and size of the buffers of a group.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BufferGroup {
+    /// The number of the group.
+    pub(super) id: u16,
+    /// The number of its first buffer. Others of the ring have other numbers.
+    first: u16,
+    /// Number of buffers: a power of two.
+    pub(super) count: u16,
+    /// Length of one buffer in bytes.
+    pub(super) len: usize,
+}
+
+impl BufferGroup {
+    /// For clients: a browser's request fits in a buffer.
+    pub(super) const CLIENTS: BufferGroup = BufferGroup { id: 0, first: 0, count: 256, len: 2 * 1024 };
+
+    /// For backends: a buffer fits in one of the pool. All together are 512 KiB, as those of clients.
+    pub(super) const BACKENDS: BufferGroup = BufferGroup { id: 1, first: 256, count: 32, len: 16 * 1024 };
+}
+const _: () = assert!(BufferGroup::BACKENDS.len <= BUF_LEN);
+const _: () = assert!(BufferGroup::BACKENDS.first == BufferGroup::CLIENTS.count);
 
 /// A provided buffer that the kernel has filled and not been offered again. Dropping it loses the buffer until the ring ends.
 #[must_use = "the engine offers the buffer again"]
@@ -34,22 +60,21 @@ impl FilledBuffer {
     /// The kernel has completed a receive into the buffer, or it was never offered; and there is no other `FilledBuffer` for it.
     #[inline]
     pub(super) unsafe fn new(number: u16) -> FilledBuffer {
-        assert!(number < ProvidedBuffers::COUNT);
         FilledBuffer(number)
+    }
+
+    /// Returns the group of the buffer.
+    #[inline]
+    pub(super) fn group(&self) -> BufferGroup {
+        if self.0 < BufferGroup::BACKENDS.first { BufferGroup::CLIENTS } else { BufferGroup::BACKENDS }
     }
 }
 
 impl ProvidedBuffers {
-    /// Number of buffers: a power of two.
-    pub(super) const COUNT: u16 = 256;
-
-    /// Length of one buffer in bytes: a browser's request fits.
-    pub(super) const LEN: usize = 2 * 1024;
-
-    pub(super) fn new() -> ProvidedBuffers {
-        let mut buffers =
-            ProvidedBuffers { entries: allocate(entries()).cast(), bytes: allocate(memory()), tail: 0 };
-        for number in 0..ProvidedBuffers::COUNT {
+    pub(super) fn new(group: BufferGroup) -> ProvidedBuffers {
+        let (entries, bytes) = (allocate(entries(group)).cast(), allocate(memory(group)));
+        let mut buffers = ProvidedBuffers { group, entries, bytes, tail: 0 };
+        for number in group.first..group.first + group.count {
             // SAFETY: each buffer is new, and offered once.
             buffers.offer(unsafe { FilledBuffer::new(number) });
         }
@@ -65,21 +90,20 @@ impl ProvidedBuffers {
     /// Returns the first `len` bytes of a buffer.
     #[inline]
     pub(super) fn bytes<'b>(&'b self, buffer: &'b FilledBuffer, len: usize) -> &'b [u8] {
-        assert!(len <= ProvidedBuffers::LEN);
-        // SAFETY: the range lies within the allocation, by the assertions here and in `FilledBuffer::new`; the allocation began as
-        // zeros. The kernel does not write the buffer before it is offered again, which consumes the `FilledBuffer` borrowed here.
+        assert!(len <= self.group.len);
+        // SAFETY: the range lies within the allocation, by the assertions here and in `address_of`; the allocation began as zeros. The kernel does not write the buffer before it is offered again, which consumes the `FilledBuffer` borrowed here.
         unsafe { std::slice::from_raw_parts(self.address_of(buffer), len) }
     }
 
     /// Offers a buffer to the kernel again, from the next `publish` on.
     #[inline]
     pub(super) fn offer(&mut self, buffer: FilledBuffer) {
-        let at = usize::from(self.tail % ProvidedBuffers::COUNT);
-        let len =
-            inject::short_len(Call::RingBuffer, || ProvidedBuffers::LEN).unwrap_or(ProvidedBuffers::LEN);
+        let BufferGroup { count, len, .. } = self.group;
+        let at = usize::from(self.tail % count);
+        let len = inject::short_len(Call::RingBuffer, || len).unwrap_or(len);
         let address = self.address_of(&buffer) as u64;
         // SAFETY: `at` lies within the entries. The kernel reads entries before the published tail only. Each buffer has one
-        // `FilledBuffer`, so at most COUNT are offered, and the kernel does not read this entry. The fields are set one by one, because the spare
+        // `FilledBuffer`, so at most `count` are offered, and the kernel does not read this entry. The fields are set one by one, because the spare
         // field of the first entry is the tail.
         unsafe {
             let entry = &mut *self.entries.as_ptr().add(at);
@@ -91,7 +115,9 @@ impl ProvidedBuffers {
     }
 
     fn address_of(&self, buffer: &FilledBuffer) -> *const u8 {
-        self.bytes.as_ptr().wrapping_add(usize::from(buffer.0) * ProvidedBuffers::LEN)
+        let index = buffer.0.wrapping_sub(self.group.first);
+        assert!(index < self.group.count, "the buffer is one of this group");
+        self.bytes.as_ptr().wrapping_add(usize::from(index) * self.group.len)
     }
 
     /// Publishes the offered buffers to the kernel.
@@ -108,18 +134,18 @@ impl Drop for ProvidedBuffers {
         // SAFETY: allocated in `new` with these layouts. `Ring` drops its buffers only if every receive has completed, and otherwise
         // leaks them.
         unsafe {
-            dealloc(self.entries.as_ptr().cast(), entries());
-            dealloc(self.bytes.as_ptr(), memory());
+            dealloc(self.entries.as_ptr().cast(), entries(self.group));
+            dealloc(self.bytes.as_ptr(), memory(self.group));
         }
     }
 }
 
-fn entries() -> Layout {
-    page(usize::from(ProvidedBuffers::COUNT) * size_of::<BufRingEntry>())
+fn entries(group: BufferGroup) -> Layout {
+    page(usize::from(group.count) * size_of::<BufRingEntry>())
 }
 
-fn memory() -> Layout {
-    page(usize::from(ProvidedBuffers::COUNT) * ProvidedBuffers::LEN)
+fn memory(group: BufferGroup) -> Layout {
+    page(usize::from(group.count) * group.len)
 }
 
 /// The kernel requires the entries to be page-aligned.

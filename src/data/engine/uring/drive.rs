@@ -3,6 +3,7 @@
 
 use super::{
     InFlight, Receive, Send,
+    buffers::BufferGroup,
     ring::Ring,
     send_buffers::{BufferPart, SendBuffer},
 };
@@ -99,7 +100,9 @@ fn step(
         DriveStep::Read { .. } => {
             if slot.state.receive == Receive::Idle {
                 slot.state.receive = Receive::Armed;
-                ring.receive(index, &slot.fd);
+                let to_backend = slot.conn.is_to_backend();
+                let group = if to_backend { BufferGroup::BACKENDS } else { BufferGroup::CLIENTS };
+                ring.receive(index, &slot.fd, group);
             }
             return Ok(Some(NextDrive::Wait));
         }

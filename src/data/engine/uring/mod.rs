@@ -37,7 +37,7 @@ use crate::{
     sys::socket,
 };
 use accept_recheck::AcceptRecheck;
-use buffers::ProvidedBuffers;
+use buffers::BufferGroup;
 use drive::{release_backlog, store_received, take_rest};
 use ring::{Completion, Op, Ring};
 use rustix::{
@@ -102,11 +102,12 @@ enum Send {
 /// The kernel is older than 6.1, or the host forbids it.
 pub(super) fn probe() -> io::Result<()> {
     // On its own thread: the kernel frees a ring later, and interrupts system calls of the thread that made it.
-    let probe = thread::Builder::new().name("probe".to_owned()).spawn(|| Ring::new().map(drop))?;
+    let probe = thread::Builder::new().name("probe".to_owned()).spawn(|| Ring::new(&GROUPS).map(drop))?;
     probe.join().expect("making a ring does not panic")
 }
 
 pub(super) fn run(config: WorkerConfig, ready: WorkerReady) -> io::Result<()> {
+    let groups = if config.has_backends() { &GROUPS } else { &GROUPS[..1] };
     let worker = Worker::new(config);
     for listener in &worker.listeners {
         // On a non-blocking listener the ring returns EAGAIN instead of waiting.
@@ -117,7 +118,7 @@ pub(super) fn run(config: WorkerConfig, ready: WorkerReady) -> io::Result<()> {
         accept_recheck: AcceptRecheck::new(worker.context.now),
         shutdown_mode: None,
         worker,
-        ring: Ring::new()?,
+        ring: Ring::new(groups)?,
         again: VecDeque::new(),
         starved: StarvedReceives::default(),
         rests: Vec::new(),
@@ -133,6 +134,9 @@ pub(super) fn run(config: WorkerConfig, ready: WorkerReady) -> io::Result<()> {
     }
     outcome.unwrap_or_else(|panic| resume_unwind(panic))
 }
+
+/// The groups of provided buffers. Without backends a ring has the first one.
+const GROUPS: [BufferGroup; 2] = [BufferGroup::CLIENTS, BufferGroup::BACKENDS];
 
 /// Dropped in this order: first the ring, then the memory that gathered sends name.
 struct UringEngine {
@@ -237,13 +241,14 @@ impl UringEngine {
         if !completion.more {
             slot.state.receive = Receive::Idle;
         }
+        let mut is_full = false;
         let kept = match (completion.result, &completion.buffer) {
             (Ok(0), _) => {
                 slot.state.ended = true;
                 Ok(())
             }
             (Ok(len), Some(buffer)) if !slot.state.closed => {
-                starved.note_received(len as usize);
+                is_full = len as usize >= buffer.group().len;
                 store_received(context, slot, ring.received(buffer, len as usize))
             }
             (Ok(_), _) => Ok(()),
@@ -263,7 +268,8 @@ impl UringEngine {
             Ok(()) => self.drive(index),
             Err(Closed) => return self.close(index),
         }
-        if matches!(completion.result, Ok(len) if len as usize >= ProvidedBuffers::LEN) {
+        if is_full {
+            self.starved.note_full();
             self.note_rest(index);
         }
     }

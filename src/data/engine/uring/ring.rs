@@ -14,7 +14,7 @@
 //! completes. A descriptor closed too early would name another file, but no memory.
 
 use super::{
-    buffers::{FilledBuffer, ProvidedBuffers},
+    buffers::{BufferGroup, FilledBuffer, ProvidedBuffers},
     send_buffers::{SendBuffer, SendBuffers},
 };
 use crate::{
@@ -39,8 +39,8 @@ use std::{
 /// Submission and completion queue of one worker.
 pub(super) struct Ring {
     ring: IoUring,
-    /// Memory for received bytes.
-    buffers: ManuallyDrop<ProvidedBuffers>,
+    /// Memory for received bytes, by the number of its group.
+    buffers: ManuallyDrop<Vec<ProvidedBuffers>>,
     /// Memory for bytes to send.
     send_buffers: SendBuffers,
     /// Entries that did not fit into the submission queue, in order.
@@ -79,28 +79,25 @@ pub(super) struct Completion {
 }
 
 impl Ring {
-    /// Creates a ring with all that the engine needs: Linux 6.1.
+    /// Creates a ring with all that the engine needs: Linux 6.1. `groups`: of provided buffers, by their numbers.
     ///
     /// # Errors
     /// The kernel is older, or the host forbids it.
-    pub(super) fn new() -> io::Result<Ring> {
+    pub(super) fn new(groups: &[BufferGroup]) -> io::Result<Ring> {
         let ring: IoUring = IoUring::builder()
             .setup_single_issuer()
             .setup_defer_taskrun()
             .setup_cqsize(COMPLETION_COUNT)
             .setup_r_disabled()
             .build(SUBMISSION_COUNT)?;
-        let buffers = ManuallyDrop::new(ProvidedBuffers::new());
-        // SAFETY: the ring of entries has the length given. It is freed only if no receive is pending, see `drop`; if a call below fails,
-        // never.
-        unsafe {
-            ring.submitter().register_buf_ring_with_flags(
-                buffers.address(),
-                ProvidedBuffers::COUNT,
-                GROUP,
-                0,
-            )?
-        };
+        let buffers = groups.iter().map(|&group| ProvidedBuffers::new(group)).collect();
+        let buffers = ManuallyDrop::<Vec<_>>::new(buffers);
+        for (group, buffers) in groups.iter().zip(&*buffers) {
+            let (address, BufferGroup { id, count, .. }) = (buffers.address(), *group);
+            // SAFETY: the ring of entries has the length given. It is freed only if no receive is pending, see `drop`; if a call below
+            // fails, never.
+            unsafe { ring.submitter().register_buf_ring_with_flags(address, count, id, 0)? };
+        }
         // A seccomp filter does not see the operations of a ring. These restrictions bound what a compromised worker can do with it.
         ring.submitter().register_restrictions(&mut restrictions())?;
         ring.submitter().register_enable_rings()?;
@@ -116,7 +113,9 @@ impl Ring {
     /// Submits the queued entries and waits for a completion, for at most `wait_ms`. `None`: without limit. Returns `false` if the kernel
     /// had no time to look for completions: a signal arrived, or memory is short for now.
     pub(super) fn wait(&mut self, wait_ms: Option<u64>) -> io::Result<bool> {
-        self.buffers.publish();
+        for buffers in &*self.buffers {
+            buffers.publish();
+        }
         self.submit_overflow()?;
         // The call must not wait for entries that were not submitted.
         let wait_ms = if self.overflow.is_empty() { wait_ms } else { Some(0) };
@@ -157,13 +156,13 @@ impl Ring {
     /// Returns the first `len` bytes of a received buffer.
     #[inline]
     pub(super) fn received<'b>(&'b self, buffer: &'b FilledBuffer, len: usize) -> &'b [u8] {
-        self.buffers.bytes(buffer, len)
+        self.buffers[usize::from(buffer.group().id)].bytes(buffer, len)
     }
 
     /// Offers a received buffer to the kernel again.
     #[inline]
     pub(super) fn offer(&mut self, buffer: FilledBuffer) {
-        self.buffers.offer(buffer);
+        self.buffers[usize::from(buffer.group().id)].offer(buffer);
     }
 
     /// Takes an empty send buffer, for [`send`](Ring::send) or [`release`](Ring::release).
@@ -185,12 +184,12 @@ impl Ring {
         unsafe { self.push(opcode::AcceptMulti::new(fd).flags(libc::SOCK_CLOEXEC).build(), op) };
     }
 
-    /// Receives until cancelled, each time into a provided buffer.
-    pub(super) fn receive(&mut self, slot: u32, socket: impl AsFd) {
+    /// Receives until cancelled, each time into a provided buffer of this group.
+    pub(super) fn receive(&mut self, slot: u32, socket: impl AsFd, group: BufferGroup) {
         let op = Op::Receive(slot);
         let fd = Fd(inject::entry(Call::RingReceive, op.into(), socket.as_fd().as_raw_fd()));
         // SAFETY: names the group of provided buffers, which this ring owns until the receive completes.
-        unsafe { self.push(opcode::RecvMulti::new(fd, GROUP).build(), op) };
+        unsafe { self.push(opcode::RecvMulti::new(fd, group.id).build(), op) };
     }
 
     /// Sends a buffer once, and keeps it until the send completes.
@@ -401,12 +400,11 @@ const COMPLETION_COUNT: u32 = 4 * 1024;
 /// Wait in milliseconds for completions at the end, before all remaining operations are cancelled again.
 const FINISH_WAIT_MS: u64 = 10;
 
-/// The only group of provided buffers.
-const GROUP: u16 = 0;
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const CLIENTS: BufferGroup = BufferGroup::CLIENTS;
     use std::{
         io::{Read, Write},
         net::TcpListener,
@@ -431,15 +429,15 @@ mod tests {
     #[test]
     fn receives_beyond_queue_and_buffers_all_complete() {
         const COUNT: usize = 2 * SUBMISSION_COUNT as usize;
-        let mut ring = Ring::new().unwrap();
+        let mut ring = Ring::new(&[CLIENTS]).unwrap();
         let pairs: Vec<_> = (0..COUNT).map(|_| UnixStream::pair().unwrap()).collect();
         for (slot, (ours, theirs)) in pairs.iter().enumerate() {
             (&*theirs).write_all(&[slot as u8]).unwrap();
-            ring.receive(slot as u32, ours);
+            ring.receive(slot as u32, ours, CLIENTS);
         }
         let mut arrived = vec![false; COUNT];
         // A few more than needed if each pass fills all the buffers.
-        for _ in 0..4 * COUNT / usize::from(ProvidedBuffers::COUNT) {
+        for _ in 0..4 * COUNT / usize::from(CLIENTS.count) {
             ring.wait(Some(0)).unwrap();
             while let Some(completion) = ring.next() {
                 let Op::Receive(slot) = completion.op else {
@@ -452,7 +450,7 @@ mod tests {
                 } else {
                     assert_eq!(completion.result, Err(Errno::NOBUFS));
                     assert!(!completion.more);
-                    ring.receive(slot, &pairs[slot as usize].0);
+                    ring.receive(slot, &pairs[slot as usize].0, CLIENTS);
                 }
             }
         }
@@ -462,7 +460,7 @@ mod tests {
 
     #[test]
     fn restricted_ring_refuses_other_operations() {
-        let mut ring = Ring::new().unwrap();
+        let mut ring = Ring::new(&[CLIENTS]).unwrap();
         let (ours, _theirs) = UnixStream::pair().unwrap();
         let fd = Fd(ours.as_raw_fd());
         let address = [0u8; 16];
@@ -486,7 +484,7 @@ mod tests {
 
     #[test]
     fn nothing_is_in_flight_at_the_end() {
-        let mut ring = Ring::new().unwrap();
+        let mut ring = Ring::new(&[CLIENTS]).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         ring.accept(0, &listener);
         let (ours, theirs) = UnixStream::pair().unwrap();
@@ -501,7 +499,7 @@ mod tests {
         // And many that were not submitted, half of them with bytes to receive.
         let pair = UnixStream::pair().unwrap();
         for slot in 0..2 * SUBMISSION_COUNT {
-            ring.receive(slot, if slot % 2 == 0 { &pair.0 } else { &ours });
+            ring.receive(slot, if slot % 2 == 0 { &pair.0 } else { &ours }, CLIENTS);
         }
         ring.finish().unwrap();
         assert_eq!((ring.pending, ring.overflow.len()), (0, 0));
@@ -511,7 +509,7 @@ mod tests {
     #[test]
     #[should_panic = "one operation at a time"]
     fn second_send_of_a_slot_would_free_the_first() {
-        let mut ring = Ring::new().unwrap();
+        let mut ring = Ring::new(&[CLIENTS]).unwrap();
         let (ours, _theirs) = UnixStream::pair().unwrap();
         ring.wait_writable(7, &ours);
         let buffer = ring.take_send_buffer();
@@ -520,7 +518,7 @@ mod tests {
 
     #[test]
     fn completed_send_frees_its_buffer_for_the_next() {
-        let mut ring = Ring::new().unwrap();
+        let mut ring = Ring::new(&[CLIENTS]).unwrap();
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let mut addresses = Vec::new();
         for _ in 0..3 {
@@ -542,10 +540,10 @@ mod tests {
 
     #[test]
     fn cancelled_operation_completes_once() {
-        let mut ring = Ring::new().unwrap();
+        let mut ring = Ring::new(&[CLIENTS]).unwrap();
         let (ours, _theirs) = UnixStream::pair().unwrap();
         ring.cancel_receive(3);
-        ring.receive(3, &ours);
+        ring.receive(3, &ours, CLIENTS);
         ring.cancel_receive(3);
         let mut seen = Vec::new();
         while seen.len() < 3 {

@@ -5,7 +5,7 @@
 //! completion queue would let each of the others receive one buffer only. So thousands of clients would have a part of their request in a
 //! buffer of the pool, until these ran low.
 
-use super::buffers::ProvidedBuffers;
+use super::buffers::BufferGroup;
 use std::{collections::VecDeque, mem};
 use tarpon_conn::BUF_LEN;
 
@@ -32,22 +32,25 @@ impl StarvedReceives {
         self.partial.is_empty() && self.others.is_empty()
     }
 
-    /// Notes that a receive has put this many bytes into a buffer.
+    /// Notes that a receive has filled a whole buffer.
     #[inline]
-    pub(super) fn note_received(&mut self, len: usize) {
-        self.has_full_buffer |= len >= ProvidedBuffers::LEN;
+    pub(super) fn note_full(&mut self) {
+        self.has_full_buffer = true;
     }
 
     /// Starts a turn. Returns how many receives may start again, so that the provided buffers suffice for all of them.
     pub(super) fn start_turn(&mut self) -> usize {
-        let buffers = usize::from(ProvidedBuffers::COUNT);
+        let buffers = usize::from(CLIENTS.count);
         let has_long_requests = mem::take(&mut self.has_full_buffer) || !self.partial.is_empty();
         if has_long_requests { buffers / BUFFERS_PER_HEAD } else { buffers }
     }
 }
 
+/// The kernel receives the requests of clients into these.
+const CLIENTS: BufferGroup = BufferGroup::CLIENTS;
+
 /// Provided buffers for the longest head: it fits in a buffer of the pool.
-const BUFFERS_PER_HEAD: usize = BUF_LEN.div_ceil(ProvidedBuffers::LEN);
+const BUFFERS_PER_HEAD: usize = BUF_LEN.div_ceil(CLIENTS.len);
 
 #[cfg(test)]
 mod tests {
@@ -58,12 +61,10 @@ mod tests {
         let mut starved = StarvedReceives::default();
         starved.push(7, false);
         starved.push(3, true);
-        starved.note_received(ProvidedBuffers::LEN - 1);
         assert_eq!(starved.start_turn(), 256 / BUFFERS_PER_HEAD, "one has a part of a request");
         assert_eq!([starved.pop(), starved.pop(), starved.pop()], [Some(3), Some(7), None]);
         assert_eq!(starved.start_turn(), 256);
-        starved.note_received(ProvidedBuffers::LEN);
-        starved.note_received(1);
+        starved.note_full();
         assert_eq!(starved.start_turn(), 256 / BUFFERS_PER_HEAD);
         assert_eq!(starved.start_turn(), 256);
     }

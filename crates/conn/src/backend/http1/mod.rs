@@ -272,7 +272,7 @@ impl Http1Exchange {
         if !state.has_room(cx) {
             return Ok(0);
         }
-        let room = cx.pipes.room(state.pipe, Side::Backend).min(input.len as usize);
+        let room = cx.pipes.room(cx.pool, state.pipe, Side::Backend).min(input.len as usize);
         let bytes = cx.pool.bytes(BufRange { len: room as u32, ..input });
         let decoded = chunked.decoder.decode(bytes).map_err(|_| ExchangeError::INVALID)?;
         chunked.trailers.add(&bytes[decoded.trailers]);

@@ -280,7 +280,7 @@ impl Http1 {
         };
         // The client does not wait any more, or never did: RFC 9110, section 10.1.1.
         piped.awaits_continue = false;
-        let room = cx.pipes.room(piped.pipe, Side::Client);
+        let room = cx.pipes.room(cx.pool, piped.pipe, Side::Client);
         piped.is_blocked = room == 0;
         let len = input.len.min(room as u32);
         let bytes = cx.pool.bytes(BufRange { len, ..input });
@@ -306,7 +306,9 @@ impl Http1 {
             piped.content = None;
             match piped.trailers.to_list(cx) {
                 // Without room they are dropped, as RFC 9110, section 6.5.1, allows.
-                Ok(Some(list)) if !cx.pipes.has_room(piped.pipe, Side::Client) => cx.pool.release(list.buf),
+                Ok(Some(list)) if !cx.pipes.has_room(cx.pool, piped.pipe, Side::Client) => {
+                    cx.pool.release(list.buf)
+                }
                 Ok(Some(list)) => cx.pipes.push(piped.pipe, Side::Client, Message::Trailers(list)),
                 Ok(None) | Err(NoBuffer) => {}
             }
@@ -320,7 +322,7 @@ impl Http1 {
         let Http1Phase::Piped(piped) = &mut self.phase else { return 0 };
         match cx.pipes.push_data(cx.pool, piped.pipe, Side::Client, input) {
             Ok(added) => {
-                piped.is_blocked = cx.pipes.room(piped.pipe, Side::Client) == 0;
+                piped.is_blocked = cx.pipes.room(cx.pool, piped.pipe, Side::Client) == 0;
                 added
             }
             Err(NoBuffer) => {
@@ -335,7 +337,7 @@ impl Http1 {
         let had_output = !out.is_empty();
         let Http1Phase::Piped(piped) = &mut self.phase else { return };
         let was_blocked =
-            std::mem::replace(&mut piped.is_blocked, cx.pipes.room(piped.pipe, Side::Client) == 0);
+            std::mem::replace(&mut piped.is_blocked, cx.pipes.room(cx.pool, piped.pipe, Side::Client) == 0);
         if was_blocked && !piped.is_blocked {
             (piped.window_len, piped.window_end) = (0, cx.now.after(piped.limits.content_window_ms));
         }

@@ -26,9 +26,9 @@ use tarpon_http::{head::Version, status::Status};
 impl Http1 {
     /// Queues what the pipe has of the response.
     pub(super) fn take_response(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) {
-        while out.has_room(self.piped_span_count())
+        while self.has_room_for_message(cx, out)
             && let Http1Phase::Piped(piped) = &mut self.phase
-            && let Some(message) = cx.pipes.pop(piped.pipe, Side::Client)
+            && let Some(message) = cx.pipes.pop(cx.pool, piped.pipe, Side::Client)
         {
             let taken = match message {
                 Message::Interim(list) => self.queue_interim(cx, out, list),
@@ -45,11 +45,13 @@ impl Http1 {
         }
     }
 
-    /// Returns how many spans the next message needs: a redirect may bring a whole response.
-    fn piped_span_count(&self) -> usize {
+    /// Returns whether the next message finds room: a redirect may bring a whole response.
+    fn has_room_for_message(&self, cx: &ConnResources<'_>, out: &Outbox) -> bool {
         match &self.phase {
-            Http1Phase::Piped(piped) if piped.response == PipedResponse::Head => emit::SPAN_COUNT,
-            _ => 1,
+            Http1Phase::Piped(piped) if piped.response == PipedResponse::Head => {
+                out.has_room(emit::SPAN_COUNT)
+            }
+            _ => out.has_room_for_message(cx.pool),
         }
     }
 
