@@ -23,6 +23,21 @@ pub(crate) fn receive(socket: impl AsFd, room: &mut [u8]) -> Result<usize, Errno
     Ok(len)
 }
 
+/// Receives into `parts`, one after another, without waiting. recvmsg(2).
+pub(crate) fn receive_gathered(socket: impl AsFd, parts: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
+    let whole = parts.iter().map(|part| part.len()).sum();
+    let len = inject::before(Call::Receive, &socket, whole)?;
+    let (flags, control) = (RecvFlags::DONTWAIT, &mut RecvAncillaryBuffer::default());
+    match parts {
+        [first, ..] if len < whole => {
+            let len = len.min(first.len());
+            net::recvmsg(socket, &mut [IoSliceMut::new(&mut first[..len])], control, flags)
+        }
+        parts => net::recvmsg(socket, parts, control, flags),
+    }
+    .map(|received| received.bytes)
+}
+
 /// Sends the front of `bytes` to a non-blocking socket. send(2).
 #[inline(always)]
 pub(crate) fn send(socket: impl AsFd, bytes: &[u8], flags: SendFlags) -> Result<usize, Errno> {

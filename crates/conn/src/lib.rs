@@ -110,6 +110,7 @@ pub use hosts::{HostName, HostNameError, Hosts, HostsError};
 pub use open_exchanges::OPEN_COUNT_MAX;
 pub use pipe::{
     BackendRefusal, PipeId, Pipes, Unconnected,
+    content::{CONTENT_PART_COUNT_MAX, ContentRoom},
     fields::{MessageFields, MessageFieldsWriter},
 };
 pub use pool::{BUF_LEN, BufId, BufRange, Pool};
@@ -229,6 +230,9 @@ pub enum Input {
         /// The maximum length of the input in bytes.
         max: u32,
     },
+    /// Read. All that follows is content, up to a length that the connection knows: without a transport that seals, and with an empty inbox,
+    /// the engine may receive it into [`Connection::content_room`].
+    Content,
 }
 
 /// What the engine must close.
@@ -289,6 +293,23 @@ impl Connection {
                 used
             }
             Party::Backend(backend) => backend.received(cx, input),
+        }
+    }
+
+    /// Takes buffers for the content that follows: see [`Input::Content`]. The engine receives into them in their order, and calls
+    /// [`content_received`](Connection::content_received). `None`: there is no room, and the next step is another one.
+    pub fn content_room(&mut self, cx: &mut ConnResources<'_>) -> Option<ContentRoom> {
+        match &mut self.party {
+            Party::Client(_) => None,
+            Party::Backend(backend) => backend.content_room(cx),
+        }
+    }
+
+    /// Handles content in the first `len` bytes of the buffers. 0: none was there.
+    pub fn content_received(&mut self, cx: &mut ConnResources<'_>, room: ContentRoom, len: usize) {
+        match &mut self.party {
+            Party::Client(_) => room.release(cx.pool),
+            Party::Backend(backend) => backend.content_received(cx, room, len),
         }
     }
 

@@ -115,6 +115,18 @@ impl Pool {
         }
     }
 
+    /// Returns the bytes of ranges in buffers of their own, to write them.
+    ///
+    /// # Panics
+    /// Panics if two ranges overlap.
+    pub fn ranges_mut<const N: usize>(&mut self, ranges: [BufRange; N]) -> [&mut [u8]; N] {
+        let places = ranges.map(|BufRange { buf: BufId(index), at, len }| {
+            let from = index as usize * BUF_LEN + at as usize;
+            from..from + len as usize
+        });
+        self.bytes.get_disjoint_mut(places).expect("ranges in buffers of their own")
+    }
+
     /// Copies a range to offset `at` of a buffer. Both may lie in the same buffer.
     pub fn copy(&mut self, from: BufRange, to: BufId, at: u32) -> BufRange {
         assert!((at + from.len) as usize <= BUF_LEN, "the copy fits in the buffer");

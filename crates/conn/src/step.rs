@@ -1,6 +1,6 @@
 //! Decides the next step of a drive. Each engine takes the step in its own way, and queries the next one until it must wait for an event.
 
-use crate::{Close, Connection, Input, Need, Party, Transport};
+use crate::{BUF_LEN, Close, Connection, Input, Need, Party, Transport};
 
 /// The state of a slot that only the engine knows.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +36,9 @@ pub enum DriveStep {
         /// The maximum length of the inbox in bytes.
         max: u32,
     },
+    /// Receive content into [buffers of the connection](Connection::content_room). If the inbox is not empty, [read](DriveStep::Read)
+    /// [`BUF_LEN`](crate::BUF_LEN) bytes instead.
+    ReadContent,
     /// Wait for an event, and do not read.
     Pause,
 }
@@ -83,8 +86,10 @@ impl Connection {
             return if transport.has_step() { DriveStep::Handshake } else { DriveStep::Pause };
         }
         match input {
-            Input::Bytes { .. } if slot.has_new_input => DriveStep::Offer,
+            Input::Bytes { .. } | Input::Content if slot.has_new_input => DriveStep::Offer,
             Input::Bytes { max } => DriveStep::Read { max: transport.wire_len_max(max) },
+            Input::Content if matches!(transport, Transport::Plain) => DriveStep::ReadContent,
+            Input::Content => DriveStep::Read { max: transport.wire_len_max(BUF_LEN as u32) },
             Input::Pause => DriveStep::Pause,
         }
     }

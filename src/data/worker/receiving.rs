@@ -1,6 +1,9 @@
 //! Receiving: hands received bytes to connections and keeps the bytes that they have not used.
 
 use super::{context::WorkerContext, slots::Slot};
+use crate::sys::io;
+use rustix::io::{Errno, retry_on_intr};
+use std::io::IoSliceMut;
 use tarpon_conn::{BufRange, HandshakeStep, Input, SiteId, TransportError};
 
 /// The connection must close: the buffer pool is empty, a record is invalid, or a file behind the response was truncated.
@@ -42,6 +45,18 @@ impl WorkerContext {
             }
             None => Ok(()),
         }
+    }
+
+    /// Receives content of a backend into buffers of the pool, which the connection passes on. The inbox is empty. Returns the result of the
+    /// call, and how many bytes there was room for. `None`: there is none, and the next step is another one.
+    #[inline(never)]
+    pub(crate) fn receive_content<S>(&mut self, slot: &mut Slot<S>) -> Option<(Result<usize, Errno>, usize)> {
+        let room = slot.conn.content_room(&mut self.conn_resources())?;
+        let room_len = room.len();
+        let mut parts = self.pool.ranges_mut(room.parts()).map(IoSliceMut::new);
+        let received = retry_on_intr(|| io::receive_gathered(&slot.fd, &mut parts));
+        slot.conn.content_received(&mut self.conn_resources(), room, received.unwrap_or(0));
+        Some((received, room_len))
     }
 
     /// Takes the next step of a handshake, for another thread. Without such threads runs it here, and returns `None`.

@@ -3,7 +3,7 @@
 use super::{fastcgi::FastCgiExchange, framed::FramedExchange, http1::Http1Exchange};
 use crate::{
     BufRange, ConnResources,
-    pipe::{MESSAGE_ROOM, Message, NoBuffer, PipeEnd, PipeId, Side},
+    pipe::{MESSAGE_ROOM, Message, NoBuffer, PipeEnd, PipeId, Side, content::ContentRoom},
     span::Outbox,
 };
 use tarpon_http::status::Status;
@@ -154,6 +154,30 @@ impl BackendExchange {
             ProtocolExchange::Http1(http1) => http1.receive(cx, &mut self.state, input),
             ProtocolExchange::FastCgi(fastcgi) => fastcgi.receive(cx, &mut self.state, input),
         }
+    }
+
+    /// Returns how many bytes of content follow, and nothing else before them. `None`: unknown.
+    pub(super) fn content_left(&self) -> Option<u64> {
+        match &self.protocol {
+            ProtocolExchange::Http1(http1) => http1.content_left(),
+            ProtocolExchange::Framed(_) | ProtocolExchange::FastCgi(_) => None,
+        }
+    }
+
+    /// Handles content in the first `len` bytes of these buffers.
+    pub(super) fn content_received(
+        &mut self,
+        cx: &mut ConnResources<'_>,
+        room: ContentRoom,
+        len: usize,
+    ) -> Result<(), ExchangeError> {
+        self.state.has_response_begun = true;
+        room.push(cx.pipes, cx.pool, self.state.pipe, Side::Backend, len)?;
+        self.state.has_room(cx);
+        if let ProtocolExchange::Http1(http1) = &mut self.protocol {
+            http1.content_passed(cx, &mut self.state, len as u64);
+        }
+        Ok(())
     }
 
     /// Handles the end of the input. `Err`: the response is incomplete.

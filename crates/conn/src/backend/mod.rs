@@ -36,7 +36,7 @@ pub use servers::{
 
 use crate::{
     Close, ConnResources, Input, Need, Tick,
-    pipe::{MESSAGE_ROOM, Message, PipeEnd, PipeId, Side, Unconnected},
+    pipe::{MESSAGE_ROOM, Message, NoBuffer, PipeEnd, PipeId, Side, Unconnected, content::ContentRoom},
     pool::{BUF_LEN, BufRange},
     span::Outbox,
 };
@@ -106,6 +106,9 @@ impl BackendLimits {
         (u64::from(self.min_content_rate).saturating_mul(self.content_window_ms) / 1_000).max(1)
     }
 }
+
+/// Less content than this, in bytes, is read as other input: buffers of its own would not pay.
+const CONTENT_LEN_MIN: u64 = 4 * 1024;
 
 /// A connection to a backend.
 #[derive(Debug)]
@@ -244,6 +247,34 @@ impl BackendConnection {
             self.progressed(cx);
         }
         used
+    }
+
+    /// Takes buffers for content.
+    pub(crate) fn content_room(&mut self, cx: &mut ConnResources<'_>) -> Option<ContentRoom> {
+        let BackendPhase::Exchange(exchange) = &mut self.phase else { return None };
+        // The pipe may have less room than before: the pool has fewer free buffers.
+        if !exchange.state.has_room(cx) {
+            return None;
+        }
+        let left = exchange.content_left()?;
+        let room = ContentRoom::take(cx.pipes, cx.pool, exchange.state.pipe, Side::Backend, left);
+        if room.is_none() {
+            self.fail(cx, NoBuffer.into());
+        }
+        room
+    }
+
+    /// Handles content in the first `len` bytes of these buffers.
+    pub(crate) fn content_received(&mut self, cx: &mut ConnResources<'_>, room: ContentRoom, len: usize) {
+        let BackendPhase::Exchange(exchange) = &mut self.phase else { return room.release(cx.pool) };
+        if len == 0 {
+            return room.release(cx.pool);
+        }
+        if let Err(error) = exchange.content_received(cx, room, len) {
+            return self.fail(cx, error);
+        }
+        self.end_if_complete(cx);
+        self.progressed(cx);
     }
 
     /// Moves the end of the wait for progress.
@@ -405,8 +436,13 @@ impl BackendConnection {
     pub(crate) fn need(&self, out: &Outbox) -> Need {
         const READ: Input = Input::Bytes { max: BUF_LEN as u32 };
         match &self.phase {
-            BackendPhase::Exchange(BackendExchange { state, .. }) => {
-                let input = if state.is_blocked { Input::Pause } else { READ };
+            BackendPhase::Exchange(exchange) => {
+                let state = &exchange.state;
+                let input = match exchange.content_left() {
+                    _ if state.is_blocked => Input::Pause,
+                    Some(CONTENT_LEN_MIN..) => Input::Content,
+                    _ => READ,
+                };
                 // The client of a tunnel sends no more.
                 let is_half_closed = state.is_tunnel && state.is_request_sent && out.is_empty();
                 Need { input, close: if is_half_closed { Close::Write } else { Close::No } }

@@ -8,9 +8,10 @@
 
 use super::echo::EchoBackend;
 use crate::{
-    AcceptedClient, BackendRefusal, BackendServers, BackendSettings, BufRange, ConnResources, Connection,
-    Counters, DriveState, DriveStep, Pipes, Pool, Records, ResponsePrefixes, Sites, Span, Tick, Transport,
-    pipe::MESSAGE_COUNT_MAX,
+    AcceptedClient, BUF_LEN, BackendRefusal, BackendServers, BackendSettings, BufRange, ConnResources,
+    Connection, Counters, DriveState, DriveStep, Pipes, Pool, Records, ResponsePrefixes, Sites, Span, Tick,
+    Transport,
+    pipe::{MESSAGE_COUNT_MAX, content::CONTENT_PART_COUNT_MAX},
     sim::{Cuts, Through, TransportClient},
     span::MESSAGE_BUF_COUNT_MAX,
 };
@@ -106,8 +107,9 @@ struct SimParty {
     arriving_len: usize,
 }
 
-/// The buffers that one connection holds: those of its outbox and inbox, two of its transport, and both directions of its pipe.
-const BUFS_HELD_MAX: usize = 4 + MESSAGE_BUF_COUNT_MAX + 2 * (MESSAGE_COUNT_MAX + 1);
+/// The buffers that one connection holds: those of its outbox and inbox, two of its transport, and both directions of its pipe, and those for
+/// content.
+const BUFS_HELD_MAX: usize = 4 + MESSAGE_BUF_COUNT_MAX + 2 * (MESSAGE_COUNT_MAX + 1) + CONTENT_PART_COUNT_MAX;
 
 impl BackendSim {
     /// Returns a worker with these sites.
@@ -288,8 +290,34 @@ impl BackendSim {
                 self.offer(number, inbox);
             }
             DriveStep::Read { max } => return self.read(number, cuts.read, max as usize),
+            DriveStep::ReadContent if party.inbox.is_none() => return self.read_content(number, cuts.read),
+            DriveStep::ReadContent => return self.read(number, cuts.read, BUF_LEN),
             DriveStep::Pause => return false,
         }
+        true
+    }
+
+    fn read_content(&mut self, number: usize, cut: usize) -> bool {
+        let party = self.party(number);
+        let len = party.socket.len().min(cut).min(party.arriving_len);
+        if len == 0 {
+            return self.read(number, cut, BUF_LEN);
+        }
+        let room = self.event(number, |_, conn, cx| conn.content_room(cx));
+        // The connection pauses.
+        let Some(room) = room else { return true };
+        let BackendSim { parties, pool, .. } = self;
+        let party = parties[number].as_mut().expect("an open connection");
+        let len = len.min(room.len());
+        party.arriving_len -= len;
+        let mut received = party.socket.drain(..len);
+        for part in pool.ranges_mut(room.parts()) {
+            for (byte, received) in part.iter_mut().zip(&mut received) {
+                *byte = received;
+            }
+        }
+        drop(received);
+        self.event(number, |_, conn, cx| conn.content_received(cx, room, len));
         true
     }
 

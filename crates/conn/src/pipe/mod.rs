@@ -9,14 +9,16 @@
 //! protocol. Each direction is bounded; a full one makes the connection that adds to it stop reading from its socket. If a connection adds
 //! or takes, the pipe schedules the other one, and the engine drives that one in the same batch.
 //!
-//! Content is copied into buffers of the pipe. Small pieces are copied together, so a backend that sends byte by byte cannot take all
-//! buffers; and no buffer that a socket is read into is ever shared.
+//! Content is copied into buffers of the pipe, or received into new ones. Small pieces are copied together, so a backend that sends byte by
+//! byte cannot take all buffers; and no buffer that a socket is read into is ever shared.
 //!
 //! | file | what |
 //! |---|---|
+//! | `content` | content that is received without a copy |
 //! | `fields` | heads and trailers without a protocol |
 //! | `idle` | backend connections that wait for an exchange |
 
+pub(crate) mod content;
 pub(crate) mod fields;
 mod idle;
 

@@ -454,6 +454,61 @@ fn client_that_leaves_ends_the_exchange() {
     assert_eq!(world.ends(), [ServerOutcome::Abandoned]);
 }
 
+/// Text without repetition within a buffer.
+fn long_content(len: usize) -> String {
+    (0..).flat_map(|number| format!("{number},").into_bytes()).take(len).map(char::from).collect()
+}
+
+#[test]
+fn long_content_passes_unchanged() {
+    let content = long_content(200_000);
+    let with_length = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{content}", content.len());
+    #[rustfmt::skip]
+    let cases = [
+        // case                          response                                                                         persists
+        ("length",                       reply(&with_length),                                                             true),
+        ("more than the length",         reply(&format!("{with_length}{OK}")),                                            false),
+        ("until the end",                last_reply(&format!("HTTP/1.0 200 OK\r\n\r\n{content}")),                        false),
+        ("another protocol",             last_reply(&format!("HTTP/1.1 101 x\r\nConnection: upgrade\r\nUpgrade: a\r\n\r\n{content}")), false),
+    ];
+    for (what, response, persists) in cases {
+        for read in [900, 5_000, 20_000, usize::MAX] {
+            for send in [700, usize::MAX] {
+                let answer = response.clone();
+                let mut world = UpstreamWorld::new(move |_, text| when_complete(text, answer.clone()));
+                let request = "GET /app/ HTTP/1.0\r\nHost: a\r\n\r\n";
+                let upgrade = "GET /app/ HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: a\r\n\r\n";
+                let request = if what == "another protocol" { upgrade } else { request };
+                let received = world.respond_in_cuts(request, Cuts { read, send });
+                let (_, passed) = received.split_once("\r\n\r\n").unwrap();
+                assert!(passed == content, "{what}, {read}, {send}: {} bytes", passed.len());
+                assert_eq!(world.sim.backend_count(), usize::from(persists), "{what}, {read}, {send}");
+                assert_eq!((world.sim.pipe_count(), world.sim.bufs_held()), (0, 0), "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn clients_that_receive_nothing_leave_buffers_for_others() {
+    let content = long_content(1_000_000);
+    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{content}", content.len());
+    let mut world = UpstreamWorld::new(move |_, text| when_complete(text, reply(&answer)));
+    // Each would hold more than ten of the 256 buffers, if it were alone.
+    let clients: Vec<_> = (0..50).map(|_| world.sim.connect()).collect();
+    for &client in &clients {
+        world.sim.client_sends(client, b"GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n");
+        world.sim.run(Cuts { send: 0, ..Cuts::NONE });
+    }
+    assert!(world.sim.bufs_held() < 250, "{} buffers held", world.sim.bufs_held());
+    for client in clients {
+        world.sim.run(Cuts::NONE);
+        let received = String::from_utf8(world.sim.take_received(client)).unwrap();
+        assert!(received.ends_with(&content), "{} bytes", received.len());
+    }
+    assert_eq!((world.sim.pipe_count(), world.sim.bufs_held()), (0, 0));
+}
+
 proptest! {
     /// The bytes sent do not depend on how those received were cut, on both sides.
     #[test]

@@ -24,7 +24,7 @@ use rustix::{
     net::{SendFlags, Shutdown, shutdown},
 };
 use std::{io::IoSlice, mem};
-use tarpon_conn::{BufRange, DriveStep, SPAN_COUNT_MAX};
+use tarpon_conn::{BUF_LEN, BufRange, DriveStep, SPAN_COUNT_MAX};
 
 /// Known readiness of a socket: events set it, calls that return EAGAIN clear it.
 pub(crate) struct Readiness {
@@ -120,10 +120,31 @@ fn other_step(
             shutdown(&slot.fd, Shutdown::Write).map_err(|_| Closed)?;
         }
         DriveStep::Offer => context.offer_inbox(slot).map_err(|_| Closed)?,
+        DriveStep::ReadContent => {
+            if !slot.state.readable || !read_content(context, slot)? {
+                return Ok(Some(NextDrive::Wait));
+            }
+        }
         DriveStep::Pause => return Ok(Some(NextDrive::Wait)),
         DriveStep::Read { .. } | DriveStep::Send => unreachable!("the usual steps"),
     }
     Ok(None)
+}
+
+/// Receives content once, behind that in the inbox if there is any. Returns `false` if the socket has neither bytes nor EOF.
+fn read_content(context: &mut WorkerContext, slot: &mut Slot<Readiness>) -> Result<bool, Closed> {
+    if slot.inbox.is_some() {
+        return read(context, slot, BUF_LEN);
+    }
+    let Some((received, room_len)) = context.receive_content(slot) else { return Ok(true) };
+    Ok(match note_received(slot, received, room_len)? {
+        Received::Bytes(_) => true,
+        Received::End => {
+            slot.ended(&mut context.conn_resources());
+            true
+        }
+        Received::Nothing => false,
+    })
 }
 
 /// Reads once, behind the bytes in the inbox, and offers the whole inbox. Returns `false` if the socket has neither bytes nor EOF.
@@ -162,14 +183,25 @@ enum Received {
 
 #[inline]
 fn receive(slot: &mut Slot<Readiness>, room: &mut [u8]) -> Result<Received, Closed> {
-    match retry_on_intr(|| io::receive(&slot.fd, room)) {
+    let received = retry_on_intr(|| io::receive(&slot.fd, room));
+    note_received(slot, received, room.len())
+}
+
+/// Notes in the readiness of the socket what a call has received that had room for so many bytes.
+#[inline]
+fn note_received(
+    slot: &mut Slot<Readiness>,
+    received: Result<usize, Errno>,
+    room_len: usize,
+) -> Result<Received, Closed> {
+    match received {
         Ok(0) => {
             (slot.state.readable, slot.state.hung_up) = (false, false);
             Ok(Received::End)
         }
         Ok(len) => {
             // A short read has drained the socket; only EOF may still follow.
-            slot.state.readable = len == room.len() || slot.state.hung_up;
+            slot.state.readable = len == room_len || slot.state.hung_up;
             Ok(Received::Bytes(len))
         }
         Err(Errno::AGAIN) => {

@@ -4,8 +4,8 @@
 //! offer ─▶ [ring of entries] ──publish──▶ kernel ──arrival──▶ FilledBuffer ──▶ bytes(), offer …
 //! ```
 //!
-//! Those of clients are few and small, so that received bytes land in memory that is still in the cache. Backends send more at a time, so
-//! their connections have a group of larger buffers. The kernel may write to any buffer offered to it, so only a [`FilledBuffer`] gives access
+//! The usual ones are few and small, so that received bytes land in memory that is still in the cache. For backends that send more at a time
+//! there is a group of larger buffers. The kernel may write to any buffer offered to it, so only a [`FilledBuffer`] gives access
 //! to one, and offering it again consumes that.
 
 use crate::sys::inject::{self, Call};
@@ -40,14 +40,14 @@ pub(super) struct BufferGroup {
 }
 
 impl BufferGroup {
-    /// For clients: a browser's request fits in a buffer.
-    pub(super) const CLIENTS: BufferGroup = BufferGroup { id: 0, first: 0, count: 256, len: 2 * 1024 };
+    /// A browser's request fits in a buffer.
+    pub(super) const USUAL: BufferGroup = BufferGroup { id: 0, first: 0, count: 256, len: 2 * 1024 };
 
-    /// For backends: a buffer fits in one of the pool. All together are 512 KiB, as those of clients.
-    pub(super) const BACKENDS: BufferGroup = BufferGroup { id: 1, first: 256, count: 32, len: 16 * 1024 };
+    /// For backends with long responses: a buffer fits in one of the pool. All together are 512 KiB, as the usual ones.
+    pub(super) const LARGE: BufferGroup = BufferGroup { id: 1, first: 256, count: 32, len: 16 * 1024 };
 }
-const _: () = assert!(BufferGroup::BACKENDS.len <= BUF_LEN);
-const _: () = assert!(BufferGroup::BACKENDS.first == BufferGroup::CLIENTS.count);
+const _: () = assert!(BufferGroup::LARGE.len <= BUF_LEN);
+const _: () = assert!(BufferGroup::LARGE.first == BufferGroup::USUAL.count);
 
 /// A provided buffer that the kernel has filled and not been offered again. Dropping it loses the buffer until the ring ends.
 #[must_use = "the engine offers the buffer again"]
@@ -66,7 +66,7 @@ impl FilledBuffer {
     /// Returns the group of the buffer.
     #[inline]
     pub(super) fn group(&self) -> BufferGroup {
-        if self.0 < BufferGroup::BACKENDS.first { BufferGroup::CLIENTS } else { BufferGroup::BACKENDS }
+        if self.0 < BufferGroup::LARGE.first { BufferGroup::USUAL } else { BufferGroup::LARGE }
     }
 }
 

@@ -93,16 +93,20 @@ fn step(
                 refill(context, slot);
             }
         }
-        DriveStep::Read { .. } if mem::take(&mut slot.state.ended) => {
+        DriveStep::Read { .. } | DriveStep::ReadContent if mem::take(&mut slot.state.ended) => {
             context.release_inbox(slot);
             slot.ended(&mut context.conn_resources());
         }
-        DriveStep::Read { .. } => {
+        DriveStep::ReadContent if slot.state.may_take_content() && slot.inbox.is_none() => {
+            take_content(context, slot)?;
+        }
+        DriveStep::Read { .. } | DriveStep::ReadContent => {
             if slot.state.receive == Receive::Idle {
-                slot.state.receive = Receive::Armed;
-                let to_backend = slot.conn.is_to_backend();
-                let group = if to_backend { BufferGroup::BACKENDS } else { BufferGroup::CLIENTS };
-                ring.receive(index, &slot.fd, group);
+                (slot.state.receive, slot.state.may_have_more) = (Receive::Armed, false);
+                match slot.state.receives_once {
+                    true => ring.receive_once(index, &slot.fd, BufferGroup::LARGE),
+                    false => ring.receive(index, &slot.fd, BufferGroup::USUAL),
+                }
             }
             return Ok(Some(NextDrive::Wait));
         }
@@ -224,7 +228,7 @@ pub(super) fn store_received(
             context.pool.buf_mut(context.scratch)[..bytes.len()].copy_from_slice(bytes);
             let run = BufRange { buf: context.scratch, at: 0, len: bytes.len() as u32 };
             match slot.conn.need().input {
-                Input::Bytes { .. } => context.offer(slot, run).map_err(|_| Closed),
+                Input::Bytes { .. } | Input::Content => context.offer(slot, run).map_err(|_| Closed),
                 Input::Pause => context.keep_in_inbox(slot, run).map_err(|_| Closed),
             }
         }
@@ -257,6 +261,19 @@ pub(super) fn take_rest(context: &mut WorkerContext, slot: &mut Slot<InFlight>) 
     slot.inbox = Some(BufRange { len: inbox.len + len as u32, ..inbox });
     slot.inbox_changed |= len > 0;
     len > 0
+}
+
+/// Receives the content of a backend that its socket holds.
+#[inline(never)]
+fn take_content(context: &mut WorkerContext, slot: &mut Slot<InFlight>) -> Result<(), Closed> {
+    let Some((received, room_len)) = context.receive_content(slot) else { return Ok(()) };
+    slot.state.may_have_more = matches!(received, Ok(len) if len == room_len);
+    match received {
+        Ok(0) => slot.state.ended = true,
+        Ok(_) | Err(Errno::AGAIN) => {}
+        Err(_) => return Err(Closed),
+    }
+    Ok(())
 }
 
 /// Moves bytes from the backlog to the inbox, as far as they fit.

@@ -12,6 +12,9 @@
 //! A receive stays armed while the connection wants bytes. When the connection pauses, the engine cancels the receive; bytes that
 //! arrive before the cancel completes wait in pool buffers behind the inbox.
 //!
+//! Once a receive from a backend has filled a buffer, those that follow from this backend take one larger buffer each, and the engine receives
+//! more content with direct calls into buffers that the pipe passes on.
+//!
 //! When more connections have bytes than there are provided buffers, the kernel ends the receives that found none. They start again in
 //! turn ([`StarvedReceives`]).
 //!
@@ -68,8 +71,19 @@ pub(super) struct InFlight {
     queued: bool,
     /// The socket may hold the rest of a request.
     may_have_rest: bool,
+    /// The last receive from a backend has filled its buffer, so the socket may hold more.
+    may_have_more: bool,
+    /// The backend has sent more than a buffer at a time: a receive takes one buffer, and direct calls take the rest.
+    receives_once: bool,
     /// Received while the inbox was full, oldest first.
     backlog: VecDeque<BufRange>,
+}
+
+impl InFlight {
+    /// Returns whether a direct call may find content of a backend, and no receive in flight takes it.
+    fn may_take_content(&self) -> bool {
+        self.may_have_more && self.receive == Receive::Idle
+    }
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -136,7 +150,7 @@ pub(super) fn run(config: WorkerConfig, ready: WorkerReady) -> io::Result<()> {
 }
 
 /// The groups of provided buffers. Without backends a ring has the first one.
-const GROUPS: [BufferGroup; 2] = [BufferGroup::CLIENTS, BufferGroup::BACKENDS];
+const GROUPS: [BufferGroup; 2] = [BufferGroup::USUAL, BufferGroup::LARGE];
 
 /// Dropped in this order: first the ring, then the memory that gathered sends name.
 struct UringEngine {
@@ -263,6 +277,13 @@ impl UringEngine {
         };
         if let Some(buffer) = completion.buffer {
             ring.offer(buffer);
+        }
+        if is_full && slot.conn.is_to_backend() {
+            slot.state.may_have_more = true;
+            if !mem::replace(&mut slot.state.receives_once, true) && slot.state.receive == Receive::Armed {
+                slot.state.receive = Receive::Cancelling;
+                ring.cancel_receive(index);
+            }
         }
         match kept {
             Ok(()) => self.drive(index),

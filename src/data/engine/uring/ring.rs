@@ -33,6 +33,7 @@ use std::{
     io,
     mem::{self, ManuallyDrop},
     os::fd::{AsFd, AsRawFd},
+    ptr,
     time::Duration,
 };
 
@@ -192,6 +193,15 @@ impl Ring {
         unsafe { self.push(opcode::RecvMulti::new(fd, group.id).build(), op) };
     }
 
+    /// Receives once, into a provided buffer of this group.
+    pub(super) fn receive_once(&mut self, slot: u32, socket: impl AsFd, group: BufferGroup) {
+        let op = Op::Receive(slot);
+        let fd = Fd(inject::entry(Call::RingReceive, op.into(), socket.as_fd().as_raw_fd()));
+        let entry = opcode::Recv::new(fd, ptr::null_mut(), group.len as u32).buf_group(group.id).build();
+        // SAFETY: as above: with this flag the kernel takes a buffer of the group, and ignores the null pointer.
+        unsafe { self.push(entry.flags(squeue::Flags::BUFFER_SELECT), op) };
+    }
+
     /// Sends a buffer once, and keeps it until the send completes.
     ///
     /// # Panics
@@ -326,7 +336,8 @@ impl Drop for Ring {
 fn restrictions() -> [Restriction; 9] {
     [
         Restriction::sqe_op(opcode::AcceptMulti::CODE),
-        Restriction::sqe_op(opcode::RecvMulti::CODE),
+        // With one receive or many.
+        Restriction::sqe_op(opcode::Recv::CODE),
         Restriction::sqe_op(opcode::Send::CODE),
         Restriction::sqe_op(opcode::SendMsg::CODE),
         Restriction::sqe_op(opcode::PollAdd::CODE),
@@ -404,7 +415,7 @@ const FINISH_WAIT_MS: u64 = 10;
 mod tests {
     use super::*;
 
-    const CLIENTS: BufferGroup = BufferGroup::CLIENTS;
+    const USUAL: BufferGroup = BufferGroup::USUAL;
     use std::{
         io::{Read, Write},
         net::TcpListener,
@@ -429,15 +440,15 @@ mod tests {
     #[test]
     fn receives_beyond_queue_and_buffers_all_complete() {
         const COUNT: usize = 2 * SUBMISSION_COUNT as usize;
-        let mut ring = Ring::new(&[CLIENTS]).unwrap();
+        let mut ring = Ring::new(&[USUAL]).unwrap();
         let pairs: Vec<_> = (0..COUNT).map(|_| UnixStream::pair().unwrap()).collect();
         for (slot, (ours, theirs)) in pairs.iter().enumerate() {
             (&*theirs).write_all(&[slot as u8]).unwrap();
-            ring.receive(slot as u32, ours, CLIENTS);
+            ring.receive(slot as u32, ours, USUAL);
         }
         let mut arrived = vec![false; COUNT];
         // A few more than needed if each pass fills all the buffers.
-        for _ in 0..4 * COUNT / usize::from(CLIENTS.count) {
+        for _ in 0..4 * COUNT / usize::from(USUAL.count) {
             ring.wait(Some(0)).unwrap();
             while let Some(completion) = ring.next() {
                 let Op::Receive(slot) = completion.op else {
@@ -450,7 +461,7 @@ mod tests {
                 } else {
                     assert_eq!(completion.result, Err(Errno::NOBUFS));
                     assert!(!completion.more);
-                    ring.receive(slot, &pairs[slot as usize].0, CLIENTS);
+                    ring.receive(slot, &pairs[slot as usize].0, USUAL);
                 }
             }
         }
@@ -460,7 +471,7 @@ mod tests {
 
     #[test]
     fn restricted_ring_refuses_other_operations() {
-        let mut ring = Ring::new(&[CLIENTS]).unwrap();
+        let mut ring = Ring::new(&[USUAL]).unwrap();
         let (ours, _theirs) = UnixStream::pair().unwrap();
         let fd = Fd(ours.as_raw_fd());
         let address = [0u8; 16];
@@ -484,7 +495,7 @@ mod tests {
 
     #[test]
     fn nothing_is_in_flight_at_the_end() {
-        let mut ring = Ring::new(&[CLIENTS]).unwrap();
+        let mut ring = Ring::new(&[USUAL]).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         ring.accept(0, &listener);
         let (ours, theirs) = UnixStream::pair().unwrap();
@@ -499,7 +510,7 @@ mod tests {
         // And many that were not submitted, half of them with bytes to receive.
         let pair = UnixStream::pair().unwrap();
         for slot in 0..2 * SUBMISSION_COUNT {
-            ring.receive(slot, if slot % 2 == 0 { &pair.0 } else { &ours }, CLIENTS);
+            ring.receive(slot, if slot % 2 == 0 { &pair.0 } else { &ours }, USUAL);
         }
         ring.finish().unwrap();
         assert_eq!((ring.pending, ring.overflow.len()), (0, 0));
@@ -509,7 +520,7 @@ mod tests {
     #[test]
     #[should_panic = "one operation at a time"]
     fn second_send_of_a_slot_would_free_the_first() {
-        let mut ring = Ring::new(&[CLIENTS]).unwrap();
+        let mut ring = Ring::new(&[USUAL]).unwrap();
         let (ours, _theirs) = UnixStream::pair().unwrap();
         ring.wait_writable(7, &ours);
         let buffer = ring.take_send_buffer();
@@ -518,7 +529,7 @@ mod tests {
 
     #[test]
     fn completed_send_frees_its_buffer_for_the_next() {
-        let mut ring = Ring::new(&[CLIENTS]).unwrap();
+        let mut ring = Ring::new(&[USUAL]).unwrap();
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let mut addresses = Vec::new();
         for _ in 0..3 {
@@ -540,10 +551,10 @@ mod tests {
 
     #[test]
     fn cancelled_operation_completes_once() {
-        let mut ring = Ring::new(&[CLIENTS]).unwrap();
+        let mut ring = Ring::new(&[USUAL]).unwrap();
         let (ours, _theirs) = UnixStream::pair().unwrap();
         ring.cancel_receive(3);
-        ring.receive(3, &ours, CLIENTS);
+        ring.receive(3, &ours, USUAL);
         ring.cancel_receive(3);
         let mut seen = Vec::new();
         while seen.len() < 3 {

@@ -40,17 +40,17 @@ impl StarvedReceives {
 
     /// Starts a turn. Returns how many receives may start again, so that the provided buffers suffice for all of them.
     pub(super) fn start_turn(&mut self) -> usize {
-        let buffers = usize::from(CLIENTS.count);
+        let buffers = usize::from(USUAL.count);
         let has_long_requests = mem::take(&mut self.has_full_buffer) || !self.partial.is_empty();
         if has_long_requests { buffers / BUFFERS_PER_HEAD } else { buffers }
     }
 }
 
 /// The kernel receives the requests of clients into these.
-const CLIENTS: BufferGroup = BufferGroup::CLIENTS;
+const USUAL: BufferGroup = BufferGroup::USUAL;
 
 /// Provided buffers for the longest head: it fits in a buffer of the pool.
-const BUFFERS_PER_HEAD: usize = BUF_LEN.div_ceil(CLIENTS.len);
+const BUFFERS_PER_HEAD: usize = BUF_LEN.div_ceil(USUAL.len);
 
 #[cfg(test)]
 mod tests {

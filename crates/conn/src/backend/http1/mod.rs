@@ -185,21 +185,37 @@ impl Http1Exchange {
         state: &mut ExchangeState,
         input: BufRange,
     ) -> Result<usize, ExchangeError> {
-        match &mut self.response {
+        match &self.response {
             Http1Part::Head => self.receive_head(cx, state, input),
             Http1Part::Length { left } => {
                 let len = (*left).min(input.len.into()) as u32;
                 let added = state.push_data(cx, BufRange { len, ..input })?;
-                *left -= added as u64;
-                if *left == 0 {
-                    self.end_response(cx, state);
-                }
+                self.content_passed(cx, state, added as u64);
                 Ok(added)
             }
             Http1Part::Chunked(_) => self.receive_chunked(cx, state, input),
             Http1Part::UntilClose | Http1Part::Tunnel => Ok(state.push_data(cx, input)?),
             // More than one response.
             Http1Part::Nothing => Err(ExchangeError::INVALID),
+        }
+    }
+
+    /// Returns how many bytes of content follow, and nothing else before them. `None`: unknown.
+    pub(super) fn content_left(&self) -> Option<u64> {
+        match self.response {
+            Http1Part::Length { left } => Some(left),
+            Http1Part::UntilClose | Http1Part::Tunnel => Some(u64::MAX),
+            Http1Part::Head | Http1Part::Chunked(_) | Http1Part::Nothing => None,
+        }
+    }
+
+    /// Notes that this much content has passed.
+    pub(super) fn content_passed(&mut self, cx: &mut ConnResources<'_>, state: &mut ExchangeState, len: u64) {
+        if let Http1Part::Length { left } = &mut self.response {
+            *left -= len;
+            if *left == 0 {
+                self.end_response(cx, state);
+            }
         }
     }
 
