@@ -2,7 +2,7 @@
 //!
 //! Checks names and types. The range and the meaning of a value are up to its option.
 
-use super::{ConfigError, ConfigSection, Opt, SECTIONS, ValueKind, environment, include};
+use super::{ConfigError, ConfigSection, Opt, SECTIONS, ValueKind, environment, include, synonyms};
 use crate::{
     RulePosition,
     base::error::{UserError, reason},
@@ -437,6 +437,7 @@ impl FileReader<'_> {
             }
             _ if name == include::NAME => "write it above all sections".to_owned(),
             _ if let Some(option) = Opt::renamed(name) => format!("it is now called `{}`", option.name),
+            _ if let Some(advice) = synonyms::advice(name) => advice.to_owned(),
             (_, Some(other), _) => format!("it is an option of {}: move it there", other.header()),
             (Some(near), ..) => format!("did you mean `{near}`?"),
             (None, ..) => "run tarpon manual tarpon.toml for the list".to_owned(),

@@ -52,6 +52,7 @@ mod rules;
 mod server;
 mod show;
 mod site;
+mod synonyms;
 mod system;
 mod time;
 mod tls_conflict;

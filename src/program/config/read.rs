@@ -314,6 +314,8 @@ mod tests {
                 &["2:1: unknown option `header_timeout`; expected an option of [server]; did you mean `header-timeout`?"]),
             ("of another section",     "[server]\nspa = true",
                 &["2:1: unknown option `spa`; expected an option of [server]; it is an option of [[site]]: move it there"]),
+            ("of another server",      "[[site]]\nroot = \"public\"\npath = \".\"",
+                &["2:1: unknown option `root`; expected an option of [[site]]; the directory or archive of a site is `path` in [[site]]"]),
             ("like none",              "[[listener]]\naddress = \"[::1]:80\"\nqqq = 1",
                 &["3:1: unknown option `qqq`; expected an option of [[listener]]; run tarpon manual tarpon.toml for the list"]),
             ("one of several",         "[site]\npath = \".\"",
