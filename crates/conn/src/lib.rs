@@ -94,8 +94,9 @@ mod transport;
 
 pub use backend::{
     BackendId, BackendLimits, BackendProtocol, BackendRoute, BackendServers, BackendSettings,
-    FRAME_PREFIX_LEN, FastCgiSettings, FrameKind, FramePrefix, HashKey, InvalidFrame, PathRewrite,
-    ServerEvent, ServerId, ServerOutcome,
+    ERROR_LINE_LEN_MAX, FRAME_PREFIX_LEN, FailureReason, FastCgiResponseError, FastCgiSettings, FrameKind,
+    FramePrefix, HashKey, InvalidFrame, PathRewrite, REPORTED_REQUEST_LEN_MAX, ServerEvent, ServerId,
+    ServerOutcome, ServerReport,
 };
 #[cfg(feature = "sim")]
 pub use backend::{
@@ -127,13 +128,16 @@ pub use sites::{ImageId, MissingPage, SiteId, Sites};
 pub use span::{SPAN_COUNT_MAX, Span};
 pub use step::{DriveState, DriveStep};
 pub use tls_session::TlsSession;
-pub use transport::{HandshakeStep, RECORD_PLAIN_LEN_MAX, SealedRecord, Transport, TransportError};
+pub use transport::{
+    HandshakeStep, RECORD_PLAIN_LEN_MAX, SealedRecord, TlsFailure, Transport, TransportError,
+};
 
 use backend::BackendConnection;
 use h1::Http1;
 use span::Outbox;
 use std::num::NonZeroU32;
 use tarpon_http::status::Status;
+use transport::TlsFailed;
 
 /// A time in milliseconds since the start of the worker. The engine supplies it; this crate reads no clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -338,10 +342,10 @@ impl Connection {
     /// Ends the connection without an exchange: its transport has failed, or carries another protocol than HTTP. What the transport has
     /// queued is still sent.
     #[cold]
-    pub(crate) fn refuse_transport(&mut self, cx: &mut ConnResources<'_>) {
+    pub(crate) fn refuse_transport(&mut self, cx: &mut ConnResources<'_>, failed: &TlsFailed) {
         match &mut self.party {
             Party::Client(client) => client.refuse_transport(cx, &self.wire),
-            Party::Backend(backend) => backend.cut(cx),
+            Party::Backend(backend) => backend.cut(cx, failed),
         }
     }
 
@@ -370,10 +374,10 @@ impl Connection {
 
     /// Handles an end of the input that the peer has not announced, although its transport has an alert for it: what came last may be
     /// missing. Clients are answered as after any end: a request has a length of its own.
-    pub(crate) fn cut(&mut self, cx: &mut ConnResources<'_>) {
+    pub(crate) fn cut(&mut self, cx: &mut ConnResources<'_>, failed: &TlsFailed) {
         match &mut self.party {
             Party::Client(client) => client.ended(cx, &mut self.wire),
-            Party::Backend(backend) => backend.cut(cx),
+            Party::Backend(backend) => backend.cut(cx, failed),
         }
     }
 

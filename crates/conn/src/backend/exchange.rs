@@ -1,12 +1,17 @@
 //! The state of an exchange with a server, whatever its protocol.
 
-use super::{fastcgi::FastCgiExchange, framed::FramedExchange, http1::Http1Exchange};
+use super::{
+    FailureReason,
+    fastcgi::{ErrorOutput, FastCgiExchange},
+    framed::FramedExchange,
+    http1::Http1Exchange,
+};
 use crate::{
     BufRange, ConnResources,
     pipe::{MESSAGE_ROOM, Message, NoBuffer, PipeEnd, PipeId, Side, content::ContentRoom},
     span::Outbox,
 };
-use tarpon_http::status::Status;
+use tarpon_http::{response_head, status::Status};
 
 /// An exchange.
 #[derive(Debug)]
@@ -33,6 +38,8 @@ pub(super) struct ExchangeState {
     pub(super) is_tunnel: bool,
     /// The server allows another request on the connection.
     pub(super) persists: bool,
+    /// What the program has written to its standard error. `None`: nothing.
+    pub(super) error_output: Option<Box<ErrorOutput>>,
 }
 
 #[derive(Debug)]
@@ -52,22 +59,30 @@ pub(super) struct ExchangeError {
     pub(super) status: Status,
     /// The server is at fault.
     pub(super) is_of_server: bool,
+    /// What the log says. `None`: nothing, or what the state of the exchange tells.
+    pub(super) reason: Option<FailureReason>,
 }
 
 impl ExchangeError {
     /// The server has broken its protocol.
     pub(super) const INVALID: ExchangeError =
-        ExchangeError { status: Status::BadGateway, is_of_server: true };
+        ExchangeError { status: Status::BadGateway, is_of_server: true, reason: None };
+
+    /// The server has broken its protocol, for this reason.
+    pub(super) fn invalid(reason: FailureReason) -> ExchangeError {
+        ExchangeError { reason: Some(reason), ..ExchangeError::INVALID }
+    }
 
     /// This server cannot go on.
     pub(super) fn here(status: Status) -> ExchangeError {
-        ExchangeError { status, is_of_server: false }
+        ExchangeError { status, is_of_server: false, reason: None }
     }
 }
 
 impl From<NoBuffer> for ExchangeError {
     fn from(NoBuffer: NoBuffer) -> ExchangeError {
-        ExchangeError::here(Status::ServiceUnavailable)
+        let reason = Some(FailureReason::NoBuffer);
+        ExchangeError { reason, ..ExchangeError::here(Status::ServiceUnavailable) }
     }
 }
 
@@ -122,6 +137,7 @@ impl BackendExchange {
             status: 0,
             is_tunnel: false,
             persists: true,
+            error_output: None,
         };
         BackendExchange { state, protocol }
     }
@@ -151,7 +167,14 @@ impl BackendExchange {
     ) -> Result<usize, ExchangeError> {
         match &mut self.protocol {
             ProtocolExchange::Framed(framed) => framed.receive(cx, &mut self.state, input),
-            ProtocolExchange::Http1(http1) => http1.receive(cx, &mut self.state, input),
+            ProtocolExchange::Http1(http1) => {
+                let received = http1.receive(cx, &mut self.state, input);
+                received.map_err(|error| {
+                    let reason =
+                        error.reason.or_else(|| Some(http1_failure(cx.pool.bytes(input), self.state.status)));
+                    ExchangeError { reason, ..error }
+                })
+            }
             ProtocolExchange::FastCgi(fastcgi) => fastcgi.receive(cx, &mut self.state, input),
         }
     }
@@ -186,6 +209,15 @@ impl BackendExchange {
             ProtocolExchange::Framed(_) | ProtocolExchange::FastCgi(_) => Err(ExchangeError::INVALID),
             ProtocolExchange::Http1(http1) => http1.ended(cx, &mut self.state),
         }
+    }
+}
+
+/// Returns why a response of HTTP/1 is invalid whose lines are valid one by one. `status`: its code, or 0 if its head has not passed.
+fn http1_failure(input: &[u8], status: u16) -> FailureReason {
+    match response_head::parse(input) {
+        _ if status != 0 => FailureReason::Chunks,
+        Ok(None) => FailureReason::HeadTooLong,
+        _ => FailureReason::InterimCount,
     }
 }
 

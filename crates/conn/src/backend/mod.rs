@@ -16,6 +16,7 @@
 //! | `framed`, `frames` | backends that run in this program or beside it |
 //! | `http1/` | servers that speak HTTP/1.1 |
 //! | `fastcgi/` | servers that speak FastCGI |
+//! | `report` | why an exchange has failed, for the log |
 
 #[cfg(feature = "sim")]
 pub(crate) mod echo;
@@ -24,11 +25,14 @@ mod fastcgi;
 mod framed;
 mod frames;
 pub(crate) mod http1;
+mod report;
 pub(crate) mod servers;
 #[cfg(feature = "sim")]
 pub(crate) mod sim;
 
+pub use fastcgi::{ERROR_LINE_LEN_MAX, FastCgiResponseError};
 pub use frames::{FRAME_PREFIX_LEN, FrameKind, FramePrefix, InvalidFrame};
+pub use report::{FailureReason, REPORTED_REQUEST_LEN_MAX, ServerReport};
 pub use servers::{
     BackendProtocol, BackendServers, BackendSettings, FastCgiSettings, HashKey, PathRewrite, ServerEvent,
     ServerId, ServerOutcome,
@@ -39,6 +43,7 @@ use crate::{
     pipe::{MESSAGE_ROOM, Message, NoBuffer, PipeEnd, PipeId, Side, Unconnected, content::ContentRoom},
     pool::{BUF_LEN, BufRange},
     span::Outbox,
+    transport::{TlsFailed, TlsFailure},
 };
 use exchange::{BackendExchange, ExchangeError, RepeatableHead};
 use tarpon_http::status::Status;
@@ -124,6 +129,8 @@ pub(crate) struct BackendConnection {
     /// The exchanges so far.
     exchange_count: u32,
     repeatable: RepeatableHead,
+    /// The method and the path of the request, for the log.
+    request: Vec<u8>,
     /// The server stops: the connection closes when it is idle.
     is_stopping: bool,
 }
@@ -153,6 +160,7 @@ impl BackendConnection {
             total_deadline: Tick::NEVER,
             exchange_count: 0,
             repeatable: Vec::new(),
+            request: Vec::new(),
             is_stopping: false,
         };
         connection.begin(cx, pipe);
@@ -211,12 +219,15 @@ impl BackendConnection {
         while out.has_room_for_message(cx.pool)
             && let Some(message) = cx.pipes.pop(cx.pool, exchange.state.pipe, Side::Backend)
         {
+            if let (Message::Head(list), Some(_)) = (message, self.server.upstream_number()) {
+                report::write_request(cx.pool.bytes(list), &mut self.request);
+            }
             let queued = match message {
                 Message::End(PipeEnd::Aborted(status)) => Err(ExchangeError::here(status)),
                 message => exchange.queue(cx, out, message, &mut self.repeatable),
             };
             if let Err(error) = queued {
-                return self.fail(cx, error);
+                return self.fail(cx, error, b"");
             }
         }
         self.end_if_complete(cx);
@@ -233,11 +244,15 @@ impl BackendConnection {
                 return input.len as usize;
             };
             exchange.state.has_response_begun = true;
-            match exchange.receive(cx, input.skip(used)) {
+            let received = exchange.receive(cx, input.skip(used));
+            if exchange.state.error_output.is_some() {
+                self.report_error_output(cx, false);
+            }
+            match received {
                 Ok(0) => break,
                 Ok(len) => used += len,
                 Err(error) => {
-                    self.fail(cx, error);
+                    self.fail(cx, error, b"");
                     return input.len as usize;
                 }
             }
@@ -298,6 +313,9 @@ impl BackendConnection {
         // If the backend has responded early, the rest of the request does not arrive, and the connection cannot be used again.
         let persists = state.persists && state.is_request_sent;
         let (pipe, end) = (state.pipe, ServerOutcome::Responded(state.status));
+        if state.error_output.is_some() {
+            self.report_error_output(cx, true);
+        }
         cx.pipes.leave(cx.pool, pipe, Side::Backend);
         cx.pipes.note(self.server, ServerEvent::ExchangeEnded(end));
         match persists {
@@ -327,14 +345,26 @@ impl BackendConnection {
         };
         match exchange.ended(cx) {
             Ok(()) => self.end_if_complete(cx),
-            Err(error) => self.fail(cx, error),
+            Err(error) => {
+                let reason =
+                    Some(FailureReason::closed(exchange.state.has_response_begun, exchange.state.status));
+                self.fail(cx, ExchangeError { reason, ..error }, b"");
+            }
         }
     }
 
     /// Handles an end of the input that the server has not announced by the alert of TLS, or a failure of TLS. A response that ends with the
     /// connection is cut off.
-    pub(crate) fn cut(&mut self, cx: &mut ConnResources<'_>) {
-        self.fail(cx, ExchangeError::INVALID);
+    pub(crate) fn cut(&mut self, cx: &mut ConnResources<'_>, TlsFailed { failure, detail }: &TlsFailed) {
+        let reason = match &self.phase {
+            BackendPhase::Exchange(BackendExchange { state, .. })
+                if *failure == TlsFailure::NoClosingAlert && state.status == 0 =>
+            {
+                FailureReason::closed(state.has_response_begun, 0)
+            }
+            _ => FailureReason::Tls(*failure),
+        };
+        self.fail(cx, ExchangeError::invalid(reason), detail.as_bytes());
     }
 
     /// Handles the end of the deadline.
@@ -348,7 +378,16 @@ impl BackendConnection {
         match waits_for_client && cx.now < self.total_deadline {
             // The client has deadlines of its own.
             true => self.progressed(cx),
-            false => self.end_exchange(cx, Status::GatewayTimeout, ServerOutcome::TimedOut),
+            false => {
+                if let BackendPhase::Exchange(BackendExchange { state, .. }) = &self.phase
+                    && !state.is_tunnel
+                {
+                    let (is_total, status) = (cx.now >= self.total_deadline, state.status);
+                    let reason = FailureReason::timed_out(&self.limits, is_total, status, !out.is_empty());
+                    self.report_failure(cx, reason, b"");
+                }
+                self.end_exchange(cx, Status::GatewayTimeout, ServerOutcome::TimedOut);
+            }
         }
     }
 
@@ -360,13 +399,40 @@ impl BackendConnection {
         }
     }
 
-    /// Ends an exchange that cannot go on, or has it repeated on another connection.
-    fn fail(&mut self, cx: &mut ConnResources<'_>, ExchangeError { status, is_of_server }: ExchangeError) {
-        if is_of_server && self.repeat(cx) {
+    /// Ends an exchange that cannot go on, or has it repeated on another connection. `detail`: what the server has sent about the reason.
+    fn fail(&mut self, cx: &mut ConnResources<'_>, error: ExchangeError, detail: &[u8]) {
+        let ExchangeError { status, is_of_server, reason } = error;
+        let is_repeated = is_of_server && self.repeat(cx);
+        // A server may close an idle connection at any time: a repetition is no news.
+        let is_expected = is_repeated && self.exchange_count > 1;
+        if let Some(reason) = reason.filter(|_| !is_expected) {
+            self.report_failure(cx, reason, detail);
+        }
+        if is_repeated {
             return self.close();
         }
         let end = if is_of_server { ServerOutcome::Failed } else { ServerOutcome::Abandoned };
         self.end_exchange(cx, status, end);
+    }
+
+    #[cold]
+    fn report_failure(&mut self, cx: &mut ConnResources<'_>, reason: FailureReason, detail: &[u8]) {
+        // What the program has written may tell more, and comes first.
+        self.report_error_output(cx, true);
+        cx.pipes.report(self.server, ServerReport::Failed { reason, detail, request: &self.request });
+    }
+
+    /// Reports the lines that the program has written to its standard error. `is_end`: also a last one without an end.
+    #[cold]
+    fn report_error_output(&mut self, cx: &mut ConnResources<'_>, is_end: bool) {
+        let BackendPhase::Exchange(BackendExchange { state, .. }) = &mut self.phase else { return };
+        let Some(output) = &mut state.error_output else { return };
+        if is_end {
+            output.finish();
+        }
+        for line in output.take() {
+            cx.pipes.report(self.server, ServerReport::ErrorOutput { line: &line, request: &self.request });
+        }
     }
 
     /// Has the exchange repeated on another connection, if that is safe: the method is idempotent, the whole request is kept, and the client
@@ -426,8 +492,9 @@ impl BackendConnection {
 
     pub(crate) fn closed(&mut self, cx: &mut ConnResources<'_>) {
         if let BackendPhase::Exchange(_) = &self.phase {
-            // The socket has failed.
-            self.fail(cx, ExchangeError::INVALID);
+            // The socket has failed, or the server has stopped.
+            let reason = (!self.is_stopping).then_some(FailureReason::Broken);
+            self.fail(cx, ExchangeError { reason, ..ExchangeError::INVALID }, b"");
         }
         self.abort(cx, Status::BadGateway);
         cx.pipes.note(self.server, ServerEvent::Closed);

@@ -6,7 +6,7 @@
 //! connection ─ ServerEvent ─▶ BackendServers::note      counts, by which the next choice is made
 //! ```
 
-use super::BackendId;
+use super::{BackendId, ServerReport};
 use crate::Tick;
 use std::fmt;
 
@@ -108,6 +108,9 @@ pub trait BackendServers: fmt::Debug + Send {
 
     /// Counts an event at an upstream server.
     fn note(&mut self, server: ServerId, event: ServerEvent);
+
+    /// Takes a report about an upstream server, without waiting.
+    fn report(&mut self, server: ServerId, report: ServerReport<'_>);
 }
 
 /// An event at an upstream server.
@@ -156,4 +159,6 @@ impl BackendServers for NoServers {
     }
 
     fn note(&mut self, _: ServerId, _: ServerEvent) {}
+
+    fn report(&mut self, _: ServerId, _: ServerReport<'_>) {}
 }

@@ -11,7 +11,10 @@ use super::{
     tls_side::{SideRecords, TlsSide},
 };
 use crate::BUF_LEN;
-use rustls::unbuffered::{ConnectionState, UnbufferedConnectionCommon, UnbufferedStatus};
+use rustls::{
+    Error,
+    unbuffered::{ConnectionState, UnbufferedConnectionCommon, UnbufferedStatus},
+};
 use std::{fmt, mem};
 
 /// A step of a handshake.
@@ -22,6 +25,8 @@ pub struct HandshakeStep {
     /// How many bytes of the peer's records, at the front, the engine no longer has. It keeps the others until the step is done.
     pub(super) taken_len: usize,
     pub(super) result: Result<StepEnd, RecordError>,
+    /// The error of rustls, if that is why the step has failed.
+    pub(super) error: Option<Error>,
 }
 
 /// The records of a step.
@@ -71,6 +76,7 @@ impl HandshakeStep {
             records: StepRecords { wire, used: 0, own, plain },
             taken_len,
             result: Ok(StepEnd::NeedsInput),
+            error: None,
         }
     }
 
@@ -88,21 +94,23 @@ impl HandshakeStep {
 
     /// Does the step.
     pub fn run(&mut self) {
-        self.result = match &mut self.conn {
-            TlsSide::Server(conn) => self.records.run(conn),
-            TlsSide::Client(conn) => self.records.run(conn),
+        let result = match &mut self.conn {
+            TlsSide::Server(conn) => self.records.run(conn, &mut self.error),
+            TlsSide::Client(conn) => self.records.run(conn, &mut self.error),
         };
+        self.result = result;
     }
 }
 
 impl StepRecords {
-    /// Lets rustls advance until the end of the step.
+    /// Lets rustls advance until the end of the step. `cause`: gets the error of rustls.
     fn run<S: SideRecords>(
         &mut self,
         conn: &mut UnbufferedConnectionCommon<S>,
+        cause: &mut Option<Error>,
     ) -> Result<StepEnd, RecordError> {
         loop {
-            if let Some(end) = self.advance(conn)? {
+            if let Some(end) = self.advance(conn, cause)? {
                 return Ok(end);
             }
         }
@@ -112,6 +120,7 @@ impl StepRecords {
     fn advance<S: SideRecords>(
         &mut self,
         conn: &mut UnbufferedConnectionCommon<S>,
+        cause: &mut Option<Error>,
     ) -> Result<Option<StepEnd>, RecordError> {
         // The step leaves all bytes that follow the handshake.
         let end = if conn.is_handshaking() { self.wire.len() } else { self.used };
@@ -148,6 +157,7 @@ impl StepRecords {
                 let unused = &mut self.wire[self.used..end];
                 let len = encode_last_records(conn, &error, unused, &mut room).unwrap_or(0);
                 self.own.extend_from_slice(&room[..len]);
+                *cause = Some(error);
                 Err(RecordError::Invalid)
             }
         }

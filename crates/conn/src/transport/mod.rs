@@ -14,6 +14,7 @@
 //! | `sealed` | two inboxes, the record that leaves, the handshake and the alert |
 //! | `tls` | records of TLS 1.2 and 1.3, by rustls |
 //! | `tls_side` | the server of clients and the client of backends: one type for both |
+//! | `tls_failure` | why TLS with a server has failed |
 //! | `handshake` | a step of the handshake, which may run on another thread |
 //! | `scramble` | records for tests: a lost, repeated or reordered byte is noticed |
 //!
@@ -24,6 +25,7 @@ mod handshake;
 pub(crate) mod scramble;
 mod sealed;
 mod tls;
+mod tls_failure;
 mod tls_side;
 
 use crate::{BufId, BufRange, Close, ConnResources, Connection, Pool};
@@ -35,6 +37,8 @@ use sealed::Sealed;
 #[cfg(feature = "sim")]
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+pub(crate) use tls_failure::TlsFailed;
+pub use tls_failure::TlsFailure;
 
 /// How the bytes of a connection travel.
 #[derive(Debug)]

@@ -14,6 +14,7 @@ use super::{
     RECORD_OVERHEAD_MAX, RECORD_PLAIN_LEN_MAX, SealedRecord, TransportError,
     handshake::{HandshakeStep, StepEnd, StepRecords},
     tls::Tls,
+    tls_failure::{TlsFailed, TlsFailure},
 };
 use crate::{
     BUF_LEN, BufRange, Close, ConnResources, Connection, Counters, Input, Persistence, Pool, Span, TlsSession,
@@ -366,7 +367,10 @@ impl Sealed {
     ) -> Result<(), TransportError> {
         let StepRecords { wire, used, own, plain } = step.records;
         let used_len = match &mut self.records {
-            RecordLayer::Tls(tls) => tls.stepped(step.conn, &wire, used, step.taken_len),
+            RecordLayer::Tls(tls) => {
+                tls.note_error(step.error);
+                tls.stepped(step.conn, &wire, used, step.taken_len)
+            }
             #[cfg(feature = "sim")]
             RecordLayer::Scrambled { .. } => 0,
         };
@@ -400,7 +404,7 @@ impl Sealed {
             conn.secured(session);
             if tls.is_refused() {
                 self.drop_input(cx.pool);
-                conn.refuse_transport(cx);
+                conn.refuse_transport(cx, &TlsFailed::new(TlsFailure::Invalid));
             }
         }
     }
@@ -428,8 +432,22 @@ impl Sealed {
         }
         self.is_closed = true;
         self.drop_input(cx.pool);
-        conn.refuse_transport(cx);
+        let failed = match self.is_client() {
+            true => self.take_error(),
+            false => TlsFailed::new(TlsFailure::Invalid),
+        };
+        conn.refuse_transport(cx, &failed);
         Ok(())
+    }
+
+    /// Takes the error of the last record or step.
+    fn take_error(&mut self) -> TlsFailed {
+        let error = match &mut self.records {
+            RecordLayer::Tls(tls) => tls.take_error(),
+            #[cfg(feature = "sim")]
+            RecordLayer::Scrambled { .. } => None,
+        };
+        error.map_or(TlsFailed::new(TlsFailure::Invalid), |error| TlsFailed::of(&error))
     }
 
     /// Handles the alert that ends the input.
@@ -444,7 +462,11 @@ impl Sealed {
     pub(super) fn ended(&mut self, conn: &mut Connection, cx: &mut ConnResources<'_>) {
         self.drop_input(cx.pool);
         if !mem::replace(&mut self.has_ended, true) {
-            conn.cut(cx);
+            let failure = match self.takes_output() {
+                true => TlsFailure::NoClosingAlert,
+                false => TlsFailure::ClosedWithinHandshake,
+            };
+            conn.cut(cx, &TlsFailed::new(failure));
         }
     }
 

@@ -59,6 +59,8 @@ pub(super) struct Tls {
 struct RecordProgress {
     /// The last call needed more input to go on.
     needs_input: bool,
+    /// Its error.
+    error: Option<Error>,
 }
 
 /// The plain side of a record that is to leave.
@@ -81,7 +83,7 @@ impl Tls {
             is_first_step: true,
             is_http: true,
             is_established: false,
-            progress: RecordProgress { needs_input: true },
+            progress: RecordProgress { needs_input: true, error: None },
         })
     }
 
@@ -103,13 +105,23 @@ impl Tls {
             is_first_step: false,
             is_http: true,
             is_established: false,
-            progress: RecordProgress { needs_input: true },
+            progress: RecordProgress { needs_input: true, error: None },
         })
     }
 
     /// Returns whether this is the side of a client.
     pub(super) fn is_client(&self) -> bool {
         self.is_client
+    }
+
+    /// Notes the error of a step of the handshake.
+    pub(super) fn note_error(&mut self, error: Option<Error>) {
+        self.progress.error = error;
+    }
+
+    /// Takes the error of the last record or step.
+    pub(super) fn take_error(&mut self) -> Option<Error> {
+        self.progress.error.take()
     }
 
     /// Returns whether plain bytes may pass.
@@ -275,6 +287,7 @@ impl RecordProgress {
                     is_own = true;
                     own.push_back(BufRange { buf, at: 0, len: len as u32 });
                 }
+                self.error = Some(error);
                 Err(RecordError::Invalid)
             }
         };

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use std::sync::{Arc, Mutex};
 use tarpon_conn::{
     BackendId, BackendLimits, BackendProtocol, BackendRoute, BackendServers, BackendSettings, BackendSim,
-    Hosts, Limits, PathRewrite, RouteTable, RouteTarget, ServerEvent, ServerId, ServerOutcome, SiteId, Sites,
-    Tick, UpstreamReply, sim::Cuts,
+    Hosts, Limits, PathRewrite, RouteTable, RouteTarget, ServerEvent, ServerId, ServerOutcome, ServerReport,
+    SiteId, Sites, Tick, UpstreamReply, sim::Cuts,
 };
 
 /// Servers that are chosen in turn.
@@ -15,7 +15,11 @@ struct Servers {
     count: u16,
     next: u16,
     events: Events,
+    reports: Reports,
 }
+
+/// What was reported, one line each.
+type Reports = Arc<Mutex<Vec<String>>>;
 
 type Events = Arc<Mutex<Vec<(Option<u16>, ServerEvent)>>>;
 
@@ -38,6 +42,21 @@ impl BackendServers for Servers {
     fn note(&mut self, server: ServerId, event: ServerEvent) {
         self.events.lock().unwrap().push((server.upstream_number(), event));
     }
+
+    fn report(&mut self, server: ServerId, report: ServerReport<'_>) {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
+        let line = match report {
+            ServerReport::Failed { reason, detail: b"", request } => format!("{reason} ({})", text(request)),
+            ServerReport::Failed { reason, detail, request } => {
+                format!("{reason}: {} ({})", text(detail), text(request))
+            }
+            ServerReport::ErrorOutput { line, request } => {
+                format!("stderr: {} ({})", text(line), text(request))
+            }
+        };
+        assert!(server.upstream_number().is_some(), "{line}");
+        self.reports.lock().unwrap().push(line);
+    }
 }
 
 /// A worker whose requests below `/app` go to upstream servers.
@@ -46,11 +65,12 @@ pub(crate) struct UpstreamWorld {
     /// The bytes that the servers have received, by the number of the connection.
     received: Arc<Mutex<Vec<String>>>,
     events: Events,
+    reports: Reports,
 }
 
 impl UpstreamWorld {
     pub(crate) fn new(upstream: impl FnMut(usize, &str) -> UpstreamReply + 'static) -> UpstreamWorld {
-        UpstreamWorld::with(BackendLimits::default(), BackendSettings::default(), 1, upstream)
+        UpstreamWorld::with(BackendLimits::default(), http1(), 1, upstream)
     }
 
     fn with(
@@ -63,8 +83,13 @@ impl UpstreamWorld {
         let route = RouteTarget::Backend(BackendRoute { backend: BackendId(0), limits });
         routes.add(None, "/app".parse().unwrap(), route).unwrap();
         let sites = Sites::by_route([(site("hello"), Limits::default())], [routes].into());
-        let events = Events::default();
-        let servers = Servers { count: server_count, next: 0, events: Arc::clone(&events) };
+        let (events, reports) = (Events::default(), Reports::default());
+        let servers = Servers {
+            count: server_count,
+            next: 0,
+            events: Arc::clone(&events),
+            reports: Arc::clone(&reports),
+        };
         let received: Arc<Mutex<Vec<String>>> = Arc::default();
         let seen = Arc::clone(&received);
         let server = move |number: usize, bytes: &[u8]| {
@@ -78,9 +103,9 @@ impl UpstreamWorld {
             }
             reply
         };
-        let settings = vec![BackendSettings { protocol: BackendProtocol::Http1, ..settings }];
+        let settings = vec![settings];
         let sim = BackendSim::with_upstream(sites, settings, Box::new(servers), Box::new(server));
-        UpstreamWorld { sim, received, events }
+        UpstreamWorld { sim, received, events, reports }
     }
 
     /// Sends bytes as a new client, and returns what it receives.
@@ -100,6 +125,11 @@ impl UpstreamWorld {
         self.received.lock().unwrap().concat()
     }
 
+    /// Returns what was reported since the last call.
+    pub(crate) fn take_reports(&self) -> Vec<String> {
+        std::mem::take(&mut self.reports.lock().unwrap())
+    }
+
     /// Returns how the exchanges have ended.
     pub(crate) fn ends(&self) -> Vec<ServerOutcome> {
         let events = self.events.lock().unwrap();
@@ -109,6 +139,11 @@ impl UpstreamWorld {
         };
         events.iter().filter_map(end).collect()
     }
+}
+
+/// Returns the settings of a backend that speaks HTTP/1.
+fn http1() -> BackendSettings {
+    BackendSettings { protocol: BackendProtocol::Http1, ..BackendSettings::default() }
 }
 
 fn reply(bytes: &str) -> UpstreamReply {
@@ -175,7 +210,7 @@ fn servers_get_what_was_parsed() {
         ("OPTIONS",                 "OPTIONS /app/ HTTP/1.1\r\nHost: a\r\n\r\n",                                              "OPTIONS /app/ HTTP/1.1\r\nHost: a\r\n\r\n"),
     ];
     for (case, request, want) in cases {
-        assert_eq!(forwarded(BackendSettings::default(), request), *want, "{case}");
+        assert_eq!(forwarded(http1(), request), *want, "{case}");
     }
 }
 
@@ -205,8 +240,7 @@ fn settings_change_host_and_path() {
         ("/b",    "/%61pp/%2e/x",   "/b/x"),
     ];
     for (base, path, want) in cases {
-        let settings =
-            BackendSettings { rewrite: rewrite(base), host: Some("b:81".into()), ..Default::default() };
+        let settings = BackendSettings { rewrite: rewrite(base), host: Some("b:81".into()), ..http1() };
         let head = forwarded(settings, &format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
         assert_eq!(head, format!("GET {want} HTTP/1.1\r\nHost: b:81\r\n\r\n"), "{path} to {base}");
     }
@@ -263,6 +297,147 @@ fn server_that_breaks_the_protocol_gives_502() {
 }
 
 #[test]
+#[rustfmt::skip]
+fn failures_are_reported_with_their_reason() {
+    let head = "HTTP/1.1 200 OK\r\n";
+    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let many = "HTTP/1.1 103 x\r\n\r\n".repeat(200);
+    let long = format!("{head}X: {}\r\n", "x".repeat(40_000));
+    let (long_line, fields) = (format!("{head}X: {}", "x".repeat(20_000)), format!("{head}{}\r\n", "X: y\r\n".repeat(2_000)));
+    let cases: &[(&str, String, &str)] = &[
+        // case                  from the server, which closes then                                  reported
+        ("nothing",              String::new(),                                                      "it closed the connection before its response"),
+        ("part of a head",       format!("{head}Content-"),                                          "it closed the connection within the headers of its response"),
+        ("interim, then nothing", "HTTP/1.1 103 x\r\n\r\n".into(),                                 "it closed the connection within the headers of its response"),
+        ("shorter",              format!("{head}Content-Length: 9\r\n\r\nok"),                     "it closed the connection before the end of its response"),
+        ("no last chunk",        format!("{chunked}2\r\nok\r\n"),                                  "it closed the connection before the end of its response"),
+        ("another protocol",     "SSH-2.0-x\r\n".into(),                                            "its response is not HTTP/1: the first line is invalid; check the scheme and the port of the server"),
+        ("HTTP/2",               "HTTP/2.0 200 OK\r\n\r\n".into(),                                 "its response is not HTTP/1: the first line is invalid; check the scheme and the port of the server"),
+        ("invalid field",        format!("{head}a b: c\r\n\r\n"),                                  "a header of its response is invalid: not a name, a colon and a value"),
+        ("two lengths",          format!("{head}Content-Length: 1\r\nContent-Length: 2\r\n\r\nab"), "the end of its response is unclear: Content-Length is invalid, or contradicts Transfer-Encoding"),
+        ("another coding",       format!("{head}Transfer-Encoding: gzip\r\n\r\n"),                 "the end of its response is unclear: Content-Length is invalid, or contradicts Transfer-Encoding"),
+        ("long head",            long,                                                               "the headers of its response are too long, or too many"),
+        ("long line",            long_line,                                                          "the headers of its response are too long, or too many"),
+        ("many fields",          fields,                                                             "the headers of its response are too long, or too many"),
+        ("change of protocol",   "HTTP/1.1 101 x\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n".into(), "it changes the protocol (101) although the client did not ask for that"),
+        ("many interim",         many,                                                               "it sends too many interim responses"),
+        ("invalid chunk",        format!("{chunked}x\r\n"),                                         "the chunks of its response are invalid"),
+        ("invalid trailer",      format!("{chunked}0\r\na b\r\n\r\n"),                            "the chunks of its response are invalid"),
+    ];
+    for (case, from_server, want) in cases {
+        for cuts in [Cuts::NONE, Cuts { read: 100, send: usize::MAX }] {
+            let from_server = from_server.clone();
+            let mut world = UpstreamWorld::new(move |_, text| when_complete(text, last_reply(&from_server)));
+            world.respond_in_cuts("POST /app/x?secret HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", cuts);
+            assert_eq!(world.take_reports(), [format!("{want} (POST /app/x)")], "{case}");
+            assert_eq!(world.ends(), [ServerOutcome::Failed], "{case}");
+        }
+    }
+}
+
+#[test]
+fn timeouts_are_reported_with_their_option() {
+    let limits = BackendLimits { first_byte_ms: 1_000, response_ms: 2_000, ..BackendLimits::default() };
+    let with_total = BackendLimits { total_ms: 500, ..limits };
+    let part = "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok";
+    #[rustfmt::skip]
+    let cases = [
+        // case           limits      from the server     reported
+        ("silent",        limits,     "",                 "it did not respond within 1s (response-timeout)"),
+        ("part of a head", limits,    "HTTP/1.1 200 OK",  "it did not respond within 1s (response-timeout)"),
+        ("content",       limits,     part,               "it made no progress for 2s (idle-timeout)"),
+        ("total",         with_total, "",                 "the exchange took longer than 500ms (total-timeout)"),
+        ("total, content", with_total, part,              "the exchange took longer than 500ms (total-timeout)"),
+    ];
+    for (case, limits, from_server, want) in cases {
+        let answer = move |_, text: &str| when_complete(text, reply(from_server));
+        let mut world = UpstreamWorld::with(limits, http1(), 1, answer);
+        world.respond("GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(world.take_reports(), Vec::<String>::new(), "{case}");
+        world.sim.pass(5_000, Cuts::NONE);
+        world.sim.run(Cuts::NONE);
+        assert_eq!(world.take_reports(), [format!("{want} (GET /app/)")], "{case}");
+        assert_eq!(world.ends(), [ServerOutcome::TimedOut], "{case}");
+    }
+}
+
+#[test]
+fn usual_events_are_not_reported() {
+    // A client that leaves.
+    let mut world = UpstreamWorld::new(|_, _| UpstreamReply::default());
+    let client = world.sim.connect();
+    world.sim.client_sends(client, b"GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n");
+    world.sim.run(Cuts::NONE);
+    world.sim.client_ends(client);
+    world.sim.run(Cuts::NONE);
+    assert_eq!(world.take_reports(), Vec::<String>::new());
+    // An error that the server sends itself.
+    let error = "HTTP/1.1 500 x\r\nContent-Length: 0\r\n\r\n";
+    let mut world = UpstreamWorld::new(move |_, text| when_complete(text, reply(error)));
+    world.respond("GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(world.take_reports(), Vec::<String>::new());
+    // A server that closes an idle connection while a request is on its way.
+    let mut count = 0;
+    let mut world = UpstreamWorld::new(move |number, text| {
+        count += usize::from(number == 0);
+        when_complete(text, if number == 0 && count > 1 { last_reply("") } else { reply(OK) })
+    });
+    for _ in 0..2 {
+        assert!(world.respond("GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n").contains(" 200 "));
+    }
+    assert_eq!((world.sim.connect_count, world.take_reports()), (2, Vec::<String>::new()));
+}
+
+#[test]
+fn failure_is_reported_also_if_another_server_gets_the_request() {
+    let answer = |number, text: &str| match number {
+        0 => when_complete(text, last_reply("")),
+        _ => when_complete(text, reply(OK)),
+    };
+    let mut world = UpstreamWorld::with(BackendLimits::default(), http1(), 2, answer);
+    assert!(world.respond("GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n").contains(" 200 "));
+    assert_eq!(world.take_reports(), ["it closed the connection before its response (GET /app/)"]);
+}
+
+#[test]
+#[rustfmt::skip]
+fn error_output_and_failures_of_fastcgi_are_reported() {
+    let record = |kind: u8, content: &str| {
+        let len = u16::try_from(content.len()).unwrap().to_be_bytes();
+        let header = [1, kind, 0, 1, len[0], len[1], 0, 0];
+        [str::from_utf8(&header).expect("a short record"), content].concat()
+    };
+    let (out, err) = (|text: &str| record(6, text), |text: &str| record(7, text));
+    let end = |status: char| record(3, &format!("\0\0\0\0{status}\0\0\0"));
+    let good = || out("Content-Type: a/b\n\nok") + &end('\0');
+    let cases: &[(&str, String, &[&str])] = &[
+        // case                 from the server                              reported
+        ("nothing",             good(),                                      &[]),
+        ("a line",              err("PHP Warning: x\n") + &good(),           &["stderr: PHP Warning: x"]),
+        ("without an end",      err("PHP Warning: x") + &good(),             &["stderr: PHP Warning: x"]),
+        ("lines in records",    err("a\nb") + &err("c\n") + &good(),         &["stderr: a", "stderr: bc"]),
+        ("control characters",  err("\x1b[2J\0\n") + &good(),               &["stderr: \x1b[2J\0"]),
+        ("output, no response", err("PHP Fatal error: x") + &end('\0'),      &["stderr: PHP Fatal error: x", "the script has ended without a response"]),
+        ("no field of CGI",     out("X: y\n\n") + &end('\0'),               &["the script has sent none of the headers Content-Type, Location and Status"]),
+        ("overloaded",          end('\u{2}'),                                &["it is overloaded: it has refused the request; allow it more processes"]),
+        ("HTTP",                "HTTP/1.1 400 x\r\n\r\n".into(),            &["its response is not FastCGI: a record is invalid; check the scheme and the port of the server"]),
+        ("closed",              err("x\n"),                                  &["stderr: x", "it closed the connection within the headers of its response"]),
+        ("closed in content",   out("Content-Type: a/b\n\nok"),              &["it closed the connection before the end of its response"]),
+    ];
+    for (case, from_server, want) in cases {
+        for cuts in [Cuts::NONE, Cuts { read: 1, send: usize::MAX }] {
+            let from_server = from_server.clone();
+            let answer = move |_, text: &str| if text.is_empty() { UpstreamReply::default() } else { last_reply(&from_server) };
+            let settings = BackendSettings { protocol: BackendProtocol::FastCgi, ..BackendSettings::default() };
+            let mut world = UpstreamWorld::with(BackendLimits::default(), settings, 1, answer);
+            world.respond_in_cuts("POST /app/x.php?secret HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", cuts);
+            let want: Vec<_> = want.iter().map(|line| format!("{line} (POST /app/x.php)")).collect();
+            assert_eq!(world.take_reports(), want, "{case}");
+        }
+    }
+}
+
+#[test]
 fn cut_response_never_looks_complete() {
     #[rustfmt::skip]
     let cases = [
@@ -291,7 +466,7 @@ fn connection_is_used_again() {
     assert_eq!(world.sim.connect_count, 1);
     let limits = BackendLimits { requests_max: 2, ..BackendLimits::default() };
     let answer = |_, text: &str| when_complete(text, reply(OK));
-    let mut world = UpstreamWorld::with(limits, BackendSettings::default(), 1, answer);
+    let mut world = UpstreamWorld::with(limits, http1(), 1, answer);
     for _ in 0..3 {
         world.respond("GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n");
     }
@@ -344,7 +519,7 @@ fn another_server_gets_a_request_that_the_first_one_dropped() {
         0 => when_complete(text, last_reply("")),
         _ => when_complete(text, reply(OK)),
     };
-    let mut world = UpstreamWorld::with(BackendLimits::default(), BackendSettings::default(), 2, answer);
+    let mut world = UpstreamWorld::with(BackendLimits::default(), http1(), 2, answer);
     assert!(world.respond("GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n").contains(" 200 "));
     assert_eq!(world.ends(), [ServerOutcome::Failed, ServerOutcome::Responded(200)]);
     // A single server is not asked twice on new connections.
@@ -355,12 +530,10 @@ fn another_server_gets_a_request_that_the_first_one_dropped() {
 
 #[test]
 fn servers_that_cannot_be_reached_give_502() {
-    let mut world =
-        UpstreamWorld::with(BackendLimits::default(), BackendSettings::default(), 2, |_, _| reply(OK));
+    let mut world = UpstreamWorld::with(BackendLimits::default(), http1(), 2, |_, _| reply(OK));
     world.sim.refuses = true;
     assert!(world.respond("GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n").contains(" 502 "));
-    let mut world =
-        UpstreamWorld::with(BackendLimits::default(), BackendSettings::default(), 0, |_, _| reply(OK));
+    let mut world = UpstreamWorld::with(BackendLimits::default(), http1(), 0, |_, _| reply(OK));
     assert!(world.respond("GET /app/ HTTP/1.1\r\nHost: a\r\n\r\n").contains(" 503 "), "there is no server");
 }
 

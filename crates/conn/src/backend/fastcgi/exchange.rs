@@ -12,7 +12,7 @@ use super::{
 use crate::{
     BufRange, ConnResources,
     backend::{
-        BackendSettings,
+        BackendSettings, FailureReason,
         exchange::{ExchangeError, ExchangeState, RepeatableHead, is_idempotent},
     },
     pipe::{MESSAGE_LEN_MAX, MESSAGE_ROOM, Message, NoBuffer, Side, fields::MessageFields},
@@ -20,7 +20,7 @@ use crate::{
     span::{Outbox, SPAN_COUNT_MAX, Span},
 };
 use tarpon_http::{
-    fastcgi::{FastCgiHeader, FastCgiKind, end_of_stream},
+    fastcgi::{FastCgiError, FastCgiHeader, FastCgiKind, end_of_stream},
     status::Status,
 };
 
@@ -50,7 +50,7 @@ impl From<FastCgiRefusal> for ExchangeError {
 
 impl From<FastCgiResponseError> for ExchangeError {
     fn from(error: FastCgiResponseError) -> ExchangeError {
-        ExchangeError { status: error.status(), is_of_server: true }
+        ExchangeError { status: error.status(), ..ExchangeError::invalid(FailureReason::FastCgi(error)) }
     }
 }
 
@@ -162,9 +162,14 @@ impl FastCgiExchange {
         match event {
             // A record that fills a buffer and is incomplete is too long.
             FastCgiEvent::Incomplete if used == 0 && input.len as usize == BUF_LEN => {
-                Err(ExchangeError::INVALID)
+                Err(FastCgiResponseError::Record(FastCgiError::End).into())
             }
-            FastCgiEvent::Incomplete | FastCgiEvent::ErrorText { .. } => Ok(used),
+            FastCgiEvent::Incomplete => Ok(used),
+            FastCgiEvent::ErrorText { at, len } => {
+                let text = &cx.pool.bytes(input)[at..at + len];
+                state.error_output.get_or_insert_default().add(text);
+                Ok(used)
+            }
             FastCgiEvent::Head => {
                 let buf = cx.pool.take_for_response().ok_or(NoBuffer)?;
                 let to = &mut cx.pool.buf_mut(buf)[MESSAGE_ROOM..][..MESSAGE_LEN_MAX];

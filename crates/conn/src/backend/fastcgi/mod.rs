@@ -11,14 +11,19 @@
 //! | `script` | finds the script that a path names |
 //! | `params` | writes the start of a request: the parameters that a program of CGI gets as its environment |
 //! | `receiver` | reads the records of a response |
+//! | `error_output` | what a script writes to its standard error, as lines |
 //!
 //! `exchange` alone knows pipes and buffers.
 
+mod error_output;
 mod exchange;
 mod params;
 mod receiver;
 mod script;
 
+pub use error_output::ERROR_LINE_LEN_MAX;
+pub(super) use error_output::ErrorOutput;
 pub(super) use exchange::FastCgiExchange;
 use params::{FastCgiRefusal, REQUEST_LEN_MAX, content_length, write_request};
-use receiver::{FastCgiEvent, FastCgiReceived, FastCgiReceiver, FastCgiResponseError};
+pub use receiver::FastCgiResponseError;
+use receiver::{FastCgiEvent, FastCgiReceived, FastCgiReceiver};

@@ -66,7 +66,7 @@ pub(in crate::backend) enum FastCgiEvent {
 
 /// Why a response is not passed on, or aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::backend) enum FastCgiResponseError {
+pub enum FastCgiResponseError {
     /// A record is invalid.
     Record(FastCgiError),
     /// The head is invalid.

@@ -1,7 +1,7 @@
 //! The head of a response as a list of fields.
 
 use crate::{
-    backend::exchange::ExchangeError,
+    backend::{FailureReason, exchange::ExchangeError},
     bounded_writer::{NUMBER_LEN_MAX, decimal},
     pipe::fields::{MessageFieldsWriter, belongs_to_connection},
 };
@@ -32,12 +32,13 @@ pub(super) fn read(
     upgrade: &[u8],
     to: &mut [u8],
 ) -> Result<Option<ReceivedHead>, ExchangeError> {
-    let Some((head, head_len)) = response_head::parse(bytes)? else { return Ok(None) };
-    let framing = head.framing(to_head)?;
+    let invalid = |error| ExchangeError::invalid(FailureReason::Head(error));
+    let Some((head, head_len)) = response_head::parse(bytes).map_err(invalid)? else { return Ok(None) };
+    let framing = head.framing(to_head).map_err(invalid)?;
     if head.status == 101 && (upgrade.is_empty() || !names_protocol(&head, upgrade)) {
-        return Err(ExchangeError::INVALID);
+        return Err(ExchangeError::invalid(FailureReason::Upgrade));
     }
-    let list_len = write(&head, to).ok_or(ExchangeError::INVALID)?;
+    let list_len = write(&head, to).ok_or(ExchangeError::invalid(FailureReason::HeadTooLong))?;
     let (status, persists) = (head.status, head.persists());
     Ok(Some(ReceivedHead { head_len, list_len, status, persists, framing }))
 }
