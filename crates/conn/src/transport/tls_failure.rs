@@ -10,6 +10,8 @@ pub enum TlsFailure {
     UnknownIssuer,
     /// The certificate is one of an authority, such as one that the server has signed itself, and is not trusted.
     SelfSigned,
+    /// A signature of the certificate or of the handshake is wrong, such as that of an authority with the name of a trusted one.
+    BadSignature,
     /// The certificate is for other names.
     WrongName,
     /// The certificate has expired.
@@ -72,9 +74,13 @@ impl TlsFailed {
 fn of_certificate(error: &CertificateError) -> (TlsFailure, String) {
     let (failure, detail) = match error {
         CertificateError::UnknownIssuer => (TlsFailure::UnknownIssuer, String::new()),
-        CertificateError::NotValidForNameContext { presented, .. } => {
-            (TlsFailure::WrongName, format!("it is for {}", presented.join(", ")))
-        }
+        CertificateError::NotValidForNameContext { presented, .. } => (
+            TlsFailure::WrongName,
+            format!(
+                "it is for {}",
+                presented.iter().map(|name| shown_name(name)).collect::<Vec<_>>().join(", ")
+            ),
+        ),
         CertificateError::NotValidForName => (TlsFailure::WrongName, String::new()),
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
             (TlsFailure::Expired, String::new())
@@ -83,6 +89,7 @@ fn of_certificate(error: &CertificateError) -> (TlsFailure, String) {
             (TlsFailure::NotYetValid, String::new())
         }
         CertificateError::Revoked => (TlsFailure::Revoked, String::new()),
+        CertificateError::BadSignature => (TlsFailure::BadSignature, String::new()),
         other => (TlsFailure::Certificate, other.to_string()),
     };
     // webpki has this error for a certificate with the flag CA in the place of a server's.
@@ -90,6 +97,12 @@ fn of_certificate(error: &CertificateError) -> (TlsFailure, String) {
         true => (TlsFailure::SelfSigned, String::new()),
         false => (failure, detail),
     }
+}
+
+/// Returns a name of a certificate without its kind, which rustls adds: `DnsName("a.test")`.
+fn shown_name(name: &str) -> &str {
+    let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')'));
+    inner.map_or(name, |inner| inner.trim_matches('"'))
 }
 
 impl fmt::Display for TlsFailure {
@@ -100,6 +113,9 @@ impl fmt::Display for TlsFailure {
             }
             TlsFailure::SelfSigned => {
                 "its certificate is signed by itself, and not trusted; name this certificate with ca"
+            }
+            TlsFailure::BadSignature => {
+                "a signature of its certificate is wrong; name the certificate of its authority with ca"
             }
             TlsFailure::WrongName => {
                 "its certificate is for another name; set tls-name to a name that the certificate is for"
@@ -136,8 +152,9 @@ mod tests {
         let cases: &[(Error, TlsFailure, &str)] = &[
             // error                                                          failure                    detail
             (CertificateError::UnknownIssuer.into(),                          TlsFailure::UnknownIssuer, ""),
-            (wrong_name(vec!["b.test".into(), "\x1b[2J".into()]).into(),       TlsFailure::WrongName,     "it is for b.test, \x1b[2J"),
+            (wrong_name(vec!["DnsName(\"b.test\")".into(), "\x1b[2J".into()]).into(),       TlsFailure::WrongName,     "it is for b.test, \x1b[2J"),
             (wrong_name(vec![long.clone()]).into(),                           TlsFailure::WrongName,     &("it is for ".to_owned() + &long)[..DETAIL_LEN_MAX]),
+            (CertificateError::BadSignature.into(),                           TlsFailure::BadSignature,  ""),
             (CertificateError::Expired.into(),                                TlsFailure::Expired,       ""),
             (CertificateError::NotValidYet.into(),                            TlsFailure::NotYetValid,   ""),
             (CertificateError::Revoked.into(),                                TlsFailure::Revoked,       ""),

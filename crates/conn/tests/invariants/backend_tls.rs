@@ -211,6 +211,41 @@ fn server_without_tls_gets_no_request() {
     }
 }
 
+#[test]
+fn failures_of_tls_are_reported_with_their_reason() {
+    let server = |server: ServerConfig| Some(Arc::new(server));
+    let until_close = "HTTP/1.1 200 OK\r\n\r\nhello";
+    #[rustfmt::skip]
+    let cases = [
+        // server                                                    script   reported
+        (server(STRANGER.server("backend.test", VALID)),             "",      "TLS has failed: a signature of its certificate is wrong; name the certificate of its authority with ca"),
+        (server(AUTHORITY.server("other.test", VALID)),              "",      "TLS has failed: its certificate is for another name; set tls-name to a name that the certificate is for: it is for other.test"),
+        (server(AUTHORITY.server("backend.test", (1975, 2020))),     "",      "TLS has failed: its certificate has expired; renew it"),
+        (server(AUTHORITY.server("backend.test", (4000, 4096))),     "",      "TLS has failed: its certificate is not valid yet; check the clocks of both machines"),
+        (server(other_protocol()),                                   "",      "TLS has failed: it has refused the connection with an alert: NoApplicationProtocol"),
+        (None, "HTTP/1.1 400 x\r\n\r\n",                                     "TLS has failed: it does not speak TLS at this port; check the scheme and the port of the server: InvalidContentType"),
+        (None, "\u{15}\u{3}\u{3}\0\u{2}\u{2}\u{28}",                        "TLS has failed: it has refused the connection with an alert: HandshakeFailure"),
+        (None, "",                                                            "TLS has failed: it closed the connection within the handshake"),
+        (server(AUTHORITY.server("backend.test", VALID)), until_close,        "TLS has failed: it closed the connection without the alert that ends a response, so a part may be missing"),
+        (server(AUTHORITY.server("backend.test", VALID)), "",                 "it closed the connection before its response"),
+        (server(AUTHORITY.server("backend.test", VALID)), "HTTP/1.1 200 OK\r\nCon", "it closed the connection within the headers of its response"),
+    ];
+    for (server, script, want) in cases {
+        for read in [1, usize::MAX] {
+            let reply = move |_: usize, _: &str| UpstreamReply { bytes: script.into(), ends: true };
+            let mut world = UpstreamWorld::new(reply);
+            world.sim.backend_tls =
+                Some(BackendTls { server: server.clone(), has_alert: false, ..tls(&[&TLS13]) });
+            if server.is_none() {
+                world.sim.script = Some(script.into());
+            }
+            let request = "POST /app HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";
+            world.respond_in_cuts(request, Cuts { read, ..Cuts::NONE });
+            assert_eq!(world.take_reports(), [format!("{want} (POST /app)")], "{read}");
+        }
+    }
+}
+
 /// The connection ends after any number of bytes, in the handshake and in the response.
 #[test]
 fn response_that_is_cut_never_looks_complete() {
