@@ -3,6 +3,7 @@
 use super::{
     inbox::{Inbox, InboxItem},
     message::FromUpstreams,
+    report_log::ReportLog,
     resolve::Resolver,
     server::{HelperServer, ServerContext, ServerSetup, ServerWait},
 };
@@ -21,6 +22,7 @@ pub(super) struct UpstreamLoop<F> {
     table: Arc<UpstreamTable>,
     servers: Vec<HelperServer>,
     resolver: Resolver,
+    log: ReportLog,
     clock: MonotonicClock,
     report: F,
 }
@@ -35,11 +37,12 @@ impl<F: FnMut(&FromUpstreams)> UpstreamLoop<F> {
         inbox: Arc<Inbox>,
         table: Arc<UpstreamTable>,
         resolver: Resolver,
+        log: ReportLog,
         report: F,
     ) -> UpstreamLoop<F> {
         let servers = setups.into_iter().enumerate();
         let servers = servers.map(|(number, setup)| HelperServer::new(number, setup, &table)).collect();
-        UpstreamLoop { inbox, table, servers, resolver, clock: MonotonicClock::new(), report }
+        UpstreamLoop { inbox, table, servers, resolver, log, clock: MonotonicClock::new(), report }
     }
 
     /// Runs as long as the process.
@@ -52,10 +55,17 @@ impl<F: FnMut(&FromUpstreams)> UpstreamLoop<F> {
 
     /// Does what is possible without waiting.
     fn turn(&mut self) {
-        let (mut messages, mut look_up) = (Vec::new(), Vec::new());
-        let UpstreamLoop { inbox, table, servers, clock, .. } = self;
+        let (mut messages, mut look_up, mut failures) = (Vec::new(), Vec::new(), Vec::new());
+        let UpstreamLoop { inbox, table, servers, log, clock, .. } = self;
         let now = clock.now();
-        let mut cx = ServerContext { now, table, messages: &mut messages, look_up: &mut look_up };
+        log.turn(now, table);
+        let mut cx = ServerContext {
+            now,
+            table,
+            messages: &mut messages,
+            failures: &mut failures,
+            look_up: &mut look_up,
+        };
         for item in inbox.take() {
             match item {
                 InboxItem::Request(request, reply) => match servers.get_mut(usize::from(request.server)) {
@@ -71,25 +81,27 @@ impl<F: FnMut(&FromUpstreams)> UpstreamLoop<F> {
             }
         }
         servers.iter_mut().for_each(|server| server.drive(&mut cx));
+        failures.into_iter().for_each(|(server, reason)| log.failed(now, server, &reason));
         messages.iter().for_each(&mut self.report);
         look_up.into_iter().for_each(|server| self.resolver.look_up_soon(server));
     }
 
     /// Waits for an event or the next deadline.
     fn wait(&mut self) {
-        let mut polled = vec![PollEntry::new(self.inbox.as_fd(), POLLIN)];
+        let mut polled =
+            vec![PollEntry::new(self.inbox.as_fd(), POLLIN), PollEntry::new(self.log.as_fd(), POLLIN)];
         for server in &mut self.servers {
             server.each_wait(|wait| polled.extend(wait.polled()));
         }
         let now = self.clock.now();
         let deadlines = self.servers.iter().filter_map(|server| server.deadline(&self.table, now));
-        let wait_ms = deadlines.min().map(|at| whole_ms(self.clock.until(at)));
+        let wait_ms = deadlines.chain(self.log.deadline()).min().map(|at| whole_ms(self.clock.until(at)));
         match poll(&mut polled, wait_ms) {
             Ok(_) => {}
             Err(Errno::INTR) => return,
             Err(_) => return thread::sleep(POLL_RETRY_TIME),
         }
-        let mut events = polled[1..].iter().map(|entry| entry.revents() != 0);
+        let mut events = polled[2..].iter().map(|entry| entry.revents() != 0);
         for server in &mut self.servers {
             // In the same order.
             server.each_wait(|wait| {

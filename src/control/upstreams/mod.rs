@@ -4,6 +4,7 @@
 //! worker ── the number of a server ─▶ tarpon-net: queue ─▶ attempt ── TCP, Unix ─▶ server
 //!        ◀─ descriptor ─────────────                       checks ──────────────▶
 //!                 table ◀─ states ─┘  └─ down, up ─▶ supervisor ─▶ log
+//!        ── why an exchange has failed ─▶ report_log ─────────────▶ log
 //! ```
 //!
 //! A worker names a server by number, so a captured worker reaches configured addresses only. The helper alone opens connections, so it knows
@@ -21,16 +22,20 @@
 //! | `health` | whether a server gets requests: a machine without clock and socket |
 //! | `resolve` | looks names up, on a thread of its own |
 //! | `inbox` | what other threads leave for the event loop |
+//! | `failure_log` | chooses the lines of the log among failures: a machine without clock and output |
+//! | `report_log` | receives the reports of workers, and writes those lines |
 //! | `message` | what the helper tells the supervisor |
 //! | `stats` | the numbers of the servers, for the admin listener |
 
 mod check;
 mod connect;
 mod event_loop;
+mod failure_log;
 mod health;
 mod inbox;
 pub(crate) mod message;
 mod process;
+mod report_log;
 mod resolve;
 mod server;
 pub(crate) mod service;

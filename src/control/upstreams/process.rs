@@ -4,6 +4,7 @@ use super::{
     event_loop::UpstreamLoop,
     inbox::{Inbox, InboxItem},
     message::FromUpstreams,
+    report_log::ReportLog,
     resolve::Resolver,
     service::UpstreamService,
 };
@@ -51,7 +52,8 @@ fn confine_and_serve(
     let mut sender = channel.sender;
     // Fails if the supervisor has exited, which ends this process, too.
     let report = move |message: &FromUpstreams| drop(sender.send(message));
-    let event_loop = UpstreamLoop::new(setups, Arc::clone(&inbox), service.table(), resolver, report);
+    let log = ReportLog::new(service.reports().clone(), service.described(), &service.table());
+    let event_loop = UpstreamLoop::new(setups, Arc::clone(&inbox), service.table(), resolver, log, report);
     let run = move || event_loop.run();
     thread::Builder::new().name("connections".to_owned()).spawn(run).map_err(in_words)?;
     serve(service.helper(), |request, reply| inbox.push(InboxItem::Request(request, reply))).map_err(in_words)

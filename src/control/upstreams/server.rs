@@ -70,6 +70,8 @@ pub(super) struct ServerContext<'a> {
     pub(super) now: Tick,
     pub(super) table: &'a UpstreamTable,
     pub(super) messages: &'a mut Vec<FromUpstreams>,
+    /// Servers that gave no connection, with the reason.
+    pub(super) failures: &'a mut Vec<(u16, String)>,
     /// Servers whose names are to be looked up again.
     pub(super) look_up: &'a mut Vec<usize>,
 }
@@ -162,7 +164,15 @@ impl HelperServer {
                 (None, Some(addresses)) => {
                     self.attempts.push((ConnectAttempt::new(addresses, pending.deadline), pending));
                 }
-                (refused, _) => pending.reply.send(Ok(refused.unwrap_or(ConnectOutcome::Unreachable)), None),
+                (refused, _) => {
+                    if refused == Some(ConnectOutcome::Full) {
+                        let time = self.setup.connect_timeout;
+                        let why =
+                            format!("all of its connections were in use for {time:?} (max-connections)");
+                        cx.failures.push((self.number as u16, why));
+                    }
+                    pending.reply.send(Ok(refused.unwrap_or(ConnectOutcome::Unreachable)), None);
+                }
             }
         }
         if was_waiting && self.setup.max_connections.is_some() {
@@ -207,6 +217,7 @@ impl HelperServer {
 
     /// Handles an attempt that has failed.
     fn connect_failed(&mut self, error: ConnectError, cx: &mut ServerContext<'_>) {
+        cx.failures.push((self.number as u16, format!("cannot connect: {error}")));
         if self.setup.destination.is_none() {
             cx.look_up.push(self.number);
         }

@@ -56,6 +56,9 @@ pub(crate) struct UpstreamService {
     transports: Arc<[UpstreamTransport]>,
     workers: ServiceEndpoint,
     helper: HelperEndpoint,
+    /// Both ends of the channel for reports about servers.
+    reporters: ServiceEndpoint,
+    reports: HelperEndpoint,
 }
 
 /// The part of a server.
@@ -115,6 +118,7 @@ impl UpstreamService {
         };
         let table = UpstreamTable::new(configs.len(), server_count).map_err(short)?;
         let (workers, helper) = endpoints().map_err(|error| short(error.into()))?;
+        let (reporters, reports) = endpoints().map_err(|error| short(error.into()))?;
         Ok(Some(UpstreamService {
             plans: Arc::new(plans(configs)),
             configs: configs.to_vec(),
@@ -123,6 +127,8 @@ impl UpstreamService {
             transports: transports(configs)?,
             workers,
             helper,
+            reporters,
+            reports,
         }))
     }
 
@@ -136,6 +142,7 @@ impl UpstreamService {
                 table: Arc::clone(&self.table),
                 transports: Arc::clone(&self.transports),
                 helper: self.workers.clone(),
+                reports: self.reporters.clone(),
                 thread: None,
             },
         }
@@ -163,9 +170,22 @@ impl UpstreamService {
         &self.helper
     }
 
-    /// Returns the descriptor that the helper inherits.
-    pub(crate) fn descriptor(&self) -> RawFd {
-        self.helper.as_fd().as_raw_fd()
+    /// Returns the end of the helper for reports.
+    pub(super) fn reports(&self) -> &HelperEndpoint {
+        &self.reports
+    }
+
+    /// Returns the name of the upstream and the address of each server.
+    pub(super) fn described(&self) -> Vec<(String, String)> {
+        let described = |(config, server): (&UpstreamConfig, &UpstreamServer)| {
+            (config.name.clone(), address_text(&server.address))
+        };
+        self.servers().map(described).collect()
+    }
+
+    /// Returns the descriptors that the helper inherits.
+    pub(crate) fn descriptors(&self) -> Vec<RawFd> {
+        [&self.helper, &self.reports].map(|end| end.as_fd().as_raw_fd()).into()
     }
 
     pub(super) fn table(&self) -> Arc<UpstreamTable> {
@@ -241,9 +261,9 @@ impl UpstreamBackends {
         Ok(())
     }
 
-    /// Returns the end of the channel to the helper.
-    pub(crate) fn endpoint(&self) -> &ServiceEndpoint {
-        &self.workers.helper
+    /// Returns the ends of the channels to the helper: for connections, and for reports.
+    pub(crate) fn endpoints(&self) -> [&ServiceEndpoint; 2] {
+        [&self.workers.helper, &self.workers.reports]
     }
 }
 

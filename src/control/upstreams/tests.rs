@@ -4,6 +4,7 @@ use super::{
     event_loop::UpstreamLoop,
     inbox::{Inbox, InboxItem},
     message::FromUpstreams,
+    report_log::ReportLog,
     resolve::Resolver,
     service::UpstreamService,
 };
@@ -112,7 +113,9 @@ impl UpstreamHelperThreads {
         let (sender, messages) = channel();
         let report = move |message: &FromUpstreams| drop(sender.send(message.clone()));
         let (setups, table) = (service.setups(), service.table());
-        let event_loop = UpstreamLoop::new(setups, Arc::clone(&inbox), service.table(), resolver, report);
+        let log = ReportLog::new(service.reports().clone(), service.described(), &table);
+        let event_loop =
+            UpstreamLoop::new(setups, Arc::clone(&inbox), service.table(), resolver, log, report);
         thread::spawn(move || event_loop.run());
         let helper = service.helper().clone();
         thread::spawn(move || {
@@ -122,7 +125,7 @@ impl UpstreamHelperThreads {
     }
 
     fn session(&self) -> ConnectSession {
-        Services::new(self.service.backends().endpoint().clone())
+        Services::new(self.service.backends().endpoints()[0].clone())
     }
 }
 

@@ -416,7 +416,7 @@ impl SharedMemory {
             .iter()
             .try_for_each(|upstreams| upstreams.add_to(&mut backends))
             .map_err(io::Error::other)?;
-        let endpoints = upstreams.iter().map(|upstreams| upstreams.endpoint().clone());
+        let endpoints = upstreams.iter().flat_map(|upstreams| upstreams.endpoints()).cloned();
         let helpers = cgi.into_iter().map(|cgi| cgi.workers).chain(endpoints).collect();
         let upstreams = upstreams.map(|upstreams| upstreams.stats);
         Ok(SharedMemory { counters, idle_workers, rings, acme, cgi_stats, backends, upstreams, helpers })

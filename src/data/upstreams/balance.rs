@@ -10,9 +10,10 @@
 
 use super::{
     plan::{ServerPlan, UpstreamPlan, UpstreamPlans},
+    reports,
     table::{ServerAvailability, UpstreamTable},
 };
-use crate::base::upstream_config::Balance;
+use crate::{base::upstream_config::Balance, data::services::ServiceEndpoint};
 use std::{
     mem,
     sync::{
@@ -20,7 +21,7 @@ use std::{
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
 };
-use tarpon_conn::{BackendId, BackendServers, ServerEvent, ServerId, Tick};
+use tarpon_conn::{BackendId, BackendServers, ServerEvent, ServerId, ServerReport, Tick};
 
 /// The row of a worker in the table. A process of a prepared worker gets its row late; until then it counts in none.
 #[derive(Clone, Debug)]
@@ -50,6 +51,8 @@ pub(crate) struct Balancer {
     row: UpstreamRow,
     /// By the number of the backend: the number of its upstream.
     by_backend: Arc<[Option<u16>]>,
+    /// Takes reports. `None`: they are dropped.
+    reports: Option<ServiceEndpoint>,
     /// By the number of the upstream.
     turns: Vec<Turns>,
     /// Kept between choices, so that a choice allocates nothing.
@@ -83,9 +86,10 @@ impl Balancer {
         table: Arc<UpstreamTable>,
         row: UpstreamRow,
         by_backend: Arc<[Option<u16>]>,
+        reports: Option<ServiceEndpoint>,
     ) -> Balancer {
         let turns = vec![Turns::default(); plans.upstreams.len()];
-        Balancer { plans, table, row, by_backend, turns, candidates: Vec::new() }
+        Balancer { plans, table, row, by_backend, reports, turns, candidates: Vec::new() }
     }
 
     /// Collects the servers of the best kind: usable, else backups, else suspended ones.
@@ -186,6 +190,14 @@ impl BackendServers for Balancer {
             self.table.note(self.row.get(), number.into(), event);
         }
     }
+
+    fn report(&mut self, server: ServerId, report: ServerReport<'_>) {
+        if let (Some(number), Some(endpoint)) = (server.upstream_number(), &self.reports)
+            && reports::send(endpoint, number, report).is_err()
+        {
+            self.table.add_lost_report();
+        }
+    }
 }
 
 impl Turns {
@@ -256,7 +268,7 @@ mod tests {
         let table = Arc::new(UpstreamTable::new(1, weights.len()).unwrap());
         table.reset_row(0);
         let plans = Arc::new(UpstreamPlans::new(vec![plan]));
-        Balancer::new(plans, table, UpstreamRow::default(), [None, Some(0)].into())
+        Balancer::new(plans, table, UpstreamRow::default(), [None, Some(0)].into(), None)
     }
 
     fn choose(balancer: &mut Balancer, key: u64, tried: &[u16]) -> Option<u16> {
@@ -308,7 +320,7 @@ mod tests {
         let starts = (0..4).map(|_| {
             let Balancer { plans, table, by_backend, .. } = &first;
             let (plans, table, by_backend) = (Arc::clone(plans), Arc::clone(table), Arc::clone(by_backend));
-            sequence(&mut Balancer::new(plans, table, UpstreamRow::default(), by_backend), 1)
+            sequence(&mut Balancer::new(plans, table, UpstreamRow::default(), by_backend, None), 1)
         });
         assert_eq!(starts.collect::<String>(), "ABCA");
     }

@@ -21,6 +21,8 @@ pub(crate) struct WorkerUpstreams {
     /// By the number of the server.
     pub(crate) transports: Arc<[UpstreamTransport]>,
     pub(crate) helper: ServiceEndpoint,
+    /// Takes reports about servers.
+    pub(crate) reports: ServiceEndpoint,
     /// Asks for connections. `None`: each worker waits for its own.
     pub(crate) thread: Option<ConnectThread>,
 }
@@ -60,8 +62,14 @@ impl WorkerUpstreams {
     /// Returns the part of a worker, and what chooses its servers. `by_backend`: the upstream of each backend.
     pub(crate) fn link(&self, by_backend: Arc<[Option<u16>]>) -> (UpstreamLink, Balancer) {
         let row = UpstreamRow::default();
-        let WorkerUpstreams { plans, table, transports, helper, thread } = self;
-        let balancer = Balancer::new(Arc::clone(plans), Arc::clone(table), row.clone(), by_backend);
+        let WorkerUpstreams { plans, table, transports, helper, reports, thread } = self;
+        let balancer = Balancer::new(
+            Arc::clone(plans),
+            Arc::clone(table),
+            row.clone(),
+            by_backend,
+            Some(reports.clone()),
+        );
         let connector = match thread {
             Some(thread) => UpstreamConnector::Thread(thread.clone()),
             None => {

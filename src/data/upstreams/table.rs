@@ -1,6 +1,7 @@
 //! The table of upstream servers, in memory that all processes of a generation share.
 //!
 //! ```text
+//! header:     rows, lost reports        each worker adds
 //! servers:    state, weight, connects, …        the helper writes
 //! upstreams:  next turn                         each worker takes one
 //! rows:       opened, closed, idle, busy, …     a row for each worker, with a part for each server: only this worker writes
@@ -105,8 +106,11 @@ const SERVER_LEN: usize = LINE_LEN;
 const UPSTREAM_LEN: usize = LINE_LEN;
 const ROW_LEN: usize = 2 * LINE_LEN;
 
-/// The words that precede those of the servers: how many rows were used.
+/// The words that precede those of the servers: how many rows were used, and how many reports were lost.
 const HEADER_LEN: usize = LINE_LEN;
+
+/// The place of the number of lost reports.
+const LOST_REPORTS: usize = 1;
 
 /// The largest number of workers of a generation.
 const ROW_COUNT_MAX: usize = 1024;
@@ -130,6 +134,16 @@ impl UpstreamTable {
     /// Returns the number of servers.
     pub(crate) fn server_count(&self) -> usize {
         self.server_count
+    }
+
+    /// Counts a report that a worker could not send, as the helper has not received those before.
+    pub(crate) fn add_lost_report(&self) {
+        self.words[LOST_REPORTS].fetch_add(1, Relaxed);
+    }
+
+    /// Returns how many reports were lost.
+    pub(crate) fn lost_reports(&self) -> u64 {
+        self.words[LOST_REPORTS].load(Relaxed)
     }
 
     /// Returns whether a server gets requests.

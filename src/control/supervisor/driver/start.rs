@@ -78,7 +78,7 @@ impl Driver<'_> {
         let generation = self.generations.get(&id).ok_or_else(forgotten)?;
         let service = generation.upstreams.as_ref().ok_or_else(forgotten)?;
         let (single_threaded, channel) = (SingleThreaded::new()?, Channel::pair()?);
-        let keep = vec![service.descriptor()];
+        let keep = service.descriptors();
         let start = UpstreamStart { service, privileges: &generation.privileges };
         fork(&single_threaded, c"tarpon-net", channel, keep, |channel| upstreams::run(start, channel))
     }
@@ -114,7 +114,8 @@ impl Driver<'_> {
         let cgi = generation.cgi.as_ref().map(CgiService::backends);
         numbers.extend(cgi.iter().map(|cgi| cgi.workers.as_fd().as_raw_fd()));
         let upstreams = generation.upstreams.as_ref().map(UpstreamService::backends);
-        numbers.extend(upstreams.iter().map(|upstreams| upstreams.endpoint().as_fd().as_raw_fd()));
+        let endpoints = upstreams.iter().flat_map(|upstreams| upstreams.endpoints());
+        numbers.extend(endpoints.map(|endpoint| endpoint.as_fd().as_raw_fd()));
         let cgi_stats = self.cgi_stats.clone();
         let (all, counters) = (&mut self.listeners, self.counters.assign(process)?);
         let started = fork(&single_threaded, c"tarpon-server", channel, numbers, |channel| {

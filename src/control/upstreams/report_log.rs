@@ -1,0 +1,108 @@
+//! Writes the failures of upstream servers to the log, as events: those that workers report, and those of this process.
+
+use super::failure_log::{FailureLine, FailureLog};
+use crate::{
+    data::{
+        services::HelperEndpoint,
+        upstreams::{
+            reports::{self, ReportKind, WorkerReport},
+            table::UpstreamTable,
+        },
+    },
+    sys::io::output_has_room,
+};
+use std::os::fd::{AsFd, BorrowedFd};
+use tarpon_conn::Tick;
+use tarpon_site::Printable;
+
+/// The log of a helper.
+#[derive(Debug)]
+pub(super) struct ReportLog {
+    endpoint: HelperEndpoint,
+    /// By the number of the server: the name of its upstream, and its address.
+    names: Vec<(String, String)>,
+    lines: FailureLog,
+    /// Lost reports that were counted already.
+    seen_lost: u64,
+}
+
+/// Reports that the helper receives in one turn of its loop, at most: connections do not wait for a flood of them.
+const REPORTS_PER_TURN: usize = 256;
+
+impl ReportLog {
+    pub(super) fn new(
+        endpoint: HelperEndpoint,
+        names: Vec<(String, String)>,
+        table: &UpstreamTable,
+    ) -> ReportLog {
+        // Those of an earlier helper.
+        let seen_lost = table.lost_reports();
+        ReportLog { endpoint, names, lines: FailureLog::default(), seen_lost }
+    }
+
+    /// Writes the lines that are due, and those of the reports that workers have sent.
+    pub(super) fn turn(&mut self, now: Tick, table: &UpstreamTable) {
+        let ReportLog { endpoint, names, lines, seen_lost } = self;
+        while let Some(line) = lines.next_due(now) {
+            emit(names, lines, now, line);
+        }
+        reports::receive(endpoint, REPORTS_PER_TURN, |report| {
+            // A number beyond the table comes from no worker of ours.
+            if usize::from(report.server) < names.len()
+                && let Some(line) = lines.add(now, report)
+            {
+                emit(names, lines, now, line);
+            }
+        });
+        let lost = table.lost_reports();
+        lines.add_unshown(now, lost.wrapping_sub(std::mem::replace(seen_lost, lost)));
+    }
+
+    /// Writes a failure that this process has found, or counts it.
+    pub(super) fn failed(&mut self, now: Tick, server: u16, reason: &str) {
+        let reason = reason.as_bytes();
+        let report = WorkerReport { server, kind: ReportKind::Failed, reason, detail: b"", request: b"" };
+        if let Some(line) = self.lines.add(now, report) {
+            emit(&self.names, &mut self.lines, now, line);
+        }
+    }
+
+    /// Returns when [`turn`](ReportLog::turn) may write the next line.
+    pub(super) fn deadline(&self) -> Option<Tick> {
+        self.lines.deadline()
+    }
+}
+
+impl AsFd for ReportLog {
+    /// Readable when a worker has sent a report.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.endpoint.as_fd()
+    }
+}
+
+fn emit(names: &[(String, String)], lines: &mut FailureLog, now: Tick, line: FailureLine) {
+    let count = match line {
+        FailureLine::Server { count, .. } | FailureLine::Unshown(count) => count,
+    };
+    // A reader of the output that stands still must not stop the helper.
+    if !output_has_room() {
+        return lines.add_unshown(now, count);
+    }
+    match line {
+        FailureLine::Server { server, text, request, count } => {
+            let Some((upstream, server)) = names.get(usize::from(server)) else { return };
+            let (upstream, server) = (upstream.printable().to_string(), server.printable().to_string());
+            let in_brackets = if request.is_empty() { String::new() } else { format!(" ({request})") };
+            tracing::warn!(
+                upstream,
+                server,
+                request,
+                count,
+                "upstream {upstream}: {server}: {text}{in_brackets}"
+            );
+        }
+        FailureLine::Unshown(count) => {
+            tracing::warn!(count, "{count} more failures of upstream servers are not shown");
+        }
+    }
+}
