@@ -159,6 +159,18 @@ impl BackendExchange {
         }
     }
 
+    /// Queues as much of a content that was collected as there is room for.
+    pub(super) fn queue_collected(
+        &mut self,
+        cx: &mut ConnResources<'_>,
+        out: &mut Outbox,
+    ) -> Result<(), ExchangeError> {
+        match &mut self.protocol {
+            ProtocolExchange::FastCgi(fastcgi) => fastcgi.queue_collected(cx, out, &mut self.state),
+            ProtocolExchange::Framed(_) | ProtocolExchange::Http1(_) => Ok(()),
+        }
+    }
+
     /// Handles the front of the input. Returns how many bytes it has consumed; 0 if more bytes are needed or the pipe has no room.
     pub(super) fn receive(
         &mut self,

@@ -216,6 +216,9 @@ impl BackendConnection {
     /// Queues the messages of the request.
     fn fill(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) {
         let BackendPhase::Exchange(exchange) = &mut self.phase else { return };
+        if let Err(error) = exchange.queue_collected(cx, out) {
+            return self.fail(cx, error, b"");
+        }
         while out.has_room_for_message(cx.pool)
             && let Some(message) = cx.pipes.pop(cx.pool, exchange.state.pipe, Side::Backend)
         {

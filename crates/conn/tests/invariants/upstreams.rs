@@ -93,7 +93,8 @@ impl UpstreamWorld {
         let received: Arc<Mutex<Vec<String>>> = Arc::default();
         let seen = Arc::clone(&received);
         let server = move |number: usize, bytes: &[u8]| {
-            let text = String::from_utf8(bytes.to_vec()).expect("text");
+            // Each byte is a character, also those of FastCGI that are no text.
+            let text: String = bytes.iter().map(|&byte| char::from(byte)).collect();
             let reply = upstream(number, &text);
             let mut seen = seen.lock().unwrap();
             let len = seen.len().max(number + 1);
@@ -435,6 +436,72 @@ fn error_output_and_failures_of_fastcgi_are_reported() {
             assert_eq!(world.take_reports(), want, "{case}");
         }
     }
+}
+
+#[test]
+fn content_without_a_length_is_collected_for_fastcgi() {
+    #[rustfmt::skip]
+    let cases = [
+        // chunks of this length, count   status
+        (0,      0,                       200),
+        (1,      1,                       200),
+        (5,      3,                       200),
+        (1_000,  65,                      200),
+        (65_536, 1,                       200),
+        (65_536, 2,                       411),
+        (1,      65_537,                  411),
+        (80_000, 1,                       411),
+    ];
+    for (len, count, status) in cases {
+        for cuts in [Cuts::NONE, Cuts { read: 1_000, send: 1_000 }] {
+            let whole = Arc::new(Mutex::new(Vec::new()));
+            let sent = Arc::clone(&whole);
+            let answer = move |_, bytes: &str| {
+                let mut sent = sent.lock().unwrap();
+                *sent = bytes.chars().map(|char| char as u8).collect();
+                match sent.ends_with(&[1, 5, 0, 1, 0, 0, 0, 0]) {
+                    // An output and its end.
+                    true => last_reply(
+                        "\u{1}\u{6}\0\u{1}\0\u{19}\0\0Content-Type: text/a\n\nok!\u{1}\u{3}\0\u{1}\0\u{8}\0\0\0\0\0\0\0\0\0\0",
+                    ),
+                    false => UpstreamReply::default(),
+                }
+            };
+            let settings =
+                BackendSettings { protocol: BackendProtocol::FastCgi, ..BackendSettings::default() };
+            let mut world = UpstreamWorld::with(BackendLimits::default(), settings, 1, answer);
+            let chunk = format!("{len:x}\r\n{}\r\n", "x".repeat(len));
+            let chunks = if len > 0 { chunk.repeat(count) } else { String::new() };
+            let head = "POST /app/x.php HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+            let response = world.respond_in_cuts(&format!("{head}{chunks}0\r\nX-Trailer: a\r\n\r\n"), cuts);
+            let what = format!("{count} of {len}: {response}");
+            assert!(response.starts_with(&format!("HTTP/1.1 {status} ")), "{what}");
+            let sent = whole.lock().unwrap();
+            if status == 411 {
+                assert!(sent.is_empty(), "{what}");
+                continue;
+            }
+            let length = (len * count).to_string();
+            let param = format!("\u{e}{}CONTENT_LENGTH{length}", length.len() as u8 as char);
+            let has_length = sent.windows(param.len()).any(|window| window == param.as_bytes());
+            assert_eq!(has_length, len > 0, "{what}");
+            assert_eq!(stdin_of(&sent).len(), len * count, "{what}");
+            assert_eq!((world.sim.pipe_count(), world.sim.bufs_held()), (0, 0), "{what}");
+        }
+    }
+}
+
+/// Returns the content in the records of a FastCGI request.
+fn stdin_of(mut records: &[u8]) -> Vec<u8> {
+    let mut content = Vec::new();
+    while let [_, kind, _, _, high, low, padding, _, rest @ ..] = records {
+        let len = usize::from(u16::from_be_bytes([*high, *low]));
+        if *kind == 5 {
+            content.extend_from_slice(&rest[..len]);
+        }
+        records = &rest[len + usize::from(*padding)..];
+    }
+    content
 }
 
 #[test]

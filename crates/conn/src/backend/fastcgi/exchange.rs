@@ -4,6 +4,8 @@
 //! pipe ── Head, Data …, End ─▶ BeginRequest, Params, Stdin …, end of Stdin
 //!      ◀─ Head, Data …, End ── Stdout …, EndRequest
 //! ```
+//!
+//! The parameters name the length of the content. If the client has not, the content is collected first.
 
 use super::{
     FastCgiEvent, FastCgiReceived, FastCgiReceiver, FastCgiRefusal, FastCgiResponseError, REQUEST_LEN_MAX,
@@ -29,8 +31,23 @@ use tarpon_http::{
 pub(in crate::backend) struct FastCgiExchange {
     /// The content that is still to be sent, in bytes.
     content_left: u64,
+    /// A request whose length is known only when all of it has arrived.
+    collected: Option<Box<CollectedUpload>>,
     receiver: FastCgiReceiver,
 }
+
+/// A request whose content is collected.
+#[derive(Debug)]
+struct CollectedUpload {
+    /// The list of fields.
+    list: Vec<u8>,
+    content: Vec<u8>,
+    /// The part of the content that is in the outbox or sent. `None`: the content is not complete.
+    sent_len: Option<usize>,
+}
+
+/// How many bytes of a content without a length are collected, at most: as for CGI programs.
+const UPLOAD_LEN_MAX: usize = 64 * 1024;
 
 /// Buffers that the start of a request takes.
 const START_SPAN_COUNT: usize = REQUEST_LEN_MAX.div_ceil(BUF_LEN);
@@ -38,7 +55,7 @@ const _: () = assert!(START_SPAN_COUNT < SPAN_COUNT_MAX);
 
 impl Default for FastCgiExchange {
     fn default() -> FastCgiExchange {
-        FastCgiExchange { content_left: 0, receiver: FastCgiReceiver::new(false) }
+        FastCgiExchange { content_left: 0, collected: None, receiver: FastCgiReceiver::new(false) }
     }
 }
 
@@ -69,6 +86,12 @@ impl FastCgiExchange {
                 cx.pool.release(list.buf);
                 queued
             }
+            Message::Data(data) if self.collected.is_some() => {
+                let collected = self.collect(cx.pool.bytes(data));
+                cx.pool.release(data.buf);
+                collected
+            }
+            Message::End(_) if self.collected.is_some() => self.queue_collected_start(cx, out, state),
             Message::Data(data) if u64::from(data.len) <= self.content_left => {
                 self.content_left -= u64::from(data.len);
                 let header = FastCgiHeader::new(FastCgiKind::Stdin, data.len as u16);
@@ -95,6 +118,71 @@ impl FastCgiExchange {
         }
     }
 
+    /// Adds a part of a content without a length.
+    fn collect(&mut self, part: &[u8]) -> Result<(), ExchangeError> {
+        let Some(upload) = &mut self.collected else { return Ok(()) };
+        if upload.content.len() + part.len() > UPLOAD_LEN_MAX {
+            return Err(FastCgiRefusal::LengthRequired.into());
+        }
+        upload.content.extend_from_slice(part);
+        Ok(())
+    }
+
+    /// Queues the start of a request whose content is complete now.
+    fn queue_collected_start(
+        &mut self,
+        cx: &mut ConnResources<'_>,
+        out: &mut Outbox,
+        state: &mut ExchangeState,
+    ) -> Result<(), ExchangeError> {
+        let Some(mut upload) = self.collected.take() else { return Ok(()) };
+        let buf = cx.pool.take_for_response().ok_or(NoBuffer)?;
+        let list = cx.pool.append(BufRange { buf, at: 0, len: 0 }, &upload.list);
+        // As for a request whose end has arrived with its head.
+        let length = Some(upload.content.len() as u64).filter(|length| *length > 0);
+        let queued = write_start(cx, out, state, list, length);
+        cx.pool.release(buf);
+        queued?;
+        match length {
+            // The end is there already.
+            None => state.is_request_sent = true,
+            Some(_) => {
+                upload.sent_len = Some(0);
+                self.collected = Some(upload);
+                self.queue_collected(cx, out, state)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Queues as much of a collected content as there is room for.
+    pub(in crate::backend) fn queue_collected(
+        &mut self,
+        cx: &mut ConnResources<'_>,
+        out: &mut Outbox,
+        state: &mut ExchangeState,
+    ) -> Result<(), ExchangeError> {
+        while let Some(upload) = &mut self.collected
+            && let Some(sent_len) = &mut upload.sent_len
+            && out.has_room_for_message(cx.pool)
+        {
+            let rest = &upload.content[*sent_len..];
+            let part = &rest[..rest.len().min(MESSAGE_LEN_MAX)];
+            *sent_len += part.len();
+            let is_last = part.len() == rest.len();
+            let buf = cx.pool.take_for_response().ok_or(NoBuffer)?;
+            let header = FastCgiHeader::new(FastCgiKind::Stdin, part.len() as u16);
+            let record = cx.pool.append(BufRange { buf, at: 0, len: 0 }, &header.encode());
+            let mut record = cx.pool.append(record, part);
+            if is_last {
+                record = cx.pool.append(record, &end_of_stream(FastCgiKind::Stdin));
+                (self.collected, state.is_request_sent) = (None, true);
+            }
+            out.push(cx.sites, Span::Buf(record));
+        }
+        Ok(())
+    }
+
     /// Queues the start of the request.
     fn queue_start(
         &mut self,
@@ -107,46 +195,23 @@ impl FastCgiExchange {
         repeatable.clear();
         // A request without content ends right behind its head.
         state.is_request_sent = cx.pipes.pop_end(state.pipe, Side::Backend);
-        let route = cx.pipes.route_of(state.pipe);
-        let keeps_connection = route.limits.idle_ms > 0 && route.limits.requests_max > 1;
-        let default = BackendSettings::default();
-        let settings = cx.pipes.settings(route.backend).unwrap_or(&default);
         let bytes = cx.pool.bytes(list);
         let fields = MessageFields::parse(bytes).ok_or(FastCgiRefusal::Malformed)?;
         let method = fields.get(b":method").unwrap_or_default();
-        let length = content_length(fields, state.is_request_sent)?;
         self.receiver = FastCgiReceiver::new(method == b"HEAD");
+        let length = match content_length(fields, state.is_request_sent) {
+            Err(FastCgiRefusal::LengthRequired) => {
+                let (list, content) = (bytes.to_vec(), Vec::new());
+                self.collected = Some(Box::new(CollectedUpload { list, content, sent_len: None }));
+                return Ok(());
+            }
+            length => length?,
+        };
         self.content_left = length.unwrap_or(0);
         if state.is_request_sent && is_idempotent(method) {
             repeatable.extend_from_slice(bytes);
         }
-        let buf = cx.pool.take_for_response().ok_or(NoBuffer)?;
-        let (bytes, to) = cx.pool.split_mut(list, buf);
-        let fields = MessageFields::parse(bytes).ok_or(FastCgiRefusal::Malformed)?;
-        match write_request(fields, settings, length, keeps_connection, to) {
-            Ok(len) => {
-                out.push(cx.sites, Span::Buf(BufRange { buf, at: 0, len: len as u32 }));
-                return Ok(());
-            }
-            Err(FastCgiRefusal::TooLong) => cx.pool.release(buf),
-            Err(refusal) => {
-                cx.pool.release(buf);
-                return Err(refusal.into());
-            }
-        }
-        // Rare: it takes several buffers.
-        let mut start = vec![0; REQUEST_LEN_MAX];
-        let fields = MessageFields::parse(cx.pool.bytes(list)).ok_or(FastCgiRefusal::Malformed)?;
-        let len = write_request(fields, settings, length, keeps_connection, &mut start)?;
-        if !out.has_room(START_SPAN_COUNT) {
-            return Err(NoBuffer.into());
-        }
-        for part in start[..len].chunks(BUF_LEN) {
-            let buf = cx.pool.take_for_response().ok_or(NoBuffer)?;
-            cx.pool.buf_mut(buf)[..part.len()].copy_from_slice(part);
-            out.push(cx.sites, Span::Buf(BufRange { buf, at: 0, len: part.len() as u32 }));
-        }
-        Ok(())
+        write_start(cx, out, state, list, length)
     }
 
     pub(in crate::backend) fn receive(
@@ -208,4 +273,45 @@ impl FastCgiExchange {
     ) -> Result<usize, ExchangeError> {
         self.receive(cx, state, rest).map(|more| used + more)
     }
+}
+
+/// Queues the start of a request with a content of this length.
+fn write_start(
+    cx: &mut ConnResources<'_>,
+    out: &mut Outbox,
+    state: &ExchangeState,
+    list: BufRange,
+    length: Option<u64>,
+) -> Result<(), ExchangeError> {
+    let route = cx.pipes.route_of(state.pipe);
+    let keeps_connection = route.limits.idle_ms > 0 && route.limits.requests_max > 1;
+    let default = BackendSettings::default();
+    let settings = cx.pipes.settings(route.backend).unwrap_or(&default);
+    let buf = cx.pool.take_for_response().ok_or(NoBuffer)?;
+    let (bytes, to) = cx.pool.split_mut(list, buf);
+    let fields = MessageFields::parse(bytes).ok_or(FastCgiRefusal::Malformed)?;
+    match write_request(fields, settings, length, keeps_connection, to) {
+        Ok(len) => {
+            out.push(cx.sites, Span::Buf(BufRange { buf, at: 0, len: len as u32 }));
+            return Ok(());
+        }
+        Err(FastCgiRefusal::TooLong) => cx.pool.release(buf),
+        Err(refusal) => {
+            cx.pool.release(buf);
+            return Err(refusal.into());
+        }
+    }
+    // Rare: it takes several buffers.
+    let mut start = vec![0; REQUEST_LEN_MAX];
+    let fields = MessageFields::parse(cx.pool.bytes(list)).ok_or(FastCgiRefusal::Malformed)?;
+    let len = write_request(fields, settings, length, keeps_connection, &mut start)?;
+    if !out.has_room(START_SPAN_COUNT) {
+        return Err(NoBuffer.into());
+    }
+    for part in start[..len].chunks(BUF_LEN) {
+        let buf = cx.pool.take_for_response().ok_or(NoBuffer)?;
+        cx.pool.buf_mut(buf)[..part.len()].copy_from_slice(part);
+        out.push(cx.sites, Span::Buf(BufRange { buf, at: 0, len: part.len() as u32 }));
+    }
+    Ok(())
 }
