@@ -122,7 +122,7 @@ fn contents_pass_over_tls_on_every_engine() {
 }
 
 /// Starts a server with TLS that responds with the content of the request.
-fn tls_server(files: &TlsFiles, name: &str, names: &[&str]) -> ScriptedServer {
+pub(super) fn tls_server(files: &TlsFiles, name: &str, names: &[&str]) -> ScriptedServer {
     let (certificate, key) = files.issue(name, names);
     let key = PrivateKeyDer::try_from(key.serialize_der()).expect("a key");
     let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
@@ -135,7 +135,7 @@ fn tls_server(files: &TlsFiles, name: &str, names: &[&str]) -> ScriptedServer {
 }
 
 /// Lets the user of the server read the certificates.
-fn readable(files: &TlsFiles) {
+pub(super) fn readable(files: &TlsFiles) {
     let mode = |path: &std::path::Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
     mode(files.path(), 0o755)
         .and_then(|()| mode(&files.file("ca", "pem"), 0o644))

@@ -17,6 +17,7 @@
 //! | `streams` | long contents, server-sent events, stalled servers |
 //! | `tunnels` | Upgrade |
 //! | `balance` | the choice of a server |
+//! | `failures` | what the log says about exchanges that fail |
 //! | `health` | servers that are taken out, and come back |
 //! | `addresses` | names, Unix sockets, TLS |
 //! | `gadgets` | requests that two servers understand in two ways |
@@ -28,6 +29,7 @@ mod addresses;
 mod balance;
 mod contents;
 mod cuts;
+mod failures;
 mod forwarded;
 mod gadgets;
 mod health;
