@@ -217,7 +217,7 @@ impl BackendConnection {
     fn fill(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) {
         let BackendPhase::Exchange(exchange) = &mut self.phase else { return };
         if let Err(error) = exchange.queue_collected(cx, out) {
-            return self.fail(cx, error, b"");
+            return self.fail(cx, error);
         }
         while out.has_room_for_message(cx.pool)
             && let Some(message) = cx.pipes.pop(cx.pool, exchange.state.pipe, Side::Backend)
@@ -230,7 +230,7 @@ impl BackendConnection {
                 message => exchange.queue(cx, out, message, &mut self.repeatable),
             };
             if let Err(error) = queued {
-                return self.fail(cx, error, b"");
+                return self.fail(cx, error);
             }
         }
         self.end_if_complete(cx);
@@ -255,7 +255,7 @@ impl BackendConnection {
                 Ok(0) => break,
                 Ok(len) => used += len,
                 Err(error) => {
-                    self.fail(cx, error, b"");
+                    self.fail(cx, error);
                     return input.len as usize;
                 }
             }
@@ -351,7 +351,7 @@ impl BackendConnection {
             Err(error) => {
                 let reason =
                     Some(FailureReason::closed(exchange.state.has_response_begun, exchange.state.status));
-                self.fail(cx, ExchangeError { reason, ..error }, b"");
+                self.fail(cx, ExchangeError { reason, ..error });
             }
         }
     }
@@ -367,7 +367,7 @@ impl BackendConnection {
             }
             _ => FailureReason::Tls(*failure),
         };
-        self.fail(cx, ExchangeError::invalid(reason), detail.as_bytes());
+        self.fail_with(cx, ExchangeError::invalid(reason), detail.as_bytes());
     }
 
     /// Handles the end of the deadline.
@@ -402,8 +402,13 @@ impl BackendConnection {
         }
     }
 
-    /// Ends an exchange that cannot go on, or has it repeated on another connection. `detail`: what the server has sent about the reason.
-    fn fail(&mut self, cx: &mut ConnResources<'_>, error: ExchangeError, detail: &[u8]) {
+    /// Ends an exchange that cannot go on, or has it repeated on another connection.
+    fn fail(&mut self, cx: &mut ConnResources<'_>, error: ExchangeError) {
+        self.fail_with(cx, error, b"");
+    }
+
+    /// As [`fail`](BackendConnection::fail). `detail`: what the server has sent about the reason.
+    fn fail_with(&mut self, cx: &mut ConnResources<'_>, error: ExchangeError, detail: &[u8]) {
         let ExchangeError { status, is_of_server, reason } = error;
         let is_repeated = is_of_server && self.repeat(cx);
         // A server may close an idle connection at any time: a repetition is no news.
@@ -497,7 +502,7 @@ impl BackendConnection {
         if let BackendPhase::Exchange(_) = &self.phase {
             // The socket has failed, or the server has stopped.
             let reason = (!self.is_stopping).then_some(FailureReason::Broken);
-            self.fail(cx, ExchangeError { reason, ..ExchangeError::INVALID }, b"");
+            self.fail(cx, ExchangeError { reason, ..ExchangeError::INVALID });
         }
         self.abort(cx, Status::BadGateway);
         cx.pipes.note(self.server, ServerEvent::Closed);
