@@ -24,13 +24,13 @@ pub(crate) struct WorkerReport<'a> {
     pub(crate) kind: ReportKind,
     /// Why an exchange has failed. Empty for a line of error output.
     pub(crate) reason: &'a [u8],
-    /// What the server has sent about the reason, or the line.
+    /// Text of the server about the reason, or the line.
     pub(crate) detail: &'a [u8],
     /// The method and the path.
     pub(crate) request: &'a [u8],
 }
 
-/// What a report is about.
+/// The subject of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReportKind {
     /// An exchange that has failed.

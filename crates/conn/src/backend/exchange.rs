@@ -38,7 +38,7 @@ pub(super) struct ExchangeState {
     pub(super) is_tunnel: bool,
     /// The server allows another request on the connection.
     pub(super) persists: bool,
-    /// What the program has written to its standard error. `None`: nothing.
+    /// The standard error of the program, as lines. `None`: it has written nothing there.
     pub(super) error_output: Option<Box<ErrorOutput>>,
 }
 

@@ -425,7 +425,7 @@ impl BackendConnection {
 
     #[cold]
     fn report_failure(&mut self, cx: &mut ConnResources<'_>, reason: FailureReason, detail: &[u8]) {
-        // What the program has written may tell more, and comes first.
+        // The output of the program may tell more, and comes first.
         self.report_error_output(cx, true);
         cx.pipes.report(self.server, ServerReport::Failed { reason, detail, request: &self.request });
     }

@@ -1,5 +1,4 @@
-//! What a connection to an upstream server reports for the log: why an exchange has failed, and what a program of FastCGI has written to its
-//! standard error.
+//! Reports of connections to upstream servers for the log: why an exchange has failed, and the standard error of FastCGI programs.
 //!
 //! ```text
 //! BackendConnection ── ServerReport ─▶ BackendServers::report ─▶ the log of the service
@@ -19,7 +18,7 @@ pub enum ServerReport<'a> {
     Failed {
         /// The reason.
         reason: FailureReason,
-        /// What the server has sent about it, such as the names in its certificate. Empty: nothing.
+        /// Text of the server about it, such as the names in its certificate. Empty: there is none.
         detail: &'a [u8],
         /// The method and the path of the request, without the query, which may have secrets.
         request: &'a [u8],

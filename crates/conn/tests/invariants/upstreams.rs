@@ -18,7 +18,7 @@ struct Servers {
     reports: Reports,
 }
 
-/// What was reported, one line each.
+/// The reports so far, a line each.
 type Reports = Arc<Mutex<Vec<String>>>;
 
 type Events = Arc<Mutex<Vec<(Option<u16>, ServerEvent)>>>;
