@@ -201,6 +201,9 @@ fn chunked_uploads_reach_fastcgi_up_to_a_limit() {
     }
 }
 
+/// The kinds and contents of records.
+type FastCgiRecords = Vec<(u8, Vec<u8>)>;
+
 /// A FastCGI server with one request on each connection. It stops when the value is dropped.
 struct FastCgiServer {
     address: SocketAddr,
@@ -209,8 +212,8 @@ struct FastCgiServer {
 }
 
 impl FastCgiServer {
-    /// Answers each request with records: their kinds and contents. `respond` gets the content of the request.
-    fn start(respond: impl Fn(&[u8]) -> Vec<(u8, Vec<u8>)> + Send + Sync + 'static) -> FastCgiServer {
+    /// Answers each request with records. `respond` gets the content of the request.
+    fn start(respond: impl Fn(&[u8]) -> FastCgiRecords + Send + Sync + 'static) -> FastCgiServer {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("an address");
         let is_stopping = Arc::new(AtomicBool::new(false));
@@ -243,7 +246,7 @@ impl Drop for FastCgiServer {
     }
 }
 
-fn serve_fastcgi(mut stream: TcpStream, respond: &dyn Fn(&[u8]) -> Vec<(u8, Vec<u8>)>) {
+fn serve_fastcgi(mut stream: TcpStream, respond: &dyn Fn(&[u8]) -> FastCgiRecords) {
     stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("an option");
     let mut content = Vec::new();
     loop {
