@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use std::{fs, io::Cursor, sync::Arc, sync::LazyLock};
 use tarpon_conn::{
     BackendId, BackendLimits, BackendProtocol, BackendRoute, BackendServers, BackendSettings, BackendSim, Hosts,
-    Limits, RouteTable, RouteTarget, ServerEvent, ServerId, SiteId, Sites, Tick, UpstreamReply, sim::Cuts,
+    Limits, RouteTable, RouteTarget, ServerEvent, ServerId, ServerReport, SiteId, Sites, Tick, UpstreamReply, sim::Cuts,
 };
 use tarpon_http::{
     chunked::ChunkedDecoder,
@@ -89,6 +89,12 @@ impl BackendServers for OneServer {
     }
 
     fn note(&mut self, _: ServerId, _: ServerEvent) {}
+
+    fn report(&mut self, _: ServerId, report: ServerReport<'_>) {
+        if let ServerReport::Failed { reason, .. } = report {
+            assert!(!reason.to_string().is_empty());
+        }
+    }
 }
 
 fn worker(bytes: Vec<u8>) -> BackendSim {

@@ -513,6 +513,10 @@ impl<S> Worker<S> {
     /// Records the end of open exchanges.
     pub(crate) fn end(&mut self) {
         for slot in self.slots.slots.iter_mut().flatten() {
+            if !slot.conn.is_client() {
+                // The end of this worker is no failure of the backend.
+                slot.conn.stop(&mut self.context.conn_resources());
+            }
             slot.transport.closed(&mut slot.conn, &mut self.context.conn_resources());
             self.context.flush_records_if_half_full();
         }
