@@ -52,7 +52,7 @@ impl WorkerContext {
     #[inline(never)]
     pub(crate) fn receive_content<S>(&mut self, slot: &mut Slot<S>) -> Option<(Result<usize, Errno>, usize)> {
         let room = slot.conn.content_room(&mut self.conn_resources())?;
-        let room_len = room.len();
+        let room_len = room.capacity();
         let mut parts = self.pool.ranges_mut(room.parts()).map(IoSliceMut::new);
         let received = retry_on_intr(|| io::receive_gathered(&slot.fd, &mut parts));
         slot.conn.content_received(&mut self.conn_resources(), room, received.unwrap_or(0));

@@ -200,19 +200,13 @@ impl BackendExchange {
     }
 
     /// Handles content in the first `len` bytes of these buffers.
-    pub(super) fn content_received(
-        &mut self,
-        cx: &mut ConnResources<'_>,
-        room: ContentRoom,
-        len: usize,
-    ) -> Result<(), ExchangeError> {
+    pub(super) fn content_received(&mut self, cx: &mut ConnResources<'_>, room: ContentRoom, len: usize) {
         self.state.has_response_begun = true;
-        room.push(cx.pipes, cx.pool, self.state.pipe, Side::Backend, len)?;
+        room.push(cx.pipes, cx.pool, self.state.pipe, Side::Backend, len);
         self.state.has_room(cx);
         if let ProtocolExchange::Http1(http1) = &mut self.protocol {
             http1.content_passed(cx, &mut self.state, len as u64);
         }
-        Ok(())
     }
 
     /// Handles the end of the input. `Err`: the response is incomplete.

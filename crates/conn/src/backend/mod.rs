@@ -288,9 +288,7 @@ impl BackendConnection {
         if len == 0 {
             return room.release(cx.pool);
         }
-        if let Err(error) = exchange.content_received(cx, room, len) {
-            return self.fail(cx, error);
-        }
+        exchange.content_received(cx, room, len);
         self.end_if_complete(cx);
         self.progressed(cx);
     }

@@ -308,7 +308,7 @@ impl BackendSim {
         let Some(room) = room else { return true };
         let BackendSim { parties, pool, .. } = self;
         let party = parties[number].as_mut().expect("an open connection");
-        let len = len.min(room.len());
+        let len = len.min(room.capacity());
         party.arriving_len -= len;
         let mut received = party.socket.drain(..len);
         for part in pool.ranges_mut(room.parts()) {

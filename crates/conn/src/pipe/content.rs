@@ -1,6 +1,6 @@
 //! Content that an engine receives straight into buffers of a pipe, without a copy.
 
-use super::{MESSAGE_LEN_MAX, MESSAGE_ROOM, Message, NoBuffer, PipeId, Pipes, Side};
+use super::{MESSAGE_LEN_MAX, MESSAGE_ROOM, Message, PipeId, Pipes, Side};
 use crate::pool::{BufRange, Pool};
 
 /// The maximum number of buffers for one call: together as much as a socket often holds.
@@ -15,7 +15,8 @@ pub struct ContentRoom {
     count: usize,
 }
 
-/// Content up to this length is copied, so that a backend that sends byte by byte cannot take all buffers.
+/// Content up to this length is copied behind the last content of the pipe if it fits there, so that a backend that sends byte by byte does not
+/// take all buffers.
 const COPIED_LEN_MAX: usize = 4 * 1024;
 
 impl ContentRoom {
@@ -58,7 +59,7 @@ impl ContentRoom {
 
     /// Returns the length of all buffers in bytes.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub fn capacity(&self) -> usize {
         self.parts.iter().map(|part| part.len as usize).sum()
     }
 
@@ -69,18 +70,11 @@ impl ContentRoom {
     }
 
     /// Adds the first `len` bytes to a pipe.
-    pub(crate) fn push(
-        self,
-        pipes: &mut Pipes,
-        pool: &mut Pool,
-        id: PipeId,
-        from: Side,
-        len: usize,
-    ) -> Result<(), NoBuffer> {
-        if len <= COPIED_LEN_MAX {
-            let pushed = pipes.push_data(pool, id, from, BufRange { len: len as u32, ..self.parts[0] });
+    pub(crate) fn push(self, pipes: &mut Pipes, pool: &mut Pool, id: PipeId, from: Side, len: usize) {
+        let first = BufRange { len: len as u32, ..self.parts[0] };
+        if len <= COPIED_LEN_MAX && pipes.append_data(pool, id, from, first) {
             self.release(pool);
-            return pushed.map(drop);
+            return;
         }
         let mut left = len as u32;
         for part in &self.parts[..self.count] {
@@ -92,6 +86,128 @@ impl ContentRoom {
                 pipes.push(id, from, Message::Data(data));
             }
         }
-        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Tick,
+        backend::{BackendId, BackendLimits, BackendRoute},
+        pipe::PipeEnd,
+        pool::{BUF_LEN, BufId},
+    };
+
+    /// A pipe in a pool of which so many buffers are held by others.
+    struct World {
+        pipes: Pipes,
+        pool: Pool,
+        id: PipeId,
+        source: BufId,
+        next: u8,
+        pushed: Vec<u8>,
+    }
+
+    impl World {
+        fn new(count: u32, held: u32) -> World {
+            let (mut pipes, mut pool) = (Pipes::default(), Pool::new(count));
+            let route = BackendRoute { backend: BackendId(0), limits: BackendLimits::default() };
+            let id = pipes.open(0, route, 0, Tick(0));
+            for _ in 0..held {
+                pool.take().unwrap();
+            }
+            let source = pool.take().unwrap();
+            World { pipes, pool, id, source, next: 0, pushed: Vec::new() }
+        }
+
+        /// Returns the next `len` bytes of the content.
+        fn bytes(&mut self, len: usize) -> Vec<u8> {
+            let bytes: Vec<u8> = (0..len).map(|at| self.next.wrapping_add(at as u8)).collect();
+            self.next = self.next.wrapping_add(len as u8).wrapping_add(1);
+            self.pushed.extend(&bytes);
+            bytes
+        }
+
+        fn copy(&mut self, len: usize) {
+            let bytes = self.bytes(len);
+            self.pool.buf_mut(self.source)[..len].copy_from_slice(&bytes);
+            let range = BufRange { buf: self.source, at: 0, len: len as u32 };
+            let added = self.pipes.push_data(&mut self.pool, self.id, Side::Backend, range);
+            assert_eq!(added, Ok(len));
+        }
+
+        fn receive(&mut self, len: usize) {
+            let World { pipes, pool, id, .. } = self;
+            let Some(room) = ContentRoom::take(pipes, pool, *id, Side::Backend, u64::MAX) else { return };
+            let len = len.min(room.capacity());
+            let bytes = self.bytes(len);
+            let mut rest = &bytes[..];
+            for part in self.pool.ranges_mut(room.parts()) {
+                let front;
+                (front, rest) = rest.split_at(part.len().min(rest.len()));
+                part[..front.len()].copy_from_slice(front);
+            }
+            room.push(&mut self.pipes, &mut self.pool, self.id, Side::Backend, len);
+        }
+
+        fn popped(&mut self) -> Vec<u8> {
+            let mut popped = Vec::new();
+            while let Some(message) = self.pipes.pop(&self.pool, self.id, Side::Client) {
+                if let Message::Data(data) = message {
+                    popped.extend_from_slice(self.pool.bytes(data));
+                }
+                message.release(&mut self.pool);
+            }
+            popped
+        }
+    }
+
+    /// The share of a pipe shrinks with each buffer that it takes.
+    #[test]
+    fn room_that_was_told_suffices_whatever_the_pool_holds() {
+        for (count, len) in [8, 16, 48, 256].into_iter().flat_map(|count| [(count, 7_000), (count, BUF_LEN)])
+        {
+            for held in 0..count - 7 {
+                let mut world = World::new(count, held);
+                loop {
+                    let World { pipes, pool, id, .. } = &mut world;
+                    let room = pipes.room(pool, *id, Side::Backend);
+                    if room == 0 || pool.free() < 2 {
+                        break;
+                    }
+                    world.copy(room.min(len));
+                }
+                assert!(world.popped() == world.pushed, "{held} of {count}");
+            }
+        }
+    }
+
+    #[test]
+    fn received_content_passes_whatever_its_length_and_the_pool() {
+        for count in [8, 48, 256] {
+            for held in [0, count / 2, count - 7] {
+                for len in [1, 100, COPIED_LEN_MAX, COPIED_LEN_MAX + 1, MESSAGE_LEN_MAX, 40_000, 100_000] {
+                    let mut world = World::new(count, held);
+                    for _ in 0..20 {
+                        world.receive(len);
+                        let room = world.pipes.room(&world.pool, world.id, Side::Backend);
+                        world.copy(room.min(10));
+                    }
+                    assert!(world.popped() == world.pushed, "{len} with {held} of {count}");
+                    let World { pipes, pool, id, .. } = &mut world;
+                    pipes.push(*id, Side::Backend, Message::End(PipeEnd::Complete));
+                    assert_eq!(pool.held(), held as usize + 1);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn small_pieces_share_a_buffer() {
+        let mut world = World::new(64, 0);
+        (0..1_000).for_each(|_| world.receive(3));
+        assert_eq!(world.pool.held(), 2);
+        assert!(world.popped() == world.pushed);
     }
 }

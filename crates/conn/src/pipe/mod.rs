@@ -137,6 +137,22 @@ impl PipeQueue {
         pool.share(MESSAGE_COUNT_MAX).saturating_sub(self.messages.len())
     }
 
+    /// Returns how many bytes fit behind the last part of the content, in its buffer.
+    fn room_behind_last(&self) -> usize {
+        match self.messages.back() {
+            Some(Message::Data(last)) => MESSAGE_ROOM + MESSAGE_LEN_MAX - (last.at + last.len) as usize,
+            _ => 0,
+        }
+    }
+
+    /// Copies bytes behind the last part of the content, where they fit.
+    fn append(&mut self, pool: &mut Pool, bytes: BufRange) {
+        if let Some(Message::Data(last)) = self.messages.back_mut() {
+            pool.copy(bytes, last.buf, last.at + last.len);
+            last.len += bytes.len;
+        }
+    }
+
     fn release(&mut self, pool: &mut Pool) {
         for message in self.messages.drain(..) {
             message.release(pool);
@@ -450,12 +466,7 @@ impl Pipes {
     /// Returns how many bytes of content a side may add.
     pub(crate) fn room(&mut self, pool: &Pool, id: PipeId, from: Side) -> usize {
         let queue = self.pipe(id).queue_from(from);
-        let count = queue.room(pool);
-        let behind_last = match queue.messages.back() {
-            Some(Message::Data(last)) => MESSAGE_ROOM + MESSAGE_LEN_MAX - (last.at + last.len) as usize,
-            _ => 0,
-        };
-        count * MESSAGE_LEN_MAX + behind_last
+        queue.room(pool) * MESSAGE_LEN_MAX + queue.room_behind_last()
     }
 
     /// Returns whether the other side has taken all messages of a side.
@@ -494,15 +505,13 @@ impl Pipes {
         bytes: BufRange,
     ) -> Result<usize, NoBuffer> {
         let queue = self.pipe(id).queue_from(from);
-        let mut added = 0;
-        if let Some(Message::Data(last)) = queue.messages.back_mut() {
-            let room = MESSAGE_ROOM + MESSAGE_LEN_MAX - (last.at + last.len) as usize;
-            let len = room.min(bytes.len as usize) as u32;
-            pool.copy(BufRange { len, ..bytes }, last.buf, last.at + last.len);
-            last.len += len;
-            added = len as usize;
-        }
-        while added < bytes.len as usize && queue.room(pool) > 0 {
+        // As many as `room` has told, although the pool has fewer free buffers after each.
+        let mut room = queue.room(pool);
+        let len = queue.room_behind_last().min(bytes.len as usize);
+        queue.append(pool, BufRange { len: len as u32, ..bytes });
+        let mut added = len;
+        while added < bytes.len as usize && room > 0 {
+            room -= 1;
             let rest = bytes.skip(added);
             let buf = pool.take_for_response().ok_or(NoBuffer)?;
             let len = rest.len.min(MESSAGE_LEN_MAX as u32);
@@ -514,6 +523,17 @@ impl Pipes {
             self.schedule_other(id, from);
         }
         Ok(added)
+    }
+
+    /// Adds a part of the content behind the last one, in its buffer. Returns `false` if it does not fit there as a whole.
+    fn append_data(&mut self, pool: &mut Pool, id: PipeId, from: Side, bytes: BufRange) -> bool {
+        let queue = self.pipe(id).queue_from(from);
+        let fits = queue.room_behind_last() >= bytes.len as usize;
+        if fits {
+            queue.append(pool, bytes);
+            self.schedule_other(id, from);
+        }
+        fits
     }
 
     /// Takes the next message for a side, which then holds its buffer.
