@@ -11,7 +11,7 @@ use crate::{
     pipe::{MESSAGE_ROOM, Message, NoBuffer, PipeEnd, PipeId, Side, content::ContentRoom},
     span::Outbox,
 };
-use tarpon_http::{response_head, status::Status};
+use tarpon_http::status::Status;
 
 /// An exchange.
 #[derive(Debug)]
@@ -179,14 +179,7 @@ impl BackendExchange {
     ) -> Result<usize, ExchangeError> {
         match &mut self.protocol {
             ProtocolExchange::Framed(framed) => framed.receive(cx, &mut self.state, input),
-            ProtocolExchange::Http1(http1) => {
-                let received = http1.receive(cx, &mut self.state, input);
-                received.map_err(|error| {
-                    let reason =
-                        error.reason.or_else(|| Some(http1_failure(cx.pool.bytes(input), self.state.status)));
-                    ExchangeError { reason, ..error }
-                })
-            }
+            ProtocolExchange::Http1(http1) => http1.receive(cx, &mut self.state, input),
             ProtocolExchange::FastCgi(fastcgi) => fastcgi.receive(cx, &mut self.state, input),
         }
     }
@@ -215,15 +208,6 @@ impl BackendExchange {
             ProtocolExchange::Framed(_) | ProtocolExchange::FastCgi(_) => Err(ExchangeError::INVALID),
             ProtocolExchange::Http1(http1) => http1.ended(cx, &mut self.state),
         }
-    }
-}
-
-/// Returns why a response of HTTP/1 is invalid whose lines are valid one by one. `status`: its code, or 0 if its head has not passed.
-fn http1_failure(input: &[u8], status: u16) -> FailureReason {
-    match response_head::parse(input) {
-        _ if status != 0 => FailureReason::Chunks,
-        Ok(None) => FailureReason::HeadTooLong,
-        _ => FailureReason::InterimCount,
     }
 }
 

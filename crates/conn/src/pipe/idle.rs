@@ -1,7 +1,7 @@
 //! Backend connections that wait for an exchange.
 
-use super::{PipeId, Pipes};
-use crate::backend::{ServerId, ServerReport};
+use super::PipeId;
+use crate::backend::ServerId;
 
 /// The idle backend connections of a worker.
 #[derive(Debug, Default)]
@@ -50,14 +50,5 @@ impl IdleBackends {
     pub(super) fn unassign(&mut self, pipe: PipeId) -> Option<u32> {
         let at = self.assigned.iter().position(|(_, to)| *to == pipe)?;
         Some(self.assigned.swap_remove(at).0)
-    }
-}
-
-impl Pipes {
-    /// Reports a failure at a server, or a line of its error output, to the log.
-    pub(crate) fn report(&mut self, server: ServerId, report: ServerReport<'_>) {
-        if server.upstream_number().is_some() {
-            self.servers.report(server, report);
-        }
     }
 }

@@ -26,7 +26,7 @@ use crate::{
     Tick,
     backend::{
         BackendId, BackendProtocol, BackendRoute, BackendServers, BackendSettings, ServerEvent, ServerId,
-        servers::NoServers,
+        ServerReport, servers::NoServers,
     },
     functions::Payload,
     pool::{BUF_LEN, BufRange, Pool},
@@ -295,6 +295,13 @@ impl Pipes {
     pub(crate) fn note(&mut self, server: ServerId, event: ServerEvent) {
         if server.upstream_number().is_some() {
             self.servers.note(server, event);
+        }
+    }
+
+    /// Reports a failure at a server, or a line of its error output, to the log.
+    pub(crate) fn report(&mut self, server: ServerId, report: ServerReport<'_>) {
+        if server.upstream_number().is_some() {
+            self.servers.report(server, report);
         }
     }
 

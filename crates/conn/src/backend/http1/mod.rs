@@ -19,7 +19,10 @@ mod request;
 mod response;
 pub(crate) mod trailers;
 
-use super::exchange::{ExchangeError, ExchangeState, RepeatableHead};
+use super::{
+    FailureReason,
+    exchange::{ExchangeError, ExchangeState, RepeatableHead},
+};
 use crate::{
     BufRange, ConnResources,
     chunk::{LAST_CHUNK, put_chunk},
@@ -74,8 +77,8 @@ struct ChunkedResponse {
 const INTERIM_COUNT_MAX: u32 = 100;
 
 impl From<ResponseHeadError> for ExchangeError {
-    fn from(_: ResponseHeadError) -> ExchangeError {
-        ExchangeError::INVALID
+    fn from(error: ResponseHeadError) -> ExchangeError {
+        ExchangeError::invalid(FailureReason::Head(error))
     }
 }
 
@@ -233,7 +236,9 @@ impl Http1Exchange {
         let to = &mut to[MESSAGE_ROOM..][..MESSAGE_LEN_MAX];
         let received = match response::read(bytes, self.is_head, &self.upgrade, to) {
             // A head that fills a buffer and is incomplete is too long.
-            Ok(None) if input.len as usize == BUF_LEN => Err(ExchangeError::INVALID),
+            Ok(None) if input.len as usize == BUF_LEN => {
+                Err(ExchangeError::invalid(FailureReason::HeadTooLong))
+            }
             received => received,
         };
         let ReceivedHead { head_len, list_len, status, persists, framing } = match received {
@@ -253,7 +258,7 @@ impl Http1Exchange {
             self.interim_count += 1;
             if self.interim_count > INTERIM_COUNT_MAX {
                 cx.pool.release(list.buf);
-                return Err(ExchangeError::INVALID);
+                return Err(ExchangeError::invalid(FailureReason::InterimCount));
             }
             cx.pipes.push(state.pipe, Side::Backend, Message::Interim(list));
             return Ok(head_len);
@@ -290,7 +295,8 @@ impl Http1Exchange {
         }
         let room = cx.pipes.room(cx.pool, state.pipe, Side::Backend).min(input.len as usize);
         let bytes = cx.pool.bytes(BufRange { len: room as u32, ..input });
-        let decoded = chunked.decoder.decode(bytes).map_err(|_| ExchangeError::INVALID)?;
+        let decoded =
+            chunked.decoder.decode(bytes).map_err(|_| ExchangeError::invalid(FailureReason::Chunks))?;
         chunked.trailers.add(&bytes[decoded.trailers]);
         let data = BufRange { len: decoded.content.end as u32, ..input }.skip(decoded.content.start);
         if data.len > 0 {

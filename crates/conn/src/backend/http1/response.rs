@@ -32,9 +32,8 @@ pub(super) fn read(
     upgrade: &[u8],
     to: &mut [u8],
 ) -> Result<Option<ReceivedHead>, ExchangeError> {
-    let invalid = |error| ExchangeError::invalid(FailureReason::Head(error));
-    let Some((head, head_len)) = response_head::parse(bytes).map_err(invalid)? else { return Ok(None) };
-    let framing = head.framing(to_head).map_err(invalid)?;
+    let Some((head, head_len)) = response_head::parse(bytes)? else { return Ok(None) };
+    let framing = head.framing(to_head)?;
     if head.status == 101 && (upgrade.is_empty() || !names_protocol(&head, upgrade)) {
         return Err(ExchangeError::invalid(FailureReason::Upgrade));
     }
