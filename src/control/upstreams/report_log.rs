@@ -92,6 +92,7 @@ fn emit(names: &[(String, String)], lines: &mut FailureLog, now: Tick, line: Fai
         FailureLine::Server { server, text, request, count } => {
             let Some((upstream, server)) = names.get(usize::from(server)) else { return };
             let (upstream, server) = (upstream.printable().to_string(), server.printable().to_string());
+            let (text, request) = (shortened(&text, TEXT_LEN_MAX), shortened(&request, REQUEST_LEN_MAX));
             let in_brackets = if request.is_empty() { String::new() } else { format!(" ({request})") };
             tracing::warn!(
                 upstream,
@@ -103,6 +104,44 @@ fn emit(names: &[(String, String)], lines: &mut FailureLog, now: Tick, line: Fai
         }
         FailureLine::Unshown(count) => {
             tracing::warn!(count, "{count} more failures of upstream servers are not shown");
+        }
+    }
+}
+
+/// The maximum length of texts of a line in bytes, as JSON. A line with both, the request twice, has less than a page: a pipe that has room
+/// takes it as a whole.
+const TEXT_LEN_MAX: usize = 1_500;
+const REQUEST_LEN_MAX: usize = 300;
+
+/// Returns the front of a text that has at most `max` bytes as JSON.
+fn shortened(text: &str, max: usize) -> String {
+    let mut len = 0;
+    let is_within = |char: &char| {
+        len += if ['"', '\\'].contains(char) { 2 } else { char.len_utf8() };
+        len <= max
+    };
+    let front: String = text.chars().take_while(is_within).collect();
+    if front.len() < text.len() { front + "…" } else { front }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_short_as_json() {
+        #[rustfmt::skip]
+        let cases = [
+            // text       shortened
+            ("",          ""),
+            ("abcdef",    "abcdef"),
+            ("abcdefg",   "abcdef…"),
+            ("a\\b\"c",   "a\\b\"…"),
+            ("äöü",       "äöü"),
+            ("äöüä",      "äöü…"),
+        ];
+        for (text, want) in cases {
+            assert_eq!(shortened(text, 6), want, "{text}");
         }
     }
 }

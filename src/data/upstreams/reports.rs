@@ -77,6 +77,10 @@ impl<'a> WorkerReport<'a> {
         let (reason, rest) = texts.split_at_checked(u16::from_le_bytes([reason_low, reason_high]).into())?;
         let (request, detail) =
             rest.split_at_checked(u16::from_le_bytes([request_low, request_high]).into())?;
+        // The helper counts lines by their reason: a captured worker must not write more of them by many reasons.
+        if kind == ReportKind::ErrorOutput && !reason.is_empty() {
+            return None;
+        }
         Some(WorkerReport {
             server: u16::from_le_bytes([server_low, server_high]),
             kind,
@@ -132,9 +136,14 @@ mod tests {
         send(&worker, u16::MAX, ServerReport::ErrorOutput { line: &[b'x'; 5_000], request: &[b'y'; 5_000] })
             .unwrap();
         // Packets that no worker of ours sends.
-        for packet in
-            [&b""[..], b"1234567", &[0, 0, 2, 0, 0, 0, 0, 0], &[0, 0, 0, 0, 1, 0, 0, 0], &[0; 5_000]]
-        {
+        for packet in [
+            &b""[..],
+            b"1234567",
+            &[0, 0, 2, 0, 0, 0, 0, 0],
+            &[0, 0, 1, 0, 1, 0, 0, 0, b'r'],
+            &[0, 0, 0, 0, 1, 0, 0, 0],
+            &[0; 5_000],
+        ] {
             packet::send(&worker, packet, None).unwrap();
         }
         let mut count = 0;

@@ -118,7 +118,7 @@ pub(crate) struct Worker<S> {
 const BUF_COUNT_MAX: usize = 4096;
 
 /// Buffers per connection in a worker for few connections. A connection holds 4 at most, and a sealing transport 2 more, so that the worker
-/// never evicts one.
+/// never evicts one. An exchange with a backend holds a share of them, which shrinks with what is left.
 const BUF_COUNT_PER_CONNECTION: usize = 16;
 
 /// The worker evicts a connection when less than one in this many buffers is free: the rest is for the connections of one batch.

@@ -195,6 +195,10 @@ impl BackendExchange {
     /// Handles content in the first `len` bytes of these buffers.
     pub(super) fn content_received(&mut self, cx: &mut ConnResources<'_>, room: ContentRoom, len: usize) {
         self.state.has_response_begun = true;
+        let left = self.content_left().unwrap_or_default();
+        // More than the content is no response to a request: the connection closes.
+        self.state.persists &= len as u64 <= left;
+        let len = left.min(len as u64) as usize;
         room.push(cx.pipes, cx.pool, self.state.pipe, Side::Backend, len);
         self.state.has_room(cx);
         if let ProtocolExchange::Http1(http1) = &mut self.protocol {

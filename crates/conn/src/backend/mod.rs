@@ -274,8 +274,9 @@ impl BackendConnection {
         if !exchange.state.has_room(cx) {
             return None;
         }
-        let left = exchange.content_left()?;
-        let room = ContentRoom::take(cx.pipes, cx.pool, exchange.state.pipe, Side::Backend, left);
+        // One byte more shows whether the server sends more than the content.
+        let len = exchange.content_left()?.saturating_add(1);
+        let room = ContentRoom::take(cx.pipes, cx.pool, exchange.state.pipe, Side::Backend, len);
         if room.is_none() {
             self.fail(cx, NoBuffer.into());
         }
@@ -408,9 +409,14 @@ impl BackendConnection {
     /// As [`fail`](BackendConnection::fail). `detail`: what the server has sent about the reason.
     fn fail_with(&mut self, cx: &mut ConnResources<'_>, error: ExchangeError, detail: &[u8]) {
         let ExchangeError { status, is_of_server, reason } = error;
+        // An idle connection or a tunnel may end in any way.
+        let is_usual = match &self.phase {
+            BackendPhase::Exchange(BackendExchange { state, .. }) => state.is_tunnel,
+            BackendPhase::Idle | BackendPhase::Closed => true,
+        };
         let is_repeated = is_of_server && self.repeat(cx);
         // A server may close an idle connection at any time: a repetition is no news.
-        let is_expected = is_repeated && self.exchange_count > 1;
+        let is_expected = is_usual || is_repeated && self.exchange_count > 1;
         if let Some(reason) = reason.filter(|_| !is_expected) {
             self.report_failure(cx, reason, detail);
         }

@@ -28,7 +28,7 @@ use crate::{
         BackendId, BackendProtocol, BackendRoute, BackendServers, BackendSettings, ServerEvent, ServerId,
         ServerReport, servers::NoServers,
     },
-    functions::Payload,
+    functions::{CollectBudget, Payload},
     pool::{BUF_LEN, BufRange, Pool},
 };
 use idle::{IDLE_COUNT_MAX, IdleBackends};
@@ -90,6 +90,8 @@ pub struct Pipes {
     /// By the number of the backend. Without an entry: it speaks frames.
     settings: Arc<[BackendSettings]>,
     servers: Box<dyn BackendServers>,
+    /// The memory for contents that a backend gets as a whole.
+    budget: CollectBudget,
     pipes: Vec<Option<Pipe>>,
     free: Vec<u32>,
     /// The number of pipes opened so far.
@@ -201,6 +203,7 @@ impl Pipes {
         Pipes {
             settings,
             servers,
+            budget: CollectBudget::default(),
             pipes: Vec::new(),
             free: Vec::new(),
             opened_count: 0,
@@ -289,6 +292,11 @@ impl Pipes {
     pub(crate) fn holds_buffers(&self, id: PipeId) -> bool {
         let pipe = self.pipes.get(id.0 as usize).and_then(Option::as_ref);
         pipe.is_some_and(|pipe| !pipe.to_backend.messages.is_empty() || !pipe.to_client.messages.is_empty())
+    }
+
+    /// Returns the memory for contents that a backend gets as a whole.
+    pub(crate) fn budget(&self) -> &CollectBudget {
+        &self.budget
     }
 
     /// Counts an event at a server.

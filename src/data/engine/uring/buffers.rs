@@ -63,10 +63,16 @@ impl FilledBuffer {
         FilledBuffer(number)
     }
 
+    /// Returns whether the buffer is one of the [usual](BufferGroup::USUAL) ones.
+    #[inline]
+    pub(super) fn is_usual(&self) -> bool {
+        self.0 < BufferGroup::LARGE.first
+    }
+
     /// Returns the group of the buffer.
     #[inline]
     pub(super) fn group(&self) -> BufferGroup {
-        if self.0 < BufferGroup::LARGE.first { BufferGroup::USUAL } else { BufferGroup::LARGE }
+        if self.is_usual() { BufferGroup::USUAL } else { BufferGroup::LARGE }
     }
 }
 

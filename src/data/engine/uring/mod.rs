@@ -255,14 +255,14 @@ impl UringEngine {
         if !completion.more {
             slot.state.receive = Receive::Idle;
         }
-        let mut is_full = false;
+        let (mut is_full, mut is_usual) = (false, true);
         let kept = match (completion.result, &completion.buffer) {
             (Ok(0), _) => {
                 slot.state.ended = true;
                 Ok(())
             }
             (Ok(len), Some(buffer)) if !slot.state.closed => {
-                is_full = len as usize >= buffer.group().len;
+                (is_full, is_usual) = (len as usize >= buffer.group().len, buffer.is_usual());
                 store_received(context, slot, ring.received(buffer, len as usize))
             }
             (Ok(_), _) => Ok(()),
@@ -290,7 +290,9 @@ impl UringEngine {
             Err(Closed) => return self.close(index),
         }
         if is_full {
-            self.starved.note_full();
+            if is_usual {
+                self.starved.note_full();
+            }
             self.note_rest(index);
         }
     }

@@ -17,6 +17,7 @@ use crate::{
         BackendSettings, FailureReason,
         exchange::{ExchangeError, ExchangeState, RepeatableHead, is_idempotent},
     },
+    functions::{CollectedContent, NoBudget},
     pipe::{MESSAGE_LEN_MAX, MESSAGE_ROOM, Message, NoBuffer, Side, fields::MessageFields},
     pool::BUF_LEN,
     span::{Outbox, SPAN_COUNT_MAX, Span},
@@ -41,7 +42,7 @@ pub(in crate::backend) struct FastCgiExchange {
 struct CollectedUpload {
     /// The list of fields.
     list: Vec<u8>,
-    content: Vec<u8>,
+    content: CollectedContent,
     /// The part of the content that is in the outbox or sent. `None`: the content is not complete.
     sent_len: Option<usize>,
 }
@@ -121,11 +122,10 @@ impl FastCgiExchange {
     /// Adds a part of a content without a length.
     fn collect(&mut self, part: &[u8]) -> Result<(), ExchangeError> {
         let Some(upload) = &mut self.collected else { return Ok(()) };
-        if upload.content.len() + part.len() > UPLOAD_LEN_MAX {
+        if upload.content.bytes().len() + part.len() > UPLOAD_LEN_MAX {
             return Err(FastCgiRefusal::LengthRequired.into());
         }
-        upload.content.extend_from_slice(part);
-        Ok(())
+        upload.content.add(part).map_err(|NoBudget| NoBuffer.into())
     }
 
     /// Queues the start of a request whose content is complete now.
@@ -139,7 +139,7 @@ impl FastCgiExchange {
         let buf = cx.pool.take_for_response().ok_or(NoBuffer)?;
         let list = cx.pool.append(BufRange { buf, at: 0, len: 0 }, &upload.list);
         // As for a request whose end has arrived with its head.
-        let length = Some(upload.content.len() as u64).filter(|length| *length > 0);
+        let length = Some(upload.content.bytes().len() as u64).filter(|length| *length > 0);
         let queued = write_start(cx, out, state, list, length);
         cx.pool.release(buf);
         queued?;
@@ -166,11 +166,16 @@ impl FastCgiExchange {
             && let Some(sent_len) = &mut upload.sent_len
             && out.has_room_for_message(cx.pool)
         {
-            let rest = &upload.content[*sent_len..];
+            let rest = &upload.content.bytes()[*sent_len..];
             let part = &rest[..rest.len().min(MESSAGE_LEN_MAX)];
-            *sent_len += part.len();
             let is_last = part.len() == rest.len();
-            let buf = cx.pool.take_for_response().ok_or(NoBuffer)?;
+            let buf = match cx.pool.take_for_response() {
+                Some(buf) => buf,
+                // It goes on when these have been sent.
+                None if !out.is_empty() => return Ok(()),
+                None => return Err(NoBuffer.into()),
+            };
+            *sent_len += part.len();
             let header = FastCgiHeader::new(FastCgiKind::Stdin, part.len() as u16);
             let record = cx.pool.append(BufRange { buf, at: 0, len: 0 }, &header.encode());
             let mut record = cx.pool.append(record, part);
@@ -201,7 +206,7 @@ impl FastCgiExchange {
         self.receiver = FastCgiReceiver::new(method == b"HEAD");
         let length = match content_length(fields, state.is_request_sent) {
             Err(FastCgiRefusal::LengthRequired) => {
-                let (list, content) = (bytes.to_vec(), Vec::new());
+                let (list, content) = (bytes.to_vec(), CollectedContent::new(cx.pipes.budget().clone()));
                 self.collected = Some(Box::new(CollectedUpload { list, content, sent_len: None }));
                 return Ok(());
             }
@@ -305,7 +310,7 @@ fn write_start(
     let mut start = vec![0; REQUEST_LEN_MAX];
     let fields = MessageFields::parse(cx.pool.bytes(list)).ok_or(FastCgiRefusal::Malformed)?;
     let len = write_request(fields, settings, length, keeps_connection, &mut start)?;
-    if !out.has_room(START_SPAN_COUNT) {
+    if out.spans().len() + START_SPAN_COUNT > SPAN_COUNT_MAX {
         return Err(NoBuffer.into());
     }
     for part in start[..len].chunks(BUF_LEN) {

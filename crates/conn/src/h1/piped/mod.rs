@@ -305,10 +305,7 @@ impl Http1 {
         if content.is_complete() {
             piped.content = None;
             match piped.trailers.to_list(cx) {
-                // Without room they are dropped, as RFC 9110, section 6.5.1, allows.
-                Ok(Some(list)) if !cx.pipes.has_room(cx.pool, piped.pipe, Side::Client) => {
-                    cx.pool.release(list.buf)
-                }
+                // One message more than there is room for: nothing but the end follows.
                 Ok(Some(list)) => cx.pipes.push(piped.pipe, Side::Client, Message::Trailers(list)),
                 Ok(None) | Err(NoBuffer) => {}
             }
