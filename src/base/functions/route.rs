@@ -85,7 +85,8 @@ impl FunctionRoute {
     /// The response is 504 then, or ends incomplete. A function on a worker has no such limit.
     #[must_use]
     pub fn response_timeout(mut self, time: Duration) -> FunctionRoute {
-        self.limits.response_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        (self.limits.first_byte_ms, self.limits.response_ms) = (ms, ms);
         self
     }
 

@@ -116,6 +116,7 @@ impl CgiService {
             mounts: self.mounts.clone().into(),
             limits: BackendLimits {
                 content_len_max: max_body,
+                first_byte_ms: response_ms,
                 response_ms,
                 idle_ms: IDLE_TIME.as_millis() as u64,
                 ..BackendLimits::default()
