@@ -37,7 +37,7 @@ pub enum DriveStep {
         max: u32,
     },
     /// Receive content into [buffers of the connection](Connection::content_room). If the inbox is not empty, [read](DriveStep::Read)
-    /// [`BUF_LEN`](crate::BUF_LEN) bytes instead.
+    /// [`BUF_LEN`] bytes instead.
     ReadContent,
     /// Wait for an event, and do not read.
     Pause,

@@ -100,7 +100,7 @@ mod tests {
     };
 
     /// A pipe in a pool of which so many buffers are held by others.
-    struct World {
+    struct FilledPipe {
         pipes: Pipes,
         pool: Pool,
         id: PipeId,
@@ -109,8 +109,8 @@ mod tests {
         pushed: Vec<u8>,
     }
 
-    impl World {
-        fn new(count: u32, held: u32) -> World {
+    impl FilledPipe {
+        fn new(count: u32, held: u32) -> FilledPipe {
             let (mut pipes, mut pool) = (Pipes::default(), Pool::new(count));
             let route = BackendRoute { backend: BackendId(0), limits: BackendLimits::default() };
             let id = pipes.open(0, route, 0, Tick(0));
@@ -118,7 +118,7 @@ mod tests {
                 pool.take().unwrap();
             }
             let source = pool.take().unwrap();
-            World { pipes, pool, id, source, next: 0, pushed: Vec::new() }
+            FilledPipe { pipes, pool, id, source, next: 0, pushed: Vec::new() }
         }
 
         /// Returns the next `len` bytes of the content.
@@ -138,7 +138,7 @@ mod tests {
         }
 
         fn receive(&mut self, len: usize) {
-            let World { pipes, pool, id, .. } = self;
+            let FilledPipe { pipes, pool, id, .. } = self;
             let Some(room) = ContentRoom::take(pipes, pool, *id, Side::Backend, u64::MAX) else { return };
             let len = len.min(room.capacity());
             let bytes = self.bytes(len);
@@ -169,16 +169,16 @@ mod tests {
         for (count, len) in [8, 16, 48, 256].into_iter().flat_map(|count| [(count, 7_000), (count, BUF_LEN)])
         {
             for held in 0..count - 7 {
-                let mut world = World::new(count, held);
+                let mut filled = FilledPipe::new(count, held);
                 loop {
-                    let World { pipes, pool, id, .. } = &mut world;
+                    let FilledPipe { pipes, pool, id, .. } = &mut filled;
                     let room = pipes.room(pool, *id, Side::Backend);
                     if room == 0 || pool.free() < 2 {
                         break;
                     }
-                    world.copy(room.min(len));
+                    filled.copy(room.min(len));
                 }
-                assert!(world.popped() == world.pushed, "{held} of {count}");
+                assert!(filled.popped() == filled.pushed, "{held} of {count}");
             }
         }
     }
@@ -188,14 +188,14 @@ mod tests {
         for count in [8, 48, 256] {
             for held in [0, count / 2, count - 7] {
                 for len in [1, 100, COPIED_LEN_MAX, COPIED_LEN_MAX + 1, MESSAGE_LEN_MAX, 40_000, 100_000] {
-                    let mut world = World::new(count, held);
+                    let mut filled = FilledPipe::new(count, held);
                     for _ in 0..20 {
-                        world.receive(len);
-                        let room = world.pipes.room(&world.pool, world.id, Side::Backend);
-                        world.copy(room.min(10));
+                        filled.receive(len);
+                        let room = filled.pipes.room(&filled.pool, filled.id, Side::Backend);
+                        filled.copy(room.min(10));
                     }
-                    assert!(world.popped() == world.pushed, "{len} with {held} of {count}");
-                    let World { pipes, pool, id, .. } = &mut world;
+                    assert!(filled.popped() == filled.pushed, "{len} with {held} of {count}");
+                    let FilledPipe { pipes, pool, id, .. } = &mut filled;
                     pipes.push(*id, Side::Backend, Message::End(PipeEnd::Complete));
                     assert_eq!(pool.held(), held as usize + 1);
                 }
@@ -205,9 +205,9 @@ mod tests {
 
     #[test]
     fn small_pieces_share_a_buffer() {
-        let mut world = World::new(64, 0);
-        (0..1_000).for_each(|_| world.receive(3));
-        assert_eq!(world.pool.held(), 2);
-        assert!(world.popped() == world.pushed);
+        let mut filled = FilledPipe::new(64, 0);
+        (0..1_000).for_each(|_| filled.receive(3));
+        assert_eq!(filled.pool.held(), 2);
+        assert!(filled.popped() == filled.pushed);
     }
 }

@@ -304,10 +304,9 @@ impl Http1 {
         }
         if content.is_complete() {
             piped.content = None;
-            match piped.trailers.to_list(cx) {
-                // One message more than there is room for: nothing but the end follows.
-                Ok(Some(list)) => cx.pipes.push(piped.pipe, Side::Client, Message::Trailers(list)),
-                Ok(None) | Err(NoBuffer) => {}
+            // One message more than there is room for: nothing but the end follows.
+            if let Ok(Some(list)) = piped.trailers.to_list(cx) {
+                cx.pipes.push(piped.pipe, Side::Client, Message::Trailers(list));
             }
             cx.pipes.push(piped.pipe, Side::Client, Message::End(PipeEnd::Complete));
         }
