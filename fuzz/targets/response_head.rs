@@ -7,7 +7,8 @@ use tarpon_http::response_head;
 
 fuzz_target!(|input: &[u8]| {
     let Ok(Some((head, len))) = response_head::parse(input) else { return };
-    let (alone, alone_len) = response_head::parse(&input[..len]).expect("a valid head").expect("a whole head");
+    let (alone, alone_len) =
+        response_head::parse(&input[..len]).expect("a valid head").expect("a whole head");
     assert_eq!((alone.status, alone_len), (head.status, len));
     assert!(response_head::parse(&input[..len - 1]).is_ok_and(|head| head.is_none()));
     let mut written = format!("HTTP/1.1 {} \r\n", head.status).into_bytes();

@@ -6,8 +6,9 @@
 use libfuzzer_sys::fuzz_target;
 use std::{fs, io::Cursor, sync::Arc, sync::LazyLock};
 use tarpon_conn::{
-    BackendId, BackendLimits, BackendProtocol, BackendRoute, BackendServers, BackendSettings, BackendSim, Hosts,
-    Limits, RouteTable, RouteTarget, ServerEvent, ServerId, ServerReport, SiteId, Sites, Tick, UpstreamReply, sim::Cuts,
+    BackendId, BackendLimits, BackendProtocol, BackendRoute, BackendServers, BackendSettings, BackendSim,
+    Hosts, Limits, RouteTable, RouteTarget, ServerEvent, ServerId, ServerReport, SiteId, Sites, Tick,
+    UpstreamReply, sim::Cuts,
 };
 use tarpon_http::{
     chunked::ChunkedDecoder,

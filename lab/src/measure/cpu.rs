@@ -349,8 +349,12 @@ mod tests {
         let threads = ServerThreads::of(std::process::id()).unwrap();
         let before = threads.time().unwrap();
         let busy = "i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done";
-        assert!(Command::new("sh").args(["-c", busy]).status().unwrap().success());
-        assert!(threads.time().unwrap() >= before + Duration::from_millis(20));
+        // Threads of other tests end meanwhile, and take their time with them.
+        let is_counted = (0..100).any(|_| {
+            assert!(Command::new("sh").args(["-c", busy]).status().unwrap().success());
+            threads.time().unwrap() >= before + Duration::from_millis(20)
+        });
+        assert!(is_counted);
         // Fields 16 and 17 of proc_pid_stat(5).
         let stat = "7 (a b) c) S 1 7 7 0 -1 0 9 9 9 9 11 12 13 14 20 0 1";
         let tick = 1_000 / rustix::param::clock_ticks_per_second();
@@ -362,9 +366,14 @@ mod tests {
     fn busy_loop_adds_cpu_time() {
         let threads = ServerThreads::of(std::process::id()).unwrap();
         assert!(!threads.ids().is_empty());
-        let (before, thread_before) = (threads.time().unwrap(), thread_time());
-        while thread_time() - thread_before < Duration::from_millis(20) {}
-        std::thread::yield_now();
-        assert!(threads.time().unwrap() >= before + Duration::from_millis(5));
+        let before = threads.time().unwrap();
+        // Threads of other tests end meanwhile, and take their time with them.
+        let is_counted = (0..500).any(|_| {
+            let thread_before = thread_time();
+            while thread_time() - thread_before < Duration::from_millis(20) {}
+            std::thread::yield_now();
+            threads.time().unwrap() >= before + Duration::from_millis(5)
+        });
+        assert!(is_counted);
     }
 }
