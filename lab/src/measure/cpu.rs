@@ -349,7 +349,7 @@ mod tests {
         let threads = ServerThreads::of(std::process::id()).unwrap();
         let before = threads.time().unwrap();
         let busy = "i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done";
-        // Threads of other tests end meanwhile, and take their time with them.
+        // The sum loses the time of each thread that ends, and other tests of this process have threads.
         let is_counted = (0..100).any(|_| {
             assert!(Command::new("sh").args(["-c", busy]).status().unwrap().success());
             threads.time().unwrap() >= before + Duration::from_millis(20)
@@ -367,7 +367,7 @@ mod tests {
         let threads = ServerThreads::of(std::process::id()).unwrap();
         assert!(!threads.ids().is_empty());
         let before = threads.time().unwrap();
-        // Threads of other tests end meanwhile, and take their time with them.
+        // The sum loses the time of each thread that ends, and other tests of this process have threads.
         let is_counted = (0..500).any(|_| {
             let thread_before = thread_time();
             while thread_time() - thread_before < Duration::from_millis(20) {}
