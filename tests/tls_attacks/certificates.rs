@@ -58,7 +58,7 @@ fn wrong_certificates_of_clients_are_refused_by_alert() {
         fs::write(files.file("own", "pem"), own.pem()).expect("a file");
         fs::write(files.file("own", "key"), key.serialize_pem()).expect("a file");
         target.serves_others("the start");
-        let descriptors = target.descriptor_count();
+        let descriptors = target.descriptors();
         for (name, identity, alerts) in cases {
             for ((version_name, version), alert) in VERSIONS.into_iter().zip(alerts) {
                 let config = match identity {

@@ -53,7 +53,7 @@ fn hostile_first_flights_end_their_connection_alone() {
     for &engine in ENGINES {
         let target = AttackedServer::start(engine, &[]);
         target.serves_others("the start");
-        let descriptors = target.descriptor_count();
+        let descriptors = target.descriptors();
         for (name, bytes, want) in &cases {
             let before = target.files.counts();
             let mut socket = target.connect();

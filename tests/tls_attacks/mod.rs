@@ -14,9 +14,11 @@ mod first_flights;
 mod records;
 
 use crate::common::{
+    TEST_TIMEOUT,
     client::{TestClient, connected},
     is_disconnect,
     kernel::connection_count,
+    load::pause,
     port::ReservedPort,
     program::{RunningProgram, serve_config},
     site,
@@ -34,6 +36,7 @@ use std::{
     io::Write,
     net::{SocketAddr, TcpStream},
     sync::Arc,
+    time::Instant,
 };
 use tarpon::Engine;
 use tempfile::TempDir;
@@ -107,27 +110,36 @@ impl AttackedServer {
         });
     }
 
-    /// Counts the descriptors of the server. `None`: its processes or threads come and go, and their descriptors with them.
-    fn descriptor_count(&self) -> Option<usize> {
-        let count =
-            |pid: Pid| fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).map_or(0, Iterator::count);
-        (!self.engine.is_blocking()).then(|| self.program.processes().into_iter().map(count).sum())
+    /// What the descriptors of the server refer to. `None`: its processes or threads come and go, and their descriptors with them.
+    fn descriptors(&self) -> Option<Vec<String>> {
+        (!self.engine.is_blocking()).then(|| self.program.processes().into_iter().flat_map(targets).collect())
     }
 
     /// Waits until nothing of the attacks is left, and stops the server.
-    fn end(self, descriptor_count: Option<usize>) {
+    fn end(self, before: Option<Vec<String>>) {
         for address in [self.address, self.closed.address] {
-            wait_for("the end of all connections", || (connection_count(address.port()) == 0).then_some(()));
+            let what = format!("the end of all connections, {}", self.engine);
+            wait_for(&what, || (connection_count(address.port()) == 0).then_some(()));
         }
         // At the start, a descriptor of the load or of the first client may still be open.
-        wait_for("the end of all descriptors", || {
-            (self.descriptor_count() <= descriptor_count).then_some(())
-        });
+        if let Some(before) = before {
+            let since = Instant::now();
+            while let Some(left) = self.descriptors().filter(|left| left.len() > before.len()) {
+                assert!(since.elapsed() < TEST_TIMEOUT, "{}: from {before:#?}\nto {left:#?}", self.engine);
+                pause();
+            }
+        }
         assert_eq!(self.program.err(), "", "{}", self.engine);
         self.program.signal(Signal::TERM);
         let exit = self.program.wait();
         assert!(exit.status.success() && exit.err.is_empty(), "{}: {exit:?}", self.engine);
     }
+}
+
+/// What the descriptors of a process refer to, as `/proc` has it.
+fn targets(pid: Pid) -> Vec<String> {
+    let links = fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).into_iter().flatten().flatten();
+    links.filter_map(|link| Some(format!("{pid:?} {}", fs::read_link(link.path()).ok()?.display()))).collect()
 }
 
 /// Sends bytes to a server that may close before it has read all.

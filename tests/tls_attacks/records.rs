@@ -82,7 +82,7 @@ fn hostile_records_end_their_connection_alone() {
     for &engine in ENGINES {
         let target = AttackedServer::start(engine, &[]);
         target.serves_others("the start");
-        let descriptors = target.descriptor_count();
+        let descriptors = target.descriptors();
         for &(name, versions, attack, want) in cases {
             for &version in versions {
                 let before = target.files.counts();
