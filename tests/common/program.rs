@@ -375,9 +375,23 @@ pub(crate) fn children(parent: Pid) -> Vec<Pid> {
     ids.filter_map(Pid::from_raw).collect()
 }
 
-/// Returns the children of a process, their children and so on.
+/// Returns the children of a process, their children and so on. Reads all processes, as the list of the children of one may lack some
+/// while others exit. proc(5), /proc/pid/stat.
 fn descendants(parent: Pid) -> Vec<Pid> {
-    children(parent).into_iter().flat_map(|child| [vec![child], descendants(child)].concat()).collect()
+    let of = |entry: fs::DirEntry| {
+        let id = entry.file_name().to_str()?.parse().ok().and_then(Pid::from_raw)?;
+        let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+        let parent = stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok().and_then(Pid::from_raw)?;
+        Some((id, parent))
+    };
+    let all: Vec<_> = fs::read_dir("/proc").expect("a directory").flatten().filter_map(of).collect();
+    let mut found = vec![parent];
+    let mut next = 0;
+    while let Some(&parent) = found.get(next) {
+        found.extend(all.iter().filter(|(_, of)| *of == parent).map(|(id, _)| id));
+        next += 1;
+    }
+    found.split_off(1)
 }
 
 /// Returns the name of a process. proc(5), /proc/pid/comm.
