@@ -86,6 +86,7 @@ pub use control::{
     listeners::{Listener, default_admin_address},
     metrics::{CertificateMetrics, Metrics, Responses, ServerState, SiteMetrics, TlsHandshakes},
     server::{Handle, Server},
+    site_states::{ReadFailure, SiteReading},
     supervisor::{Notice, Role, Service, ServingReport, SiteLabel, supervise},
     tls::{certificate::TlsCertificate, policy::TlsConfig},
     upstreams::stats::{UpstreamMetrics, UpstreamState},

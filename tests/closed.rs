@@ -160,7 +160,7 @@ fn unreadable_path_is_reported_with_owner_mode_user_and_hints() {
         (of_user,                       ann,                     "mode 0700)"),
     ];
     for (site, path, reason) in cases {
-        let ProgramExit { status, err, .. } = RunningProgram::run(serve(&site, &[]));
+        let ProgramExit { status, err, .. } = RunningProgram::run(serve(&site, &["--strict"]));
         assert!(!status.success(), "{err}");
         for words in [&*path, reason, "user nobody may not", "chmod o+r", " or "] {
             assert!(err.contains(words), "{}: {words}: {err}", site.display());

@@ -72,6 +72,7 @@ mod site_listeners;
 mod site_parts;
 mod slow;
 mod slow_readers;
+mod staleness;
 mod stress;
 mod systemd;
 mod tar;

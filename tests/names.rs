@@ -150,7 +150,7 @@ fn an_error_is_shown_in_one_line() {
             words(&[text("serve"), page.as_os_str(), text("--idle-timeout"), name]),
             with("--engine", name),
             words(&[text("serve"), text("--config"), missing.as_os_str()]),
-            unprivileged(&serve(&unreadable, without_user_change())),
+            unprivileged(&serve(&unreadable, &[&["--strict"], without_user_change()].concat())),
             unprivileged(&pack(&unreadable, &temp.path().join("out.tar"))),
             pack(&missing, &temp.path().join("out.tar")),
             pack(&no_archive, &temp.path().join("out.tar")),

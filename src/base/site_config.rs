@@ -73,6 +73,8 @@ pub struct SiteSource {
     pub max_unpacked_len: u64,
     /// Reads all files into memory, whatever their size, so that no request waits for a disk.
     pub preload: bool,
+    /// Whether a file or directory that cannot be read refuses the whole site. Otherwise it answers 403. A packed site ignores it.
+    pub is_strict: bool,
     /// The dialect of `_headers` and `_redirects` at the root of the site. A packed site ignores it.
     pub dialect: Dialect,
     /// How paths map to responses. A packed site has its policy built in and accepts only the default here.
@@ -94,6 +96,7 @@ impl Default for SiteSource {
             prefix: PathBuf::new(),
             max_unpacked_len: MAX_UNPACKED_LEN,
             preload: false,
+            is_strict: false,
             dialect: Dialect::default(),
             policy: Policy::default(),
             follow_links: Vec::new(),

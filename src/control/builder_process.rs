@@ -16,6 +16,7 @@ use crate::{
             message::FromBuilder,
         },
         sandbox::{self, Privileges},
+        site_states::SiteStates,
         supervisor::{BuilderStart, Notice},
     },
     site::{
@@ -47,10 +48,11 @@ pub(super) fn run(
     privileges: &Privileges,
     start: BuilderStart,
     channel: Channel,
+    states: Arc<SiteStates>,
     emit: fn(Notice<'_>),
 ) -> i32 {
     let Channel { sender, mut receiver } = channel;
-    let supervisor = Arc::new(BuilderChannel { sender: Mutex::new(sender), emit });
+    let supervisor = Arc::new(BuilderChannel { sender: Mutex::new(sender), states, emit });
     let trusted = link_trees::trusted_users();
     let is_first = start == BuilderStart::First;
     let confined = match confine(sites, privileges, is_first) {
@@ -74,7 +76,8 @@ pub(super) fn run(
             return Ok(None);
         };
         written.push((number, watched.on_written()));
-        follow(number, watched, of, start, &supervisor).map(Some)
+        let path = sites[number].source.path.clone();
+        follow(number, path, watched, of, start, &supervisor).map(Some)
     });
     let followed = kept.collect::<Result<Vec<Option<WatchHandle>>, String>>().and_then(|following| {
         let supervisor = Arc::clone(&supervisor);
@@ -314,13 +317,14 @@ fn watch(
         Ok(opened) => opened,
         Err(error) if is_first => return Err(error.to_string()),
         Err(error) => {
-            (supervisor.emit)(Notice::SiteReloadFailed(&error));
+            supervisor.failed(number, &error);
             return Ok(None);
         }
     };
     // If this process may read only what lies there now, another process has to read a replacement. If the site has directories of
     // users, another process has to look the users up. Trees for links are opened before this process is confined.
     let needs_another = in_files || source.users.user_database.is_some() || !source.follow_links.is_empty();
+    let path = source.path.clone();
     let watched = SiteWatcher::prepare(source, root, Some(links)).map_err(|error| error.to_string())?;
     let mut watched = watched.with_user(user);
     if needs_another {
@@ -328,6 +332,7 @@ fn watch(
     }
     if is_first {
         let built = watched.build().map_err(|error| error.to_string())?;
+        supervisor.states.read(number, &path, &built);
         (supervisor.emit)(Notice::SiteLoaded(of, &built));
         for (path, file) in earlier.into_iter().rev() {
             let source = SiteSource { path, ..SiteSource::default() };
@@ -345,6 +350,7 @@ fn watch(
 /// Builds and sends a site whenever it changes.
 fn follow(
     number: usize,
+    path: PathBuf,
     watched: SiteWatcher,
     of: Option<PathBuf>,
     start: BuilderStart,
@@ -359,10 +365,11 @@ fn follow(
             let notice =
                 if is_same { Notice::SiteLoaded(of, &built) } else { Notice::SiteReloaded(of, &built) };
             is_same = false;
+            supervisor.states.read(number, &path, &built);
             (supervisor.emit)(notice);
             supervisor.send_site(number, *built, false);
         }
-        SiteChange::Failed(error) => (supervisor.emit)(Notice::SiteReloadFailed(&error)),
+        SiteChange::Failed(error) => supervisor.failed(number, &error),
         SiteChange::Polling(reason) => (supervisor.emit)(Notice::PollingForChanges(of.as_deref(), &reason)),
         SiteChange::Replaced => supervisor.replaced(),
     };
@@ -372,6 +379,7 @@ fn follow(
 /// The channel to the supervisor, for the threads that watch.
 struct BuilderChannel {
     sender: Mutex<Sender>,
+    states: Arc<SiteStates>,
     emit: fn(Notice<'_>),
 }
 
@@ -380,6 +388,12 @@ impl BuilderChannel {
     fn replaced(&self) -> ! {
         self.send(&FromBuilder::RootReplaced, Vec::new());
         exit_now(0);
+    }
+
+    /// Reports that a site could not be read again.
+    fn failed(&self, site: usize, error: &UserError) {
+        self.states.failed(site, &error.to_string());
+        (self.emit)(Notice::SiteReloadFailed(error));
     }
 
     fn send_site(&self, site: usize, built: Site, is_earlier: bool) {

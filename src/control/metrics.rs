@@ -10,6 +10,7 @@
 use super::{
     cgi::stats::CgiMetrics,
     counters::ServerCounters,
+    site_states::SiteReading,
     upstreams::stats::{UpstreamMetrics, UpstreamState},
 };
 use serde::{Deserialize, Serialize};
@@ -147,6 +148,16 @@ pub struct SiteMetrics {
     pub bytes: u64,
     /// How often the site was loaded: 1 at the start, and one more with each reload.
     pub loads: u64,
+    /// How the site was read. `None`: no builder reads it, as in a server within another program.
+    #[serde(default)]
+    pub reading: Option<SiteReading>,
+}
+
+impl SiteMetrics {
+    /// Returns whether the last read of the site has failed: it is served as it was before.
+    pub fn is_stale(&self) -> bool {
+        self.reading.as_ref().is_some_and(|reading| reading.failure.is_some())
+    }
 }
 
 impl Metrics {
@@ -253,6 +264,7 @@ impl Metrics {
         each_site("site_bytes", "gauge", "Bytes of the files of the site", |site| site.bytes);
         let help = "How often the site was loaded, at the start and by reloads";
         each_site("site_loads_total", "counter", help, |site| site.loads);
+        self.readings(&mut page);
         if !self.certificates.is_empty() {
             self.certificates(&mut page);
         }
@@ -276,6 +288,46 @@ impl Metrics {
             page.number("cgi_requests_refused_total", "counter", help, cgi.refused);
         }
         page.0
+    }
+
+    /// Writes which version of each site is live, and whether the last read has failed.
+    fn readings(&self, page: &mut PrometheusPage) {
+        let sites = self.sites.iter().enumerate();
+        let read: Vec<_> = sites
+            .filter_map(|(number, site)| Some((number.to_string(), site, site.reading.as_ref()?)))
+            .collect();
+        if read.is_empty() {
+            return;
+        }
+        page.family("site_info", "gauge", "The version of the site that is live");
+        for (number, site, reading) in &read {
+            let host = site.host.as_deref().unwrap_or_default();
+            let release = reading.release.as_deref().unwrap_or_default();
+            let labels = [
+                ("site", &**number),
+                ("host", host),
+                ("path", &reading.path),
+                ("release", release),
+                ("digest", &reading.digest),
+            ];
+            page.row("site_info", &labels, 1);
+        }
+        let mut each = |name: &str, help: &str, value: fn(&SiteReading) -> u64| {
+            page.family(name, "gauge", help);
+            for (number, site, reading) in &read {
+                let host = site.host.as_deref().unwrap_or_default();
+                page.row(name, &[("site", number), ("host", host)], value(reading));
+            }
+        };
+        let help =
+            "1 if the last read of the site succeeded, 0 if it failed and the version before is served";
+        each("site_last_load_success", help, |reading| u64::from(reading.failure.is_none()));
+        let help = "When the site was read with success last, since 1970";
+        each("site_last_load_success_timestamp_seconds", help, |reading| reading.read_unix_s);
+        let help = "Since when the version that is live has been served, since 1970";
+        each("site_live_since_timestamp_seconds", help, |reading| reading.live_since_unix_s);
+        let help = "Files and directories of the site that cannot be read, and answer 403 or 500";
+        each("site_unreadable_files", help, |reading| reading.unreadable);
     }
 
     fn upstreams(&self, page: &mut PrometheusPage) {

@@ -11,6 +11,7 @@
 //! | `supervisor` | starts and replaces the processes, and carries out orders |
 //! | `process` | what supervisor and worker pool share: processes as values, channels, messages |
 //! | `builder_process`, `server_process` | what the children of the supervisor run |
+//! | `site_states` | which version of each site is live, and whether the last read failed, in shared memory |
 //! | `worker_pool` | the processes of `prefork` and `fork` |
 //! | `handover` | the successor of an upgrade, and the predecessor |
 //! | `helpers` | processes and threads that do for workers what their sandbox forbids |
@@ -42,6 +43,7 @@ pub(crate) mod process;
 pub(crate) mod sandbox;
 pub(crate) mod server;
 pub(crate) mod server_process;
+pub(crate) mod site_states;
 mod socket_permissions;
 pub(crate) mod stats;
 pub(crate) mod supervisor;

@@ -15,6 +15,7 @@ use crate::{
         counters::ServerCounters,
         listeners::{Listener, SocketFile},
         metrics::Metrics,
+        site_states::SiteStates,
         stats::ServerStats,
         upstreams::service::UpstreamBackends,
     },
@@ -65,6 +66,8 @@ pub(crate) struct ServerHelpers {
     pub(crate) cgi: Option<CgiBackends>,
     pub(crate) cgi_stats: Option<Arc<CgiStats>>,
     pub(crate) upstreams: Option<UpstreamBackends>,
+    /// What the builder knows of the sites.
+    pub(crate) states: Option<Arc<SiteStates>>,
 }
 
 /// Controls a running server, from any thread.
@@ -129,7 +132,7 @@ impl Server {
         sites: impl Into<VirtualHosts>,
         dev_null: File,
         counters: ServerCounters,
-        ServerHelpers { acme, cgi, cgi_stats, upstreams }: ServerHelpers,
+        ServerHelpers { acme, cgi, cgi_stats, upstreams, states }: ServerHelpers,
     ) -> io::Result<Server> {
         let hosts: VirtualHosts = sites.into();
         let policies: Vec<_> = listeners.iter().map(Listener::policy).collect();
@@ -172,7 +175,8 @@ impl Server {
             (0..worker_count).map(|_| Mailbox::new().map(Arc::new)).collect::<io::Result<_>>()?;
         let stats = ServerStats::new(engine, worker_count, counters.clone(), &labels, acme.clone())
             .with_cgi(cgi_stats)
-            .with_upstreams(upstreams.map(|upstreams| upstreams.stats));
+            .with_upstreams(upstreams.map(|upstreams| upstreams.stats))
+            .with_states(states);
         for (number, (versions, _)) in sites.iter().enumerate() {
             stats.site_loaded(number, versions.current.file_count(), versions.current.content_len());
         }

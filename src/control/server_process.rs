@@ -25,6 +25,7 @@ use crate::{
         },
         sandbox::{self, Confinement, Privileges},
         server::{Handle, Server, ServerHelpers},
+        site_states::SiteStates,
         stats::ServerStats,
         supervisor::Notice,
         upstreams::service::UpstreamBackends,
@@ -69,6 +70,8 @@ pub(crate) struct ServerStart<'a> {
     pub(crate) cgi_stats: Option<Arc<CgiStats>>,
     /// The upstream servers of the sites.
     pub(crate) upstreams: Option<UpstreamBackends>,
+    /// What the builder knows of the sites.
+    pub(crate) states: Arc<SiteStates>,
     pub(crate) emit: fn(Notice<'_>),
 }
 
@@ -142,6 +145,7 @@ fn start_server(
         cgi,
         cgi_stats,
         upstreams,
+        states,
         ..
     } = start;
     // Opened before the sandbox forbids it.
@@ -189,7 +193,7 @@ fn start_server(
         hosts,
         dev_null,
         rows,
-        ServerHelpers { acme, cgi, cgi_stats, upstreams },
+        ServerHelpers { acme, cgi, cgi_stats, upstreams, states: Some(states) },
     )
     .map_err(|error| error.to_string())?;
     let handle = server.handle();

@@ -2,7 +2,7 @@
 //!
 //! The counters are in memory that outlives the server; the rest is in the process that answers the admin listener.
 
-use super::{cgi::stats::CgiStats, upstreams::stats::UpstreamStats};
+use super::{cgi::stats::CgiStats, site_states::SiteStates, upstreams::stats::UpstreamStats};
 use crate::{
     base::engine::Engine,
     control::{
@@ -29,6 +29,7 @@ pub(crate) struct ServerStats {
     acme: Option<Arc<AcmeTable>>,
     cgi: Option<Arc<CgiStats>>,
     upstreams: Option<UpstreamStats>,
+    states: Option<Arc<SiteStates>>,
     is_draining: AtomicBool,
 }
 
@@ -67,6 +68,7 @@ impl ServerStats {
             acme,
             cgi: None,
             upstreams: None,
+            states: None,
             is_draining: AtomicBool::new(false),
         }
     }
@@ -79,6 +81,11 @@ impl ServerStats {
     /// Adds the numbers of upstream servers.
     pub(crate) fn with_upstreams(self, upstreams: Option<UpstreamStats>) -> ServerStats {
         ServerStats { upstreams, ..self }
+    }
+
+    /// Adds what the builder knows of the sites.
+    pub(crate) fn with_states(self, states: Option<Arc<SiteStates>>) -> ServerStats {
+        ServerStats { states, ..self }
     }
 
     /// Records that the site of this number was loaded, with its number of files and bytes.
@@ -102,11 +109,12 @@ impl ServerStats {
 
     /// Returns the metrics of this moment.
     pub(crate) fn metrics(&self) -> Metrics {
-        let site = |entry: &SiteStats| SiteMetrics {
+        let site = |(number, entry): (usize, &SiteStats)| SiteMetrics {
             host: entry.host.clone(),
             files: entry.files.load(Ordering::Relaxed),
             bytes: entry.bytes.load(Ordering::Relaxed),
             loads: entry.loads.load(Ordering::Relaxed),
+            reading: self.states.as_ref().and_then(|states| states.get(number)),
         };
         let certificate = |state: String| serde_json::from_str(&state).ok();
         let is_draining = self.is_draining.load(Ordering::Relaxed);
@@ -116,7 +124,7 @@ impl ServerStats {
             engine: self.engine.name().to_owned(),
             workers: self.worker_count,
             state: if is_draining { ServerState::Draining } else { ServerState::Serving },
-            sites: self.sites.iter().map(site).collect(),
+            sites: self.sites.iter().enumerate().map(site).collect(),
             certificates: self.acme.iter().flat_map(|acme| acme.states()).filter_map(certificate).collect(),
             cgi: self.cgi.as_ref().map(|cgi| cgi.metrics()),
             upstreams: self.upstreams.as_ref().map(UpstreamStats::metrics).unwrap_or_default(),

@@ -13,6 +13,7 @@
 //! | `functions/` | functions of the embedding program, on workers and on threads |
 //! | `log_ring` | the bounded queue of log records from a worker to the log |
 //! | `upstreams/` | the servers of upstreams: their numbers, the choice among them, the connections to them |
+//! | `record_table` | records in shared memory |
 //! | `services` | what a worker asks of a helper |
 
 pub(crate) mod acme_table;
@@ -20,6 +21,7 @@ pub(crate) mod acme_table;
 pub(crate) mod engine;
 pub(crate) mod functions;
 pub(crate) mod log_ring;
+pub(crate) mod record_table;
 pub(crate) mod services;
 pub(crate) mod upstreams;
 pub(crate) mod worker;

@@ -118,11 +118,13 @@ impl SiteBuilder {
             options.file_len_min = u64::MAX;
         }
         let cache = &mut self.cache;
+        let root = Some(tree.path().to_owned());
         let site = site(|out| pack_tree(tree, out, &options, cache));
         let mut site = site.map_err(|error| pack_error(error, self.user.as_deref()))?;
         let omitted = site.omitted.clone();
         site.omitted.retain(|omitted| !self.omitted.contains(omitted));
         self.omitted = omitted;
+        site.root = root;
         Ok(site)
     }
 }
@@ -130,7 +132,8 @@ impl SiteBuilder {
 fn options(source: &SiteSource) -> PackOptions {
     let (dialect, policy, users) = (source.dialect, source.policy.clone(), source.users.directories.clone());
     let programs = source.programs.clone();
-    PackOptions { dialect, policy, users, programs, ..PackOptions::new(unix_s()) }
+    let is_strict = source.is_strict;
+    PackOptions { dialect, policy, users, programs, is_strict, ..PackOptions::new(unix_s()) }
 }
 
 /// Builds a site without files.
@@ -209,8 +212,8 @@ pub(crate) fn from_archive(archive: Archive, source: &SiteSource) -> Result<Site
         None => (image.record_count(), archive.map.len()),
     };
     let archive = Some(archive);
-    let (files, skipped, omitted) = (Vec::new(), Vec::new(), Vec::new());
-    Ok(Site { image, store: None, files, archive, file_count, content_len, skipped, omitted })
+    let (files, skipped, omitted, root) = (Vec::new(), Vec::new(), Vec::new(), None);
+    Ok(Site { image, store: None, files, archive, file_count, content_len, skipped, omitted, root })
 }
 
 /// Returns the site whose image `pack` writes into memory.
@@ -226,7 +229,8 @@ fn site(
     let image = Image::new(bytes).expect("a packed image is valid");
     let store = Some(store);
     let (file_count, content_len) = (summary.files, summary.bytes);
-    Ok(Site { image, store, files, archive: None, file_count, content_len, skipped, omitted })
+    let (archive, root) = (None, None);
+    Ok(Site { image, store, files, archive, file_count, content_len, skipped, omitted, root })
 }
 
 /// Returns how many files a site may keep open: a quarter of the limit on descriptors. While one site replaces another, both are open;

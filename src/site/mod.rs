@@ -52,9 +52,14 @@ use crate::{
 use archive::Archive;
 use build_error::pack_error;
 use builder::SiteBuilder;
-use std::{fmt, fs::File, path::Path};
-use tarpon_pack::{DirTree, Omitted, PackError, Skipped};
-use tarpon_site::{Image, Region, packed};
+use std::{
+    fmt,
+    fs::File,
+    path::{Path, PathBuf},
+};
+use tarpon_pack::{DirTree, Omitted, PackError, SkipReason, Skipped, content_hash};
+use tarpon_site::{Image, Region, format::HEADER_LEN, packed};
+use trusted_path::fd_path;
 
 /// A site, ready to be served: an immutable image of its files.
 ///
@@ -74,6 +79,8 @@ pub struct Site {
     skipped: Vec<Skipped>,
     /// Directories of users that this build omits and the previous build did not.
     omitted: Vec<Omitted>,
+    /// The directory that was read, without links.
+    root: Option<PathBuf>,
 }
 
 impl Site {
@@ -115,6 +122,29 @@ impl Site {
     /// Returns the total size of all files, in bytes.
     pub fn content_len(&self) -> u64 {
         self.content_len
+    }
+
+    /// Returns how many files and directories cannot be read, and the first of them.
+    pub(crate) fn unreadable(&self) -> (u64, Option<&Path>) {
+        let row = self.skipped.iter().find(|row| row.reason == SkipReason::Unreadable);
+        row.map_or((0, None), |row| (row.count, Some(&row.example)))
+    }
+
+    /// Returns a hash of all paths, fields and contents, in hexadecimal. The header of an image has hashes of the rest, so only the header is
+    /// read.
+    pub fn digest(&self) -> String {
+        let image = self.image.as_bytes();
+        format!("{:032x}", content_hash(&image[..HEADER_LEN.min(image.len())]))
+    }
+
+    /// Returns the path of the directory or archive that was read, without links. `None`: the system does not tell, or it was removed.
+    pub(crate) fn real_path(&self) -> Option<PathBuf> {
+        let path = match (&self.archive, &self.root) {
+            (Some(archive), _) => fd_path(&archive.file),
+            (None, Some(root)) => return Some(root.clone()),
+            (None, None) => return None,
+        };
+        path.read_link().ok()
     }
 
     /// Returns one line for each kind of entry that the site does not serve, such as sockets or unreadable user directories.

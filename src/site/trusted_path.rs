@@ -232,7 +232,7 @@ pub(crate) fn reopen(file: &OwnedFd) -> io::Result<File> {
 }
 
 /// Returns a path to the file of a descriptor, valid only in this process.
-pub(crate) fn fd_path(fd: &OwnedFd) -> PathBuf {
+pub(crate) fn fd_path(fd: &impl AsRawFd) -> PathBuf {
     format!("/proc/self/fd/{}", fd.as_raw_fd()).into()
 }
 

@@ -184,7 +184,7 @@ fn removed_site_is_served_until_a_new_one_appears() {
 #[test]
 fn unreadable_site_keeps_its_last_version() {
     let dir = site(&[("index.html", "home"), ("page", "old")]);
-    let program = RunningProgram::start_ready(unprivileged(&serve(dir.path(), &[])));
+    let program = RunningProgram::start_ready(unprivileged(&serve(dir.path(), &["--strict"])));
     let mut client = TestClient::connect(program.address());
     let set_mode =
         |mode| fs::set_permissions(dir.path().join("page"), fs::Permissions::from_mode(mode)).unwrap();

@@ -84,7 +84,7 @@ fn unreadable_directory_fails_with_a_hint() {
         ("site",    denied),
     ];
     for (name, want) in cases {
-        let ended = RunningProgram::run(unprivileged(&serve(&at(name), &[])));
+        let ended = RunningProgram::run(unprivileged(&serve(&at(name), &["--strict"])));
         assert_eq!(ended.status.code(), Some(1), "{name}");
         let want = format!("tarpon: {}", want.replace("{}", &dir.path().display().to_string()));
         assert_eq!((ended.error_line(), ended.out.as_str()), (want.as_str(), ""), "{name}");

@@ -151,7 +151,7 @@ pub fn pack_tree<W: Write + Seek>(
     options: &PackOptions,
     cache: &mut BuildCache,
 ) -> Result<PackedImage, PackError> {
-    let mut site = walk::list(&Arc::new(tree))?;
+    let mut site = walk::list(&Arc::new(tree), options.is_strict)?;
     options.programs.remove_from(&mut site.files);
     let rules = RuleSet::read(
         site.files.iter().map(|file| (&file.path[..], &file.location)),
@@ -166,7 +166,8 @@ pub fn pack_tree<W: Write + Seek>(
     let mut users = user::list(&options.users, &site.files, limits, &mut site.skipped);
     options.programs.remove_from(&mut users.files);
     site.files.append(&mut users.files);
-    let contents = SiteContents { files: site.files, site_count, skipped: site.skipped, archive_len: 0 };
+    let walk::SiteFiles { files, skipped, unreadable, .. } = site;
+    let contents = SiteContents { files, site_count, skipped, unreadable, archive_len: 0 };
     let packed =
         write_site(contents, &rules, out, options, |file: &TreeFile| content::read(file, options, cache))?;
     cache.evict_unused();
@@ -215,7 +216,8 @@ pub fn pack_tar<W: Write + Seek>(
     )?;
     site.files.retain(|file| !is_hidden(&file.path));
     let site_count = site.files.len();
-    let contents = SiteContents { files: site.files, site_count, skipped: site.skipped, archive_len };
+    let walk::SiteFiles { files, skipped, unreadable, .. } = site;
+    let contents = SiteContents { files, site_count, skipped, unreadable, archive_len };
     write_site(contents, &rules, out, options, |member: &ArchiveMember| {
         content::read_member(archive, member.content, options)
             .map(Some)

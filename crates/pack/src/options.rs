@@ -23,16 +23,20 @@ pub struct PackOptions {
     pub users: Vec<UserDirectory>,
     /// Files that are programs: they are left out. Only a directory has them.
     pub programs: ProgramFiles,
+    /// Whether a file or directory that cannot be read ends the packing. Otherwise it answers 403, or 500 if the disk is at fault, and the
+    /// rest is served. `_headers` and `_redirects` must be readable anyway: they may restrict the rest.
+    pub is_strict: bool,
 }
 
 impl PackOptions {
     /// Returns the default options at this time: contents above 64 KiB stay on disk, at most 512 of them; rules are in the dialect
-    /// of Netlify.
+    /// of Netlify; everything must be readable.
     pub fn new(now: u64) -> PackOptions {
         let (file_len_min, file_count_max) = (FILE_LEN_MIN, FILE_COUNT_MAX);
         let (dialect, policy, users) = (Dialect::Netlify, Policy::default(), Vec::new());
         let programs = ProgramFiles::default();
-        PackOptions { file_len_min, file_count_max, now, dialect, policy, users, programs }
+        let is_strict = true;
+        PackOptions { file_len_min, file_count_max, now, dialect, policy, users, programs, is_strict }
     }
 }
 

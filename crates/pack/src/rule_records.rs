@@ -87,6 +87,23 @@ impl<'r> RuleRecords<'r> {
         self.compiled.has_forced_rule(path)
     }
 
+    /// Returns whether a path has a file or a record of a rule.
+    pub(crate) fn has(&self, path: &[u8]) -> bool {
+        self.addresses.has(path) || self.compiled.records.contains_key(path)
+    }
+
+    /// Writes the server's page for a status at a path.
+    pub(crate) fn error_page<W: Write + Seek>(
+        &self,
+        writer: &mut ImageWriter<'_, W>,
+        path: &[u8],
+        status: u16,
+    ) -> Result<(), PackError> {
+        let page = server_page(status, self.rules.status_page(status), &self.fields(path));
+        let purpose = FileRecord::Error { status, has_rule: self.has_rule(path) };
+        writer.file(path, &mut [page], purpose, &mut Vec::new()).map(drop)
+    }
+
     /// Returns the purpose of the record of the file at a path.
     pub(crate) fn file_record(&self, path: &[u8]) -> FileRecord {
         FileRecord::AtPath { has_rule: self.has_rule(path) }
@@ -245,7 +262,7 @@ impl<'r> RuleRecords<'r> {
                 }
                 // Every image has a page for 404.
                 None if dir == b"/" => continue,
-                None => vec![server_page(&self.fields_of(&[PathSet::below(dir)]))],
+                None => vec![server_page(404, None, &self.fields_of(&[PathSet::below(dir)]))],
             };
             writer.file(name, &mut variants, purpose, &mut Vec::new())?;
         }
@@ -309,12 +326,12 @@ impl WrittenFile {
     }
 }
 
-/// Returns the server's own page for 404.
-fn server_page(extra: &HeaderFields) -> ImageVariant {
-    let text = page::content(404).expect("a test checks that each status has a text");
-    let content = FileContent::of(text);
+/// Returns the page for a status: the server's own, unless there is a configured one.
+fn server_page(status: u16, configured: Option<&str>, extra: &HeaderFields) -> ImageVariant {
+    let own = || page::content(status).expect("a test checks that each status has a text");
+    let content = FileContent::of(configured.map_or_else(own, str::to_owned));
     let fields = fields::FileFields {
-        ok: fields::page(404, content.len as usize, extra),
+        ok: fields::page(status, content.len as usize, extra),
         ..fields::FileFields::default()
     };
     ImageVariant { coding: Coding::Identity, fields, content }

@@ -17,8 +17,9 @@ use crate::walk::SiteFile;
 use crate::write::{FileRecord, ImageDelta, ImageVariant, ImageWriter};
 use crate::{PackedImage, Summary, address::PageAddresses};
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{Seek, Write};
+use std::io::{ErrorKind, Seek, Write};
 use tarpon_site::format::PATH_LEN_MAX;
 use tarpon_site::{Coding, JSON_SUFFIX};
 
@@ -29,12 +30,14 @@ pub(crate) struct SiteContents<F> {
     /// The number of files of the site itself.
     pub(crate) site_count: usize,
     pub(crate) skipped: Vec<Skipped>,
+    /// The paths of directories and links that cannot be read.
+    pub(crate) unreadable: Vec<Vec<u8>>,
     pub(crate) archive_len: u64,
 }
 
 /// Writes the image of a site. `read` reads a file, and returns `None` if it no longer exists.
 pub(crate) fn write_site<F, W: Write + Seek>(
-    SiteContents { files, site_count, mut skipped, archive_len }: SiteContents<F>,
+    SiteContents { files, site_count, mut skipped, unreadable, archive_len }: SiteContents<F>,
     rules: &RuleSet,
     out: &mut W,
     options: &PackOptions,
@@ -54,17 +57,26 @@ pub(crate) fn write_site<F, W: Write + Seek>(
             continue;
         }
         let is_of_user = number >= site_count;
+        let content = read(location);
+        let unreadable = content.as_ref().err().and_then(status_if_unreadable);
+        if let Some(status) = unreadable.filter(|_| !options.is_strict && !is_of_user) {
+            skip_path(&mut skipped, SkipReason::Unreadable, path);
+            write_error(&mut writer, &rule_records, path, status)?;
+            continue;
+        }
         let mut unread = 0;
-        let mut read = |location: &F| match read(location) {
-            Err(PackError::Read { .. } | PackError::Denied { .. }) if is_of_user => {
+        let mut or_none = |content: Result<Option<FileContent>, PackError>| match content {
+            Err(error) if is_of_user && status_if_unreadable(&error).is_some() => {
                 unread += 1;
                 Ok(None)
             }
-            result => result,
+            // An unreadable variant is read once more, at its own path.
+            Err(error) if !options.is_strict && status_if_unreadable(&error).is_some() => Ok(None),
+            content => content,
         };
-        let content = read(location)?;
+        let content = or_none(content)?;
         let variants = match &content {
-            Some(content) => precompressed.take(number, content, &mut skipped, &mut read)?,
+            Some(content) => precompressed.take(number, content, &mut skipped, |file| or_none(read(file)))?,
             None => Vec::new(),
         };
         for _ in 0..unread {
@@ -92,6 +104,9 @@ pub(crate) fn write_site<F, W: Write + Seek>(
     }
     if large_count > options.file_count_max {
         return Err(PackError::FileCount { count: large_count, max: options.file_count_max });
+    }
+    for path in unreadable {
+        write_missing_error(&mut writer, &rule_records, &path, UNREADABLE_STATUS)?;
     }
     for Listing { dir, html, json, modified_s } in listing::listings(listed, &addresses) {
         let content = |text: String| {
@@ -126,6 +141,55 @@ fn write_file<W: Write + Seek>(
         let (media, contents) = (media_of(path, &content), vec![(Coding::Identity, content)]);
         let file = FileToWrite { media, contents, deltas: Vec::new(), offer: None };
         write_variants(writer, rule_records, path, file, files)?;
+    }
+    Ok(())
+}
+
+/// The status of what this process may not read.
+const UNREADABLE_STATUS: u16 = 403;
+
+/// Returns the status for a file that cannot be read. `None`: the error is not about reading it.
+fn status_if_unreadable(error: &PackError) -> Option<u16> {
+    match error {
+        PackError::Denied { .. } => Some(UNREADABLE_STATUS),
+        PackError::Read { error, .. } if error.kind() == ErrorKind::PermissionDenied => {
+            Some(UNREADABLE_STATUS)
+        }
+        // The disk is at fault.
+        PackError::Read { .. } => Some(500),
+        _ => None,
+    }
+}
+
+/// Writes the server's page for a status in place of a file, and the redirects to the file.
+fn write_error<W: Write + Seek>(
+    writer: &mut ImageWriter<'_, W>,
+    rule_records: &RuleRecords<'_>,
+    path: &[u8],
+    status: u16,
+) -> Result<(), PackError> {
+    let PageAddress { served_at, redirects } = rule_records.addresses.address_of(path);
+    for address in &served_at {
+        rule_records.error_page(writer, address, status)?;
+    }
+    match served_at.last() {
+        Some(target) => write_redirects(writer, rule_records, &redirects, target),
+        None => Ok(()),
+    }
+}
+
+/// Writes the server's page for a status at the path of a directory or link, where no file and no rule is. A directory answers without its
+/// trailing slash too.
+fn write_missing_error<W: Write + Seek>(
+    writer: &mut ImageWriter<'_, W>,
+    rule_records: &RuleRecords<'_>,
+    path: &[u8],
+    status: u16,
+) -> Result<(), PackError> {
+    for path in BTreeSet::from([path, path.strip_suffix(b"/").unwrap_or(path)]) {
+        if !rule_records.has(path) {
+            rule_records.error_page(writer, path, status)?;
+        }
     }
     Ok(())
 }

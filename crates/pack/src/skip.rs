@@ -36,6 +36,8 @@ pub enum SkipReason {
     NameNotText,
     /// A home directory that this process may not enter.
     UserHomeClosed,
+    /// A file or directory that this process cannot read: it answers 403, or 500 if the disk is at fault.
+    Unreadable,
     /// In a user directory: a file or directory that this process cannot read.
     UserUnreadable,
     /// In a user directory: a file too large for the image, and no more files may stay open.
@@ -83,6 +85,7 @@ impl fmt::Display for Skipped {
             SkipReason::UserHomeClosed => {
                 ("home directory without search permission", "home directories without search permission")
             }
+            SkipReason::Unreadable => ("unreadable file or directory", "unreadable files or directories"),
             SkipReason::UserUnreadable => {
                 ("unreadable file or directory of a user", "unreadable files or directories of users")
             }
@@ -100,6 +103,13 @@ impl fmt::Display for Skipped {
             count => write!(f, "skipped {count} {many}, such as {example}")?,
         }
         match &self.target {
+            None if self.reason == SkipReason::Unreadable => {
+                let it = if self.count == 1 { "it" } else { "them" };
+                write!(
+                    f,
+                    "; make {it} readable, as with chmod -R a+rX, or start with --strict to refuse such a site"
+                )
+            }
             None => Ok(()),
             Some(target) => {
                 let dir = target.parent().unwrap_or(target).printable();

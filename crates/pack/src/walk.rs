@@ -32,6 +32,14 @@ pub(crate) struct SiteFiles<F> {
     pub(crate) files: Vec<SiteFile<F>>,
     pub(crate) dirs: Vec<SiteDir>,
     pub(crate) skipped: Vec<Skipped>,
+    /// The paths of directories and links that cannot be read; that of a directory ends with a slash.
+    pub(crate) unreadable: Vec<Vec<u8>>,
+}
+
+impl<F> Default for SiteFiles<F> {
+    fn default() -> SiteFiles<F> {
+        SiteFiles { files: Vec::new(), dirs: Vec::new(), skipped: Vec::new(), unreadable: Vec::new() }
+    }
 }
 
 /// A file of a site.
@@ -81,9 +89,10 @@ impl TreeFile {
     }
 }
 
-/// Lists the files of a site.
-pub(crate) fn list(tree: &Arc<DirTree>) -> Result<SiteFiles<TreeFile>, PackError> {
-    let dir = DirWalk { tree, is_of_user: false };
+/// Lists the files of a site. `is_strict`: what cannot be read is an error; otherwise it is skipped.
+pub(crate) fn list(tree: &Arc<DirTree>, is_strict: bool) -> Result<SiteFiles<TreeFile>, PackError> {
+    let unreadable = (!is_strict).then_some(SkipReason::Unreadable);
+    let dir = DirWalk { tree, is_of_user: false, unreadable };
     let files = walk(&dir, TreePath::own(""), b"/", usize::MAX)?;
     Ok(files.expect("the number of entries has no limit"))
 }
@@ -95,7 +104,8 @@ pub(crate) fn list_user(
     path: &[u8],
     entry_count_max: usize,
 ) -> Result<Option<SiteFiles<TreeFile>>, PackError> {
-    walk(&DirWalk { tree, is_of_user: true }, TreePath::own(""), path, entry_count_max)
+    let unreadable = Some(SkipReason::UserUnreadable);
+    walk(&DirWalk { tree, is_of_user: true, unreadable }, TreePath::own(""), path, entry_count_max)
 }
 
 /// A tree of entries that [`walk`] can list: a directory on disk, or the members of an archive.
@@ -174,7 +184,7 @@ pub(crate) fn walk<T: EntryTree>(
         open: Vec::new(),
         listed: HashSet::new(),
         repeats: RepeatedEntries::default(),
-        files: SiteFiles { files: Vec::new(), dirs: Vec::new(), skipped: Vec::new() },
+        files: SiteFiles::default(),
     };
     walker.open(top, path.to_vec())?;
     while let Some(dir) = walker.open.last_mut() {
@@ -277,6 +287,9 @@ impl<T: EntryTree> Walker<'_, T> {
             Err(WalkError::Vanished) => Ok(None),
             Err(WalkError::Skip(reason)) => {
                 self.skip(reason, path);
+                if reason == SkipReason::Unreadable {
+                    self.files.unreadable.push(path.to_vec());
+                }
                 Ok(None)
             }
             Err(WalkError::LinkOutside(target)) => {
@@ -295,8 +308,9 @@ impl<T: EntryTree> Walker<'_, T> {
 /// A directory on disk, while it is walked.
 struct DirWalk<'t> {
     tree: &'t Arc<DirTree>,
-    /// Whether unreadable entries are skipped.
     is_of_user: bool,
+    /// The reason for which unreadable entries are skipped. `None`: they are errors.
+    unreadable: Option<SkipReason>,
 }
 
 impl EntryTree for DirWalk<'_> {
@@ -359,8 +373,10 @@ impl DirWalk<'_> {
             // Except for the root: a site that another process is replacing must not become an empty one.
             error if (is_not_found(&error) || is_link(&error)) && !is_top => WalkError::Vanished,
             error if is_errno(&error, Errno::NAMETOOLONG) => WalkError::Skip(SkipReason::PathTooLong),
-            _ if self.is_of_user && !is_top => WalkError::Skip(SkipReason::UserUnreadable),
-            error => WalkError::Fatal(PackError::unreadable(self.tree.numbered(at.tree), &at.path, error)),
+            error => match self.unreadable.filter(|_| !is_top) {
+                Some(reason) => WalkError::Skip(reason),
+                None => WalkError::Fatal(PackError::unreadable(self.tree.numbered(at.tree), &at.path, error)),
+            },
         }
     }
 }

@@ -60,6 +60,12 @@ pub(crate) enum FileRecord {
     },
     /// A file that a rule sends.
     ByRule { status: u16 },
+    /// The page of an error, in place of the file at a path.
+    Error {
+        status: u16,
+        /// Whether a rule may override the page.
+        has_rule: bool,
+    },
 }
 
 impl ImageVariant {
@@ -163,6 +169,7 @@ impl<'w, W: Write + Seek> ImageWriter<'w, W> {
         let (kind, status, has_rule) = match purpose {
             FileRecord::AtPath { has_rule } => (RecordKind::File, 0, has_rule),
             FileRecord::ByRule { status } => (RecordKind::RuleFile, status, false),
+            FileRecord::Error { status, has_rule } => (RecordKind::RuleFile, status, has_rule),
         };
         let mut at = self.record_at() + record_len(variants.len()) + path.len() as u64;
         let mut file_count = files.len() as u64;

@@ -516,6 +516,43 @@ fn unreadable_entry_is_named() {
     }
 }
 
+#[test]
+fn unreadable_entries_answer_403_beside_the_rest() {
+    let names = ["a.css", "page.html", "page.html.gz", "dir/file", "open"].map(|name| Text(name, b"text"));
+    let site = FixtureDir::new(&names);
+    fs::create_dir(site.root().join("_closed")).expect("a directory");
+    let closed = ["a.css", "page.html.gz", "dir", "_closed"].map(|name| site.root().join(name));
+    let set = |mode| {
+        closed.iter().for_each(|path| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("our own");
+        });
+    };
+    set(0o000);
+    let options = PackOptions { is_strict: false, ..PackOptions::new(now()) };
+    let packed = site.pack_with(&options, &mut BuildCache::default());
+    let is_denied = fs::read(&closed[0]).is_err();
+    set(0o700);
+    let (image, packed) = packed.expect("packs");
+    // Root can read every file.
+    if !is_denied {
+        return;
+    }
+    for path in ["/a.css", "/page.html.gz", "/dir", "/dir/", "/_closed", "/_closed/"] {
+        let found = image.find(path.as_bytes()).expect("in memory");
+        let Some(Entry::File(variants)) = found else { panic!("{path}: {found:?}") };
+        assert_eq!(variants.rule_status, Some(403), "{path}");
+    }
+    for path in ["/open", "/page.html"] {
+        let found = image.find(path.as_bytes()).expect("in memory");
+        assert!(matches!(found, Some(Entry::File(variants)) if variants.rule_status.is_none()), "{path}");
+    }
+    assert!(image.find(b"/dir/file").expect("in memory").is_none());
+    let lines: Vec<_> = packed.skipped.iter().map(ToString::to_string).collect();
+    let want = "skipped 4 unreadable files or directories, such as _closed; make them readable, as with chmod -R a+rX, or start with \
+                --strict to refuse such a site";
+    assert_eq!(lines, [want]);
+}
+
 /// A directory with entries for one test.
 struct FixtureDir(TempDir);
 

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::control::{
     counters::ServerCounters,
-    metrics::{Metrics, ServerState},
+    metrics::{Metrics, ServerState, SiteMetrics},
     stats::ServerStats,
 };
 use std::sync::{Arc, OnceLock};
@@ -84,10 +84,20 @@ impl Responder {
         }
         match path {
             b"/health" => page(Status::Ok, "alive\n"),
-            b"/ready" => match self.metrics().state {
-                ServerState::Starting => page(Status::ServiceUnavailable, "starting\n"),
-                ServerState::Serving => page(Status::Ok, "serving\n"),
-                ServerState::Draining => page(Status::ServiceUnavailable, "draining\n"),
+            b"/ready" => match self.metrics() {
+                Metrics { state: ServerState::Starting, .. } => {
+                    page(Status::ServiceUnavailable, "starting\n")
+                }
+                // Clients are served: a balancer must not leave the server out, and a monitor may look at the text.
+                Metrics { state: ServerState::Serving, sites, .. }
+                    if sites.iter().any(SiteMetrics::is_stale) =>
+                {
+                    page(Status::Ok, "degraded\n")
+                }
+                Metrics { state: ServerState::Serving, .. } => page(Status::Ok, "serving\n"),
+                Metrics { state: ServerState::Draining, .. } => {
+                    page(Status::ServiceUnavailable, "draining\n")
+                }
             },
             b"/metrics" => {
                 let media = "text/plain; version=0.0.4; charset=utf-8";

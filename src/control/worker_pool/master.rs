@@ -29,6 +29,7 @@ use crate::{
         sandbox::{self, Confinement, WorkerSeccomp},
         server::ServerHelpers,
         server_process::ServerStart,
+        site_states::SiteStates,
         supervisor::Notice,
         tls::tickets::TicketKeys,
         upstreams::stats::UpstreamStats,
@@ -143,6 +144,8 @@ pub(super) struct SharedMemory {
     /// The backends of the workers, the numbers of those that are upstreams, and the descriptors that reach their helpers.
     pub(super) backends: Backends,
     pub(super) upstreams: Option<UpstreamStats>,
+    /// What the builder knows of the sites.
+    pub(super) states: Option<Arc<SiteStates>>,
     pub(super) helpers: Vec<ServiceEndpoint>,
 }
 
@@ -178,6 +181,7 @@ impl<'a> Master<'a> {
             cgi,
             cgi_stats,
             upstreams,
+            states,
             emit,
         } = start;
         let unconfined = |error| sandbox::unconfined(&error);
@@ -206,7 +210,7 @@ impl<'a> Master<'a> {
         let logs = LogPlan::new(settings.logging, site_logs, settings.debug);
         // A row for each worker, and one for this process.
         let counters = counters.with_rows(slot_count + 1).map_err(in_words)?;
-        let helpers = ServerHelpers { acme, cgi, cgi_stats, upstreams };
+        let helpers = ServerHelpers { acme, cgi, cgi_stats, upstreams, states: Some(states) };
         let shared = SharedMemory::new(counters, slot_count, &logs, helpers).map_err(in_words)?;
         let settings_of =
             |listener: &Listener| repeat_n(listener.settings(&routes), listener.sockets().len());
@@ -403,7 +407,7 @@ impl SharedMemory {
         counters: ServerCounters,
         slot_count: usize,
         logs: &LogPlan,
-        ServerHelpers { acme, cgi, cgi_stats, upstreams }: ServerHelpers,
+        ServerHelpers { acme, cgi, cgi_stats, upstreams, states }: ServerHelpers,
     ) -> io::Result<SharedMemory> {
         let rings = match logs.recording() {
             Some(recording) => Some((recording, LogRings::new(slot_count)?)),
@@ -419,6 +423,16 @@ impl SharedMemory {
         let endpoints = upstreams.iter().flat_map(|upstreams| upstreams.endpoints()).cloned();
         let helpers = cgi.into_iter().map(|cgi| cgi.workers).chain(endpoints).collect();
         let upstreams = upstreams.map(|upstreams| upstreams.stats);
-        Ok(SharedMemory { counters, idle_workers, rings, acme, cgi_stats, backends, upstreams, helpers })
+        Ok(SharedMemory {
+            counters,
+            idle_workers,
+            rings,
+            acme,
+            cgi_stats,
+            backends,
+            upstreams,
+            states,
+            helpers,
+        })
     }
 }

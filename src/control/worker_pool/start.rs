@@ -50,7 +50,8 @@ impl Master<'_> {
         let main = |channel: Channel| {
             let stats = ServerStats::new(engine, worker_count, counters.clone(), labels, acme.clone())
                 .with_cgi(shared.cgi_stats.clone())
-                .with_upstreams(shared.upstreams.clone());
+                .with_upstreams(shared.upstreams.clone())
+                .with_states(shared.states.clone());
             let (admin, counters) = (admin.take(), counters.clone());
             let rings = rings.as_ref().map(|(_, rings)| rings);
             let start =

@@ -405,6 +405,15 @@ const OPTIONS: &[Opt] = &[
         ..OPT
     },
     Opt {
+        name: "strict",
+        commands: &[Serve],
+        heading: "Server",
+        kind: ValueKind::Flag(|config, on| config.site().source.is_strict = on),
+        help: "Refuse a site with files that cannot be read",
+        details: "Otherwise such a file or directory answers 403, and the rest is served. _headers and _redirects must be readable anyway.",
+        ..OPT
+    },
+    Opt {
         name: "preload",
         commands: &[Serve, Embedded],
         heading: "Server",

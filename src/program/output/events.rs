@@ -61,12 +61,24 @@ pub(crate) fn notice(notice: Notice<'_>) {
         return messages::notice(notice);
     }
     match notice {
-        Notice::SiteLoaded(of, site) => warnings(of, site),
+        Notice::SiteLoaded(of, site) => {
+            info!(
+                site = of.map(name),
+                files = site.file_count(),
+                bytes = site.content_len(),
+                release = release(site),
+                digest = site.digest(),
+                "site_loaded"
+            );
+            warnings(of, site);
+        }
         Notice::SiteReloaded(of, site) => {
             info!(
                 site = of.map(name),
                 files = site.file_count(),
                 bytes = site.content_len(),
+                release = release(site),
+                digest = site.digest(),
                 "site_reloaded"
             );
             warnings(of, site);
@@ -146,6 +158,11 @@ fn serving(message: &str, served: &ServingReport<'_>) {
     if let Some(error) = admin_error {
         info!("admin listener disabled: {error}");
     }
+}
+
+/// Returns the directory or archive that was read, without links: the release that is live.
+fn release(site: &Site) -> Option<String> {
+    site.real_path().map(|path| path.printable().to_string())
 }
 
 fn warnings(of: SiteLabel<'_>, site: &Site) {

@@ -4,7 +4,7 @@ use crate::program::output::{
     messages::{Bytes, Count},
     upstream_table,
 };
-use crate::{Metrics, ServerState};
+use crate::{Metrics, ServerState, SiteReading};
 use anstyle::Style;
 use std::{
     io::{self, Write},
@@ -67,6 +67,9 @@ pub(crate) fn write(metrics: &Metrics, unix_s: u64, to: &mut impl Write) -> io::
         let name = name.printable();
         let (files, bytes, loads) = (Count(site.files, "file"), Bytes(site.bytes), Count(site.loads, "time"));
         writeln!(to, "  {BOLD}{name}{BOLD:#}  {files}, {bytes}; loaded {loads}")?;
+        if let Some(reading) = &site.reading {
+            write_reading(reading, unix_s, to)?;
+        }
     }
     for certificate in &metrics.certificates {
         let names = certificate.names.join(", ");
@@ -90,6 +93,26 @@ pub(crate) fn write(metrics: &Metrics, unix_s: u64, to: &mut impl Write) -> io::
     }
     Ok(())
 }
+
+/// Writes which version of a site is live, and what is wrong with it.
+fn write_reading(reading: &SiteReading, unix_s: u64, to: &mut impl Write) -> io::Result<()> {
+    let ago = |since: u64| uptime(unix_s.saturating_sub(since));
+    let release = reading.release.as_ref().unwrap_or(&reading.path).printable();
+    let digest = reading.digest.get(..DIGEST_LEN).unwrap_or_default().printable();
+    writeln!(to, "    {DIM}live for {}: {release}, digest {digest}{DIM:#}", ago(reading.live_since_unix_s))?;
+    if let Some(failure) = &reading.failure {
+        let why = failure.why.printable();
+        writeln!(to, "    {BOLD}stale for {}{BOLD:#}: {why}", ago(failure.since_unix_s))?;
+    }
+    if let Some(example) = &reading.unreadable_example {
+        let (count, example) = (Count(reading.unreadable, "unreadable path"), example.printable());
+        writeln!(to, "    {BOLD}{count}{BOLD:#}, such as {example}")?;
+    }
+    Ok(())
+}
+
+/// Digits of a digest that are shown: enough to tell releases apart.
+const DIGEST_LEN: usize = 12;
 
 /// Returns the time in seconds since 1970.
 pub(crate) fn now() -> u64 {

@@ -138,7 +138,7 @@ impl<'i> PackInput<'i> {
 }
 
 fn list_tree(tree: &Arc<DirTree>, programs: Option<&ProgramFiles>) -> Result<InputList, PackError> {
-    let mut walk = walk::list(tree)?;
+    let mut walk = walk::list(tree, true)?;
     if let Some(programs) = programs {
         programs.remove_from(&mut walk.files);
     }

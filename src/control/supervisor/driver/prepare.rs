@@ -26,6 +26,7 @@ use crate::{
         helpers::HelperKind,
         process::in_child::in_child,
         sandbox::Privileges,
+        site_states::{SiteStates, path_text},
         tls::{
             service::{PreparedTls, TlsWarning},
             tickets::{TicketKeys, TicketSecret},
@@ -49,6 +50,8 @@ pub(super) struct PreparedGeneration {
     pub(super) cgi: Option<CgiService>,
     /// Its upstreams.
     pub(super) upstreams: Option<UpstreamService>,
+    /// What the builder knows of its sites.
+    pub(super) states: Arc<SiteStates>,
     /// The addresses that only this generation uses, until it serves.
     pub(super) added: Vec<Address>,
 }
@@ -75,9 +78,10 @@ impl Driver<'_> {
             let privileges = self.privileges(&service)?;
             let cgi = self.prepare_cgi(&service, &privileges)?;
             let upstreams = UpstreamService::new(&service.upstreams, &service.sites)?;
-            Ok((logs, privileges, self.tls(&service, acme.is_some())?, acme, cgi, upstreams))
+            let states = self.site_states(&service)?;
+            Ok((logs, privileges, self.tls(&service, acme.is_some())?, acme, cgi, upstreams, states))
         });
-        let (logs, privileges, tls, acme, cgi, upstreams) = match opened {
+        let (logs, privileges, tls, acme, cgi, upstreams, states) = match opened {
             Ok(opened) => opened,
             Err(error) => {
                 self.listeners.remove(&added);
@@ -101,7 +105,8 @@ impl Driver<'_> {
                 .collect(),
             has_certificates: tls.has_files(),
         };
-        let prepared = PreparedGeneration { service, privileges, logs, tls, acme, cgi, upstreams, added };
+        let prepared =
+            PreparedGeneration { service, privileges, logs, tls, acme, cgi, upstreams, states, added };
         self.generations.insert(id, prepared);
         Ok(plan)
     }
@@ -136,6 +141,21 @@ impl Driver<'_> {
                 single_threaded.and_then(|single| in_child(&single, look_up)).unwrap_or_else(|_| look_up())
             }
         }
+    }
+
+    /// Returns the states of the sites of a service. Those that an earlier generation serves begin with what is known of them.
+    fn site_states(&self, service: &Service) -> Result<Arc<SiteStates>, UserError> {
+        let states = SiteStates::new(service.sites.len()).map_err(|error| {
+            UserError::new(
+                "cannot keep the states of the sites",
+                reason(&error),
+                "the system is out of memory",
+            )
+        })?;
+        if let Some(earlier) = self.generations.values().next_back() {
+            states.inherit(&earlier.states, |number| path_text(&service.sites[number].source.path));
+        }
+        Ok(Arc::new(states))
     }
 
     /// Prepares the CGI programs of a service.

@@ -91,9 +91,10 @@ impl Driver<'_> {
     fn start_builder(&mut self, id: GenerationId, start: BuilderStart) -> io::Result<(Pid, Channel)> {
         let generation = self.generations.get(&id).ok_or_else(forgotten)?;
         let (sites, privileges, emit) = (&generation.service.sites, &generation.privileges, self.emit);
+        let states = Arc::clone(&generation.states);
         let (single_threaded, channel) = (SingleThreaded::new()?, Channel::pair()?);
         fork(&single_threaded, c"tarpon-builder", channel, Vec::new(), |channel| {
-            builder_process::run(sites, privileges, start, channel, emit)
+            builder_process::run(sites, privileges, start, channel, states, emit)
         })
     }
 
@@ -116,7 +117,7 @@ impl Driver<'_> {
         let upstreams = generation.upstreams.as_ref().map(UpstreamService::backends);
         let endpoints = upstreams.iter().flat_map(|upstreams| upstreams.endpoints());
         numbers.extend(endpoints.map(|endpoint| endpoint.as_fd().as_raw_fd()));
-        let cgi_stats = self.cgi_stats.clone();
+        let (cgi_stats, states) = (self.cgi_stats.clone(), Arc::clone(&generation.states));
         let (all, counters) = (&mut self.listeners, self.counters.assign(process)?);
         let started = fork(&single_threaded, c"tarpon-server", channel, numbers, |channel| {
             let (listeners, admin) = all.take(service, tls);
@@ -134,6 +135,7 @@ impl Driver<'_> {
                 cgi,
                 cgi_stats,
                 upstreams,
+                states,
                 emit,
             };
             server_process::run(start, channel)
