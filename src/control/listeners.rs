@@ -450,9 +450,19 @@ fn listen_error(address: &Address, error: io::Error, option: &str) -> UserError 
         Some(Errno::ADDRNOTAVAIL) => {
             "name an address of this host, such as 127.0.0.1 or 0.0.0.0 for all of them"
         }
-        Some(Errno::ACCESS | Errno::PERM) => {
-            "choose a port from 1024 up and a writable directory, or start tarpon with the privileges for this one"
-        }
+        Some(Errno::ACCESS | Errno::PERM) => match address {
+            Address::Unix(_) => {
+                "choose a directory that this user may write to, or start tarpon as another user"
+            }
+            Address::Tcp(_) => {
+                let program = env::current_exe().unwrap_or_else(|_| "tarpon".into());
+                &*format!(
+                    "only root may use ports below 1024: let this program do so with setcap cap_net_bind_service=+ep {}, or start it by its \
+                     systemd unit, tarpon.service, or choose a port from 1024 up with {option}",
+                    program.printable()
+                )
+            }
+        },
         Some(Errno::NOENT | Errno::NOTDIR) => "create the directory of the socket first",
         _ => &*format!("choose another address with {option} ADDR:PORT or {option} unix:PATH"),
     };

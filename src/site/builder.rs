@@ -212,8 +212,18 @@ pub(crate) fn from_archive(archive: Archive, source: &SiteSource) -> Result<Site
         None => (image.record_count(), archive.map.len()),
     };
     let archive = Some(archive);
-    let (files, skipped, omitted, root) = (Vec::new(), Vec::new(), Vec::new(), None);
-    Ok(Site { image, store: None, files, archive, file_count, content_len, skipped, omitted, root })
+    Ok(Site {
+        image,
+        store: None,
+        files: Vec::new(),
+        archive,
+        file_count,
+        content_len,
+        skipped: Vec::new(),
+        omitted: Vec::new(),
+        root: None,
+        immutable_count: None,
+    })
 }
 
 /// Returns the site whose image `pack` writes into memory.
@@ -229,8 +239,20 @@ fn site(
     let image = Image::new(bytes).expect("a packed image is valid");
     let store = Some(store);
     let (file_count, content_len) = (summary.files, summary.bytes);
+    let immutable_count = Some(summary.immutable);
     let (archive, root) = (None, None);
-    Ok(Site { image, store, files, archive, file_count, content_len, skipped, omitted, root })
+    Ok(Site {
+        image,
+        store,
+        files,
+        archive,
+        file_count,
+        content_len,
+        skipped,
+        omitted,
+        root,
+        immutable_count,
+    })
 }
 
 /// Returns how many files a site may keep open: a quarter of the limit on descriptors. While one site replaces another, both are open;

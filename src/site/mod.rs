@@ -81,6 +81,8 @@ pub struct Site {
     omitted: Vec<Omitted>,
     /// The directory that was read, without links.
     root: Option<PathBuf>,
+    /// Files that browsers keep for a year. `None`: unknown, as of a packed site.
+    immutable_count: Option<u64>,
 }
 
 impl Site {
@@ -122,6 +124,11 @@ impl Site {
     /// Returns the total size of all files, in bytes.
     pub fn content_len(&self) -> u64 {
         self.content_len
+    }
+
+    /// Returns how many files browsers keep for a year, as their paths change with their contents. `None`: unknown, as of a packed site.
+    pub fn immutable_count(&self) -> Option<u64> {
+        self.immutable_count
     }
 
     /// Returns how many files and directories cannot be read, and the first of them.

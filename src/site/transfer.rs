@@ -97,8 +97,20 @@ impl Site {
         if image.archive_len() > archive.as_ref().map_or(0, |archive| archive.map.len()) {
             return Err(invalid("a part of the archive is missing"));
         }
-        let (skipped, omitted, root) = (Vec::new(), Vec::new(), None);
-        Ok(Site { image, store, files, archive, file_count, content_len, skipped, omitted, root })
+        let (skipped, omitted) = (Vec::new(), Vec::new());
+        let (root, immutable_count) = (None, None);
+        Ok(Site {
+            image,
+            store,
+            files,
+            archive,
+            file_count,
+            content_len,
+            skipped,
+            omitted,
+            root,
+            immutable_count,
+        })
     }
 }
 

@@ -4,7 +4,8 @@ use super::ENGINE;
 use super::{serve, serve_exactly};
 use crate::common::{
     client::{TestClient, get},
-    program::{RunningProgram, tarpon, unprivileged},
+    port::ReservedPort,
+    program::{RunningProgram, tarpon, unprivileged, wrap_command},
     readable_dir, site, wait_for, write_files,
 };
 use rustix::{
@@ -48,6 +49,67 @@ fn banner_uses_the_singular() {
     let program = RunningProgram::start_ready(serve_exactly(dir.path(), &["--workers", "1"]));
     assert!(program.out().contains(": 1 file, 1 byte\n"), "{}", program.out());
     assert!(program.out().contains(&format!("{ENGINE}, 1 worker;")), "{}", program.out());
+}
+
+#[test]
+fn port_is_one_of_the_loopback_addresses() {
+    let dir = site(&[("index.html", "home")]);
+    let port = ReservedPort::new().address.port();
+    let mut command = tarpon(["serve".as_ref(), dir.path().as_os_str()]);
+    command.args(["--port", &port.to_string(), "--engine", ENGINE.name(), "--admin", "off"]);
+    let program = RunningProgram::start_ready(command);
+    assert_eq!(TestClient::connect(([127, 0, 0, 1], port).into()).get("/").content, b"home");
+    assert!(program.out().contains(&format!("http://127.0.0.1:{port}/")), "{}", program.out());
+    assert!(!program.out().contains(&format!("0.0.0.0:{port}")), "{}", program.out());
+}
+
+#[test]
+fn low_port_without_rights_names_what_gives_them() {
+    let lowest = fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start").unwrap_or_default();
+    // Every user may use the port, as in some containers.
+    if lowest.trim().parse::<u16>().map_or(true, |lowest| lowest <= 80) {
+        return;
+    }
+    let dir = site(&[("index.html", "home")]);
+    let command = serve_exactly(dir.path(), &["--port", "80", "--user", "root"]);
+    let command = match geteuid().is_root() {
+        true => wrap_command(
+            &["setpriv", "--inh-caps", "-net_bind_service", "--bounding-set", "-net_bind_service"],
+            &command,
+        ),
+        false => serve_exactly(dir.path(), &["--port", "80"]),
+    };
+    let ended = RunningProgram::run(command);
+    let error = ended.error_line();
+    for words in
+        ["permission denied", "setcap cap_net_bind_service=+ep /", "/tarpon,", "tarpon.service", "1024"]
+    {
+        assert!(error.contains(words), "{words}: {error}");
+    }
+}
+
+#[test]
+fn share_of_files_that_are_cached_for_a_year_is_shown() {
+    let dir = site(&[("index.html", "home"), ("assets/app-BfqgZQ3x.js", "a"), ("assets/app.1x.js", "b")]);
+    let shown = |options: &[&str]| {
+        let program = RunningProgram::start_ready(serve(dir.path(), options));
+        let get = |target| {
+            let response = TestClient::connect(program.address()).get(target);
+            response.field("Cache-Control").map(|value| value.contains("immutable"))
+        };
+        let immutable =
+            ["/", "/assets/app-BfqgZQ3x.js", "/assets/app.1x.js"].map(|target| get(target) == Some(true));
+        let line =
+            program.out().lines().find(|line| line.starts_with("cached for a year")).map(str::to_owned);
+        (immutable, line)
+    };
+    let line =
+        |count| Some(format!("cached for a year: {count} of 3 files, by a hash in the name or --immutable"));
+    assert_eq!(shown(&[]), ([false, true, false], line(1)));
+    assert_eq!(shown(&["--immutable", "/assets/*"]), ([false, true, true], line(2)));
+    assert_eq!(shown(&["--immutable", "app.??.js"]), ([false, true, true], line(2)));
+    let ended = RunningProgram::run(serve(dir.path(), &["--immutable", "/assets/{js"]));
+    assert!(ended.err.contains("a brace is not closed"), "{}", ended.err);
 }
 
 #[test]

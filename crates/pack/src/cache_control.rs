@@ -11,6 +11,8 @@
 //! costs a 304. So only the patterns of known bundlers count, for types of files that bundlers write, and only if the hash looks
 //! random. Names that people choose (`photo-IMG_1234.jpg`, `report-20240101.js`, `notes.05feb2024.png`) do not match.
 
+use fast_glob::glob_match;
+
 /// For a file whose name contains a hash of its content.
 pub(crate) const IMMUTABLE: &str = "public, max-age=31536000, immutable";
 /// For other files, and for redirects: some caches keep a 301 without Cache-Control for ever.
@@ -18,9 +20,20 @@ pub(crate) const REVALIDATE: &str = "no-cache";
 /// For errors: the next version of the site may have the missing file.
 pub(crate) const NEVER: &str = "no-store";
 
-/// Returns the value for the file at a path.
-pub(crate) fn of_file(path: &[u8]) -> &'static str {
-    if is_immutable(path) { IMMUTABLE } else { REVALIDATE }
+/// Returns the value for the file at a path. `globs`: the files at these paths change their path with their content, whatever their names.
+pub(crate) fn of_file(path: &[u8], globs: &[String]) -> &'static str {
+    if is_immutable(path) || globs.iter().any(|glob| matches(glob, path)) { IMMUTABLE } else { REVALIDATE }
+}
+
+/// Returns whether a glob matches a path: the path of a file, or its name if the glob has no slash.
+fn matches(glob: &str, path: &[u8]) -> bool {
+    let path = path.strip_prefix(b"/").unwrap_or(path);
+    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
+    match glob.strip_prefix('/') {
+        Some(glob) => glob_match(glob, path),
+        None if glob.contains('/') => glob_match(glob, path),
+        None => glob_match(glob, name),
+    }
 }
 
 /// Returns whether the path changes when the content does.
@@ -187,7 +200,7 @@ mod tests {
         ];
         for &(name, path, want) in cases {
             assert_eq!(is_immutable(path.as_bytes()), want, "{name}: {path}");
-            assert_eq!(of_file(path.as_bytes()) == IMMUTABLE, want, "{name}");
+            assert_eq!(of_file(path.as_bytes(), &[]) == IMMUTABLE, want, "{name}");
         }
     }
 
@@ -219,6 +232,29 @@ mod tests {
             });
             let found = found.count();
             assert!(found >= least, "{name}: {found}");
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip]
+    fn globs_match_paths_or_names() {
+        let cases: &[(&str, &str, bool)] = &[
+            // glob                   path                          matches
+            ("/assets/*",             "/assets/app.js",             true),
+            ("assets/*",              "/assets/app.js",             true),
+            ("/assets/*",             "/assets/chunks/app.js",      false),
+            ("/assets/**",            "/assets/chunks/app.js",      true),
+            ("/assets/**/*.{js,css}", "/assets/chunks/app.css",     true),
+            ("/assets/**/*.{js,css}", "/assets/logo.svg",           false),
+            ("*.woff2",               "/fonts/a/b.woff2",           true),
+            ("*.woff2",               "/fonts.woff2/a",             false),
+            ("/*.woff2",              "/fonts/b.woff2",             false),
+            ("app.??.js",             "/js/app.1x.js",              true),
+            ("/docs/assets/*",        "/assets/app.js",             false),
+        ];
+        for &(glob, path, want) in cases {
+            let value = of_file(path.as_bytes(), &[glob.to_owned()]);
+            assert_eq!(value == IMMUTABLE, want, "{glob} {path}");
         }
     }
 }

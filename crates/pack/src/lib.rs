@@ -117,6 +117,8 @@ pub struct Summary {
     pub files: u64,
     /// Bytes of their contents.
     pub bytes: u64,
+    /// Files whose paths change with their contents: browsers keep them for a year.
+    pub immutable: u64,
 }
 
 /// Packs the directory `root` into an image, written from the start of `out`. `out` should be empty: an image ends at the end of its

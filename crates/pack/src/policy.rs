@@ -24,6 +24,9 @@ pub struct Policy {
     pub hsts: Option<String>,
     /// Scripts of every origin may read the responses at these paths, and below them. Each begins with a slash.
     pub cors: Vec<String>,
+    /// Globs of files whose paths change with their contents, beside those whose names show it. One without a slash is about names, any other about
+    /// paths: `*` stands for any characters but a slash, `**` for any directories.
+    pub immutable: Vec<String>,
     /// The path below which clients see the site, if a mount or a proxy strips it from requests: `/docs`. Redirects and listings of the
     /// site lead below it. Decoded, without a slash at its end; empty: the root of the host.
     pub base: String,

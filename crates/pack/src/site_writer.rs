@@ -95,6 +95,8 @@ pub(crate) fn write_site<F, W: Write + Seek>(
             listed.push(ListedFile { path, len: content.len, modified_s: content.last_modified, is_of_user });
             summary.files += 1;
             summary.bytes += content.len;
+            let cache = cache_control::of_file(path, &options.policy.immutable);
+            summary.immutable += u64::from(cache == cache_control::IMMUTABLE);
         }
         if large_count > options.file_count_max {
             // There will be no image; the loop goes on to count the large files for the error.
@@ -217,7 +219,7 @@ pub(crate) fn write_variants<W: Write + Seek>(
 ) -> Result<Vec<(Coding, FileContent)>, PackError> {
     let FileToWrite { media, contents, deltas, offer } = file;
     let (media, varies) = (&*media, Varies::of(contents.len(), deltas.len()));
-    let cache = cache_control::of_file(path);
+    let cache = cache_control::of_file(path, &rule_records.addresses.policy.immutable);
     let Some(last_modified) = contents.first().map(|(_, content)| content.last_modified) else {
         return Ok(contents);
     };

@@ -13,9 +13,19 @@ use std::{ffi::OsStr, path::PathBuf};
 pub(super) fn args(command: CommandKind) -> impl Iterator<Item = Arg> {
     options(command).flat_map(|option| match option.kind {
         ValueKind::Flag(_) => switch(option).to_vec(),
+        ValueKind::Listen(_) => vec![arg(option), port_arg(option)],
         _ => vec![arg(option)],
     })
 }
+
+/// Returns the flag for the most usual value of `--listen`.
+fn port_arg(listen: &'static Opt) -> Arg {
+    let arg = Arg::new(PORT).long(PORT).short('p').value_name("PORT").value_parser(value_parser!(u16));
+    let arg = arg.help("Listen on this port of the loopback addresses: short for --listen localhost:PORT");
+    under_heading(listen, arg)
+}
+
+const PORT: &str = "port";
 
 /// Returns the values of the flags that were given.
 pub(super) fn values(matches: &ArgMatches, command: CommandKind) -> CliFlags {
@@ -31,6 +41,11 @@ pub(super) fn values(matches: &ArgMatches, command: CommandKind) -> CliFlags {
         } else if is_given(name) {
             let values = matches.get_raw(name).into_iter().flatten();
             flags.0.insert(name, values.map(OsStr::to_owned).collect());
+        }
+        if let ValueKind::Listen(_) = option.kind
+            && let Some(port) = matches.get_one::<u16>(PORT)
+        {
+            flags.0.entry(name).or_default().push(format!("localhost:{port}").into());
         }
     }
     flags

@@ -307,6 +307,20 @@ const OPTIONS: &[Opt] = &[
         ..OPT
     },
     Opt {
+        name: "immutable",
+        commands: &[Serve, Pack],
+        heading: PAGES,
+        value_name: "GLOB",
+        kind: ValueKind::Text(glob, |config, glob| config.site().source.policy.immutable.push(glob)),
+        is_list: true,
+        example: "/assets/**",
+        invalid: &["", "[a-", "{js,css"],
+        help: "Let browsers keep these files for a year, as their names change with their contents",
+        details: "Names with a long hash are recognised without it. * stands for any characters but a slash, ** for any directories; a glob without \
+                  a slash is about the names of files.",
+        ..OPT
+    },
+    Opt {
         name: "base",
         commands: &[Serve, Pack],
         heading: PAGES,
@@ -555,6 +569,17 @@ pub(super) fn open_path(path: &str) -> Result<String, String> {
         Ok(path.to_owned())
     } else {
         Err("expected a path that begins with /".to_owned())
+    }
+}
+
+/// Checks a glob: a bracket or brace that is open would match nothing.
+fn glob(text: &str) -> Result<String, String> {
+    let balance = |open, close| text.matches(open).count() == text.matches(close).count();
+    match text {
+        "" => Err("expected the path or the name of files, as in /assets/**".to_owned()),
+        _ if !balance('[', ']') => Err("a bracket is not closed".to_owned()),
+        _ if !balance('{', '}') => Err("a brace is not closed".to_owned()),
+        glob => Ok(glob.to_owned()),
     }
 }
 

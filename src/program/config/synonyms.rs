@@ -13,7 +13,7 @@ const SYNONYMS: &[(&[&str], &str)] = &[
     (&["server-name", "servername", "serveralias", "hostname", "hostnames", "domains", "vhost"],
         "the names of a site are `hosts` in [[site]]"),
     (&["port", "bind", "interface"],
-        "addresses and ports are `address` in [[listener]], or --listen"),
+        "addresses and ports are `address` in [[listener]], or --listen and --port"),
     (&["gzip", "gzip-static", "gzip-types", "brotli", "brotli-static", "zstd", "encode", "compress", "compression", "deflate", "precompressed"],
         "compression is made once, by tarpon pack: then nothing is left to set"),
     (&["expires", "cache-control", "cache-control-headers", "max-age", "etag"],

@@ -66,6 +66,7 @@ pub(crate) fn notice(notice: Notice<'_>) {
                 site = of.map(name),
                 files = site.file_count(),
                 bytes = site.content_len(),
+                immutable = site.immutable_count(),
                 release = release(site),
                 digest = site.digest(),
                 "site_loaded"

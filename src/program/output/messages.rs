@@ -43,7 +43,10 @@ const ERROR: Style = AnsiColor::Red.on_default().bold();
 /// Prints a notice of the server.
 pub(crate) fn notice(notice: Notice<'_>) {
     match notice {
-        Notice::SiteLoaded(of, site) => warnings(of, site),
+        Notice::SiteLoaded(of, site) => {
+            immutable(of, site);
+            warnings(of, site);
+        }
         Notice::SiteReloaded(of, site) => {
             let size = size(site.file_count(), site.content_len());
             println!("{DIM}changed{DIM:#}: {}{size}", name(of));
@@ -202,6 +205,18 @@ fn serving(served: &ServingReport<'_>) {
     println!("{DIM}sandbox: {confinement}{DIM:#}");
     if let Some(error) = admin_error {
         println!("{DIM}admin listener disabled: {error}{DIM:#}");
+    }
+}
+
+/// Prints which share of the files browsers keep for a year, unless that is none or all.
+fn immutable(of: SiteLabel<'_>, site: &Site) {
+    let (count, all) = (site.immutable_count().unwrap_or(0), site.file_count());
+    if count > 0 && count < all {
+        println!(
+            "{DIM}cached for a year{DIM:#}: {}{count} of {}, by a hash in the name or --immutable",
+            name(of),
+            Count(all, "file")
+        );
     }
 }
 

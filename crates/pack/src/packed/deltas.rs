@@ -170,7 +170,8 @@ fn is_revalidated_page(plan: &PackPlan<'_>, file: &PlannedFile) -> bool {
     let fields = at.iter().map(|path| plan.rules.fields(&[PathSet::one(path)], HeaderFields::default()));
     let mut caches = fields.filter_map(|fields| fields.split_off("Cache-Control").0);
     let cache = caches.next();
-    !may_be_fresh(cache.as_deref().unwrap_or(cache_control::of_file(&file.path)))
+    let globs = &plan.addresses.policy.immutable;
+    !may_be_fresh(cache.as_deref().unwrap_or(cache_control::of_file(&file.path, globs)))
 }
 
 /// Compresses a content with a dictionary. `None`: the delta is not worthwhile.
