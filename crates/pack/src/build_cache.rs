@@ -3,6 +3,7 @@
 //! A file is identified by device, inode, size, and both of its times in nanoseconds; each write changes the last of them. Names do
 //! not matter: a file with two names is read once.
 
+use crate::content::content_hash;
 use crate::media::SniffedType;
 use std::collections::HashMap;
 use std::fs::Metadata;
@@ -69,6 +70,14 @@ impl FileIdentity {
             modified: (meta.mtime(), meta.mtime_nsec()),
             changed: (meta.ctime(), meta.ctime_nsec()),
         }
+    }
+
+    /// Returns a hash that no other version of any file of this machine has. A version that another may still replace without another identity, as the
+    /// file was written just now, has a hash of its own for this second.
+    pub(crate) fn hash(&self, now: u64) -> u128 {
+        let FileIdentity { dev, ino, len, modified, changed } = self;
+        let unsettled = if self.is_settled(now) { 0 } else { now };
+        content_hash(format!("{dev} {ino} {len} {modified:?} {changed:?} {unsettled}").as_bytes())
     }
 
     /// Seconds since 1970; negative before.

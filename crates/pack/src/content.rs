@@ -3,16 +3,22 @@
 //! ```text
 //! open ─┬─ small ─▶ read into memory
 //!       └─ large ─▶ known from the build cache, or read in blocks for its hash; the file stays open
+//!                   all large files together too long to read ─▶ the hash is that of the file's identity
 //! ```
+//!
+//! The identity is that of `build_cache.rs`: device, inode, length and times. So the tag of a file stays as long as its content does, and changes with
+//! it, without a read. It differs from machine to machine, which is why the contents of usual sites are read.
 
 use crate::archive::MemberContent;
 use crate::build_cache::{BuildCache, ContentInfo, FileIdentity};
 use crate::error::PackError;
-use crate::media::SniffedType;
+use crate::media::{SniffedType, may_be_text};
 use crate::options::PackOptions;
 use crate::walk::TreeFile;
+use rustix::fs::{Advice, fadvise};
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use tarpon_site::format::Storage;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
@@ -51,14 +57,32 @@ impl FileContent {
     }
 }
 
+/// Where the hashes of large contents come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HashSource {
+    Content,
+    /// The identity of the file.
+    Identity,
+}
+
+impl HashSource {
+    /// Returns the source for contents of these lengths.
+    pub(crate) fn of(lens: impl Iterator<Item = u64>, options: &PackOptions) -> HashSource {
+        let len = lens.filter(|&len| len > options.file_len_min).fold(0, u64::saturating_add);
+        if len > options.read_len_max { HashSource::Identity } else { HashSource::Content }
+    }
+}
+
 /// Reads a file. Returns `None` if it no longer exists, or is no regular file.
 pub(crate) fn read(
     file: &TreeFile,
+    hash: HashSource,
     options: &PackOptions,
     cache: &mut BuildCache,
 ) -> Result<Option<FileContent>, PackError> {
     let Some((opened, meta)) = file.open()? else { return Ok(None) };
-    read_open(opened, &meta, options, cache).map(Some).map_err(|error| file.unreadable(error))
+    let name = file.path.file_name().map(OsStrExt::as_bytes).unwrap_or_default();
+    read_open(opened, &meta, name, hash, options, cache).map(Some).map_err(|error| file.unreadable(error))
 }
 
 /// Reads the first `len` bytes of a file. Returns `None` if it no longer exists, or is no regular file.
@@ -69,10 +93,12 @@ pub(crate) fn read_start(file: &TreeFile, len: u64) -> Result<Option<Vec<u8>>, P
     read.map(|_| Some(text)).map_err(|error| file.unreadable(error))
 }
 
-/// Reads a member of an archive. Sniffs as much of it as of a file, so that both get the same fields.
+/// Reads a member of an archive. Sniffs as much of it as of a file, so that both get the same fields. `name`: the last part of its path.
 pub(crate) fn read_member(
     archive: &File,
     member: MemberContent,
+    name: &[u8],
+    hash: HashSource,
     options: &PackOptions,
 ) -> io::Result<FileContent> {
     let MemberContent { at, len, modified_s, .. } = member;
@@ -85,8 +111,18 @@ pub(crate) fn read_member(
             hash: xxh3_128(&content),
             sniffed: SniffedType::of(&content),
         }
-    } else {
+    } else if hash == HashSource::Content {
         hash_blocks(&mut bytes)?
+    } else {
+        let meta = archive.metadata()?;
+        // The archive may have become shorter since it was listed.
+        let is_whole = at.checked_add(len).is_some_and(|end| end <= meta.len());
+        let identity = FileIdentity::of(&meta).hash(options.now);
+        ContentInfo {
+            len: if is_whole { len } else { 0 },
+            hash: content_hash(format!("{identity} {at} {len}").as_bytes()),
+            sniffed: sniff_start(archive, at, len, name)?,
+        }
     };
     if info.len != len {
         return Err(io::ErrorKind::UnexpectedEof.into());
@@ -113,6 +149,8 @@ impl Read for OffsetReader<'_> {
 fn read_open(
     file: File,
     meta: &Metadata,
+    name: &[u8],
+    hash: HashSource,
     options: &PackOptions,
     cache: &mut BuildCache,
 ) -> io::Result<FileContent> {
@@ -129,7 +167,14 @@ fn read_open(
     let info = match cache.get(&identity) {
         Some(info) => info,
         None => {
-            let info = hash_blocks(&mut bytes)?;
+            let info = match hash {
+                HashSource::Content => hash_blocks(&mut bytes)?,
+                HashSource::Identity => ContentInfo {
+                    len: meta.len(),
+                    hash: identity.hash(options.now),
+                    sniffed: sniff_start(&file, 0, meta.len(), name)?,
+                },
+            };
             if identity.is_settled(options.now) && FileIdentity::of(&file.metadata()?) == identity {
                 cache.insert(identity, info);
             }
@@ -139,6 +184,23 @@ fn read_open(
     let ContentInfo { len, hash, sniffed } = info;
     Ok(FileContent { source: ContentPlace::OnDisk(file), len, hash, sniffed, last_modified })
 }
+
+/// Reads the first bytes of a large content, which lies at a place of a file, for its media type: a text has enough to tell its charset. Reads nothing ahead, which would take as long as
+/// the whole of many files.
+fn sniff_start(file: &File, at: u64, len: u64, name: &[u8]) -> io::Result<SniffedType> {
+    let len = len.min(if may_be_text(name) { TEXT_START_LEN } else { START_LEN });
+    let mut block = vec![0; len as usize];
+    // It costs time only if it fails.
+    let _ = fadvise(file, 0, None, Advice::Random);
+    let filled = read_block(&mut OffsetReader { file, at }, &mut block);
+    let _ = fadvise(file, 0, None, Advice::Normal);
+    Ok(SniffedType::of_prefix(&block[..filled?]))
+}
+
+/// Bytes of a text that [`sniff_start`] reads.
+const TEXT_START_LEN: u64 = 16 << 10;
+/// Bytes of another content: a page, in which each magic number lies.
+const START_LEN: u64 = 4 << 10;
 
 /// Reads in blocks, for hash and media type only.
 pub(crate) fn hash_blocks(from: &mut impl Read) -> io::Result<ContentInfo> {
@@ -210,7 +272,8 @@ mod tests {
         ];
         for (name, served) in cases {
             let file = TreeFile { tree: Arc::clone(&tree), path: name.into() };
-            let content = read(&file, &PackOptions::new(0), &mut BuildCache::default()).expect(name);
+            let content = read(&file, HashSource::Content, &PackOptions::new(0), &mut BuildCache::default())
+                .expect(name);
             assert_eq!(content.is_some(), served, "{name}");
         }
     }

@@ -88,7 +88,7 @@ pub use tree::{DirTree, Inaccessible, LINK_COUNT_MAX, OPEN_DIR, reversed_compone
 pub use user::{OmitReason, Omitted, USER_ENTRY_COUNT_MAX, USER_LEN_MAX, UserDirectory};
 
 use archive::{ArchiveMember, MemberContent};
-use content::OffsetReader;
+use content::{HashSource, OffsetReader};
 use rules::{RuleSet, is_hidden};
 use site_writer::{SiteContents, write_site};
 use std::fs::File;
@@ -169,9 +169,10 @@ pub fn pack_tree<W: Write + Seek>(
     options.programs.remove_from(&mut users.files);
     site.files.append(&mut users.files);
     let walk::SiteFiles { files, skipped, unreadable, .. } = site;
+    let hash = HashSource::of(files.iter().filter_map(|file| file.location.len()), options);
     let contents = SiteContents { files, site_count, skipped, unreadable, archive_len: 0 };
-    let packed =
-        write_site(contents, &rules, out, options, |file: &TreeFile| content::read(file, options, cache))?;
+    let read = |file: &TreeFile| content::read(file, hash, options, cache);
+    let packed = write_site(contents, &rules, out, options, read)?;
     cache.evict_unused();
     Ok(PackedImage { omitted: users.omitted, ..packed })
 }
@@ -219,9 +220,10 @@ pub fn pack_tar<W: Write + Seek>(
     site.files.retain(|file| !is_hidden(&file.path));
     let site_count = site.files.len();
     let walk::SiteFiles { files, skipped, unreadable, .. } = site;
+    let hash = HashSource::of(files.iter().map(|file| file.location.content.len), options);
     let contents = SiteContents { files, site_count, skipped, unreadable, archive_len };
     write_site(contents, &rules, out, options, |member: &ArchiveMember| {
-        content::read_member(archive, member.content, options)
+        content::read_member(archive, member.content, url_path::file_name(&member.name), hash, options)
             .map(Some)
             .map_err(|error| failed(member, error))
     })

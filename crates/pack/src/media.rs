@@ -70,6 +70,15 @@ pub(crate) fn content_type(name: &[u8], sniffed: &SniffedType) -> Cow<'static, s
     }
 }
 
+/// Returns whether the content decides about the type of a file of this name: by its text, or as the name has no type.
+pub(crate) fn may_be_text(name: &[u8]) -> bool {
+    let unknown = SniffedType { is_text: false, is_utf8: false, is_html: false, magic: None };
+    match by_name(name, &unknown) {
+        Some("video/mp2t") | None => true,
+        Some(media) => media.starts_with("text/"),
+    }
+}
+
 fn by_name(name: &[u8], sniffed: &SniffedType) -> Option<&'static str> {
     let extension = std::str::from_utf8(extension(name)?).ok()?.to_ascii_lowercase();
     if SOURCE_OR_STREAM.contains(&extension.as_str()) {

@@ -10,6 +10,9 @@ use crate::user::UserDirectory;
 pub struct PackOptions {
     /// A file of more bytes than this stays on disk, and open.
     pub file_len_min: u64,
+    /// If the contents that stay on disk have more bytes than this together, they are not read: their tags come from what the file system knows of
+    /// the files, and change with each version of a file.
+    pub read_len_max: u64,
     /// The number of files that may stay open. The caller knows how many descriptors it can spare.
     pub file_count_max: usize,
     /// Seconds since 1970. No Last-Modified is later (RFC 9110, section 8.8.2.1).
@@ -29,18 +32,30 @@ pub struct PackOptions {
 }
 
 impl PackOptions {
-    /// Returns the default options at this time: contents above 64 KiB stay on disk, at most 512 of them; rules are in the dialect
+    /// Returns the default options at this time: contents above 64 KiB stay on disk, at most 512 of them, and are read if they have at most 256 MiB together; rules are in the dialect
     /// of Netlify; everything must be readable.
     pub fn new(now: u64) -> PackOptions {
         let (file_len_min, file_count_max) = (FILE_LEN_MIN, FILE_COUNT_MAX);
         let (dialect, policy, users) = (Dialect::Netlify, Policy::default(), Vec::new());
         let programs = ProgramFiles::default();
-        let is_strict = true;
-        PackOptions { file_len_min, file_count_max, now, dialect, policy, users, programs, is_strict }
+        let (is_strict, read_len_max) = (true, READ_LEN_MAX);
+        PackOptions {
+            file_len_min,
+            read_len_max,
+            file_count_max,
+            now,
+            dialect,
+            policy,
+            users,
+            programs,
+            is_strict,
+        }
     }
 }
 
 /// See [`PackOptions::new`]. Measured: up to this length, a copy out of memory is about as fast as sending from a file.
 const FILE_LEN_MIN: u64 = 64 << 10;
+/// See [`PackOptions::new`]. A second of a slow disk.
+const READ_LEN_MAX: u64 = 256 << 20;
 /// See [`PackOptions::new`]. Half of the usual soft limit of 1,024 open files.
 const FILE_COUNT_MAX: usize = 512;

@@ -488,6 +488,46 @@ fn too_many_large_files_are_counted() {
 }
 
 #[test]
+fn large_contents_have_tags_without_a_read() {
+    let site = FixtureDir::new(&[Zeros("a.bin", 70_000), Zeros("b.bin", 70_000), Text("c.css", b"small")]);
+    let path = site.root().join("a.bin");
+    let age = |seconds| {
+        let time = SystemTime::now() - Duration::from_secs(seconds);
+        File::options().write(true).open(&path).and_then(|file| file.set_modified(time)).expect("a time");
+    };
+    let tag = |options: &PackOptions, cache: &mut BuildCache| {
+        let (image, _) = site.pack_with(options, cache).expect("packs");
+        let Some(Entry::File(variants)) = image.find(b"/a.bin").expect("in memory") else {
+            panic!("no file")
+        };
+        let fields = text(&image, variants.identity.fields().text);
+        assert!(fields.contains("Content-Type: application/octet-stream\r\n"), "{fields}");
+        fields.lines().find_map(|line| line.strip_prefix("ETag: ")).expect("a tag").to_owned()
+    };
+    // Later than the change of the files, as if they were settled.
+    let all = PackOptions::new(now() + 10);
+    let none = PackOptions { read_len_max: 139_999, ..all.clone() };
+    let (content, identity) = (tag(&all, &mut BuildCache::default()), tag(&none, &mut BuildCache::default()));
+    assert_ne!(content, identity);
+    assert_eq!(
+        tag(&PackOptions { read_len_max: 140_000, ..all.clone() }, &mut BuildCache::default()),
+        content
+    );
+    // It stays for this version of the file, in this process and in others, even if later everything may be read.
+    let mut cache = BuildCache::default();
+    assert_eq!(tag(&none, &mut cache), identity);
+    assert_eq!(tag(&all, &mut cache), identity);
+    assert_eq!(tag(&PackOptions { now: now() + 20, ..none.clone() }, &mut BuildCache::default()), identity);
+    // Each version has another.
+    age(100);
+    let changed = tag(&none, &mut BuildCache::default());
+    assert_ne!(changed, identity);
+    // A file that was written just now may change again within the same tick of the clock.
+    let early = |now| tag(&PackOptions { now, ..none.clone() }, &mut BuildCache::default());
+    assert_ne!(early(now()), early(now() + 1));
+}
+
+#[test]
 fn root_that_is_no_directory_is_refused() {
     let site = FixtureDir::new(&[Text("a", b"")]);
     for name in ["a", "b"] {
