@@ -4,7 +4,8 @@ use crate::common::{
     EMBEDDED, ENGINES, TEST_TIMEOUT,
     client::{Response, TestClient, get},
     distinct_bytes,
-    program::{RunningProgram, has_exited, serve, serve_exactly, tarpon},
+    program::{RunningProgram, has_exited, serve, serve_exactly, tarpon, wrap_command},
+    readable_dir,
     server::{EmbeddedServer, TestServer, settings},
     site, wait_for,
 };
@@ -721,5 +722,61 @@ fn without_time(line: &str, form: LogFormat) -> String {
             format!("{front}\"duration_ms\":MS,{rest}")
         }
         None => line,
+    }
+}
+
+#[test]
+fn lines_lost_on_a_full_disk_are_counted() {
+    // Only root may mount a small file system.
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    for engine in [Engine::Epoll, Engine::Prefork] {
+        let dir = site(&[("index.html", "home")]);
+        let temp = readable_dir();
+        let (log, admin) = (temp.path().join("log"), temp.path().join("admin.sock"));
+        fs::create_dir(&log).expect("a directory");
+        let address = format!("unix:{}", admin.display());
+        let file = log.join("access.log").display().to_string();
+        let options =
+            ["--engine", engine.name(), "--workers", "1", "--admin", &address, "--access-log", &file];
+        // All of the small disk but a page is in use.
+        let mount = format!(
+            "mount -t tmpfs -o size=64k none {0} && head -c 61440 /dev/zero >{0}/other && exec \"$@\"",
+            log.display()
+        );
+        let wrapper = ["unshare", "--mount", "sh", "-c", &mount, "sh"];
+        let program = RunningProgram::start_ready(wrap_command(&wrapper, &serve(dir.path(), &options)));
+        let inside = Path::new("/proc").join(program.pid().as_raw_nonzero().to_string()).join("root");
+        let inside = inside.join(log.strip_prefix("/").expect("an absolute path"));
+        let mut sent = 0;
+        let mut request = || {
+            assert_eq!(TestClient::connect(program.address()).get("/").status, 200);
+            sent += 1;
+        };
+        let lost = || {
+            let metrics = TestClient::connect_unix(&admin).get("/metrics").content;
+            let metrics = String::from_utf8(metrics).expect("text");
+            let value = metrics.lines().find_map(|row| row.strip_prefix("tarpon_access_log_lost_total "));
+            value.expect("a count").parse::<usize>().expect("a number")
+        };
+        wait_for("a lost line", || {
+            request();
+            (lost() > 2).then_some(())
+        });
+        wait_for("a warning", || program.err().contains("lines are lost until").then_some(()));
+        fs::remove_file(inside.join("other")).expect("a file");
+        wait_for("a line after the others", || {
+            request();
+            program.err().contains("can be written again; lines that were lost: ").then_some(())
+        });
+        let err = program.err();
+        let (_, count) = err.trim_end().rsplit_once(": ").expect("a number at the end");
+        assert_eq!(count.parse(), Ok(lost()), "{engine}: {err}");
+        let whole = |line: &&str| line.contains("GET / HTTP/1.1") && line.ends_with("\"-\"");
+        wait_for("all other lines", || {
+            let text = fs::read_to_string(inside.join("access.log")).expect("a log");
+            (text.lines().filter(whole).count() + lost() == sent).then_some(())
+        });
     }
 }

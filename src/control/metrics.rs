@@ -46,6 +46,9 @@ pub struct Metrics {
     pub aborted: u64,
     /// Exchanges missing in the access log, as its ring was full.
     pub log_dropped: u64,
+    /// Lines that the access log could not write, as on a full disk, since this server process started.
+    #[serde(default)]
+    pub log_lost: u64,
     /// Logged exchanges in which a trusted proxy has sent a malformed list of addresses: the log has the address of the proxy.
     pub client_malformed: u64,
     /// Connections closed because of their PROXY header: it is missing, malformed or late, or the peer is not trusted.
@@ -239,6 +242,8 @@ impl Metrics {
         page.number("responses_aborted_total", "counter", help, self.aborted);
         let help = "Requests missing in the access log, as its reader was too slow";
         page.number("access_log_dropped_total", "counter", help, self.log_dropped);
+        let help = "Lines that the access log could not write, as on a full disk";
+        page.number("access_log_lost_total", "counter", help, self.log_lost);
         let help = "Logged requests whose client is unknown, as a trusted proxy has sent a malformed list of addresses";
         page.number("client_address_malformed_total", "counter", help, self.client_malformed);
         let help =

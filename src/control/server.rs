@@ -184,7 +184,10 @@ impl Server {
         let (log, rings) = match logs.recording() {
             Some(recording) => {
                 let rings = LogRings::new(worker_count)?;
-                (Some(AccessLog::start(&logs, &rings, &counters)?), Some((recording, rings)))
+                (
+                    Some(AccessLog::start(&logs, &rings, &counters, stats.log_lost())?),
+                    Some((recording, rings)),
+                )
             }
             None => (None, None),
         };

@@ -30,6 +30,8 @@ pub(crate) struct ServerStats {
     cgi: Option<Arc<CgiStats>>,
     upstreams: Option<UpstreamStats>,
     states: Option<Arc<SiteStates>>,
+    /// Lines that the access log could not write.
+    log_lost: Arc<AtomicU64>,
     is_draining: AtomicBool,
 }
 
@@ -69,6 +71,7 @@ impl ServerStats {
             cgi: None,
             upstreams: None,
             states: None,
+            log_lost: Arc::default(),
             is_draining: AtomicBool::new(false),
         }
     }
@@ -86,6 +89,11 @@ impl ServerStats {
     /// Adds what the builder knows of the sites.
     pub(crate) fn with_states(self, states: Option<Arc<SiteStates>>) -> ServerStats {
         ServerStats { states, ..self }
+    }
+
+    /// Returns the counter of the lines that the access log of this process could not write.
+    pub(crate) fn log_lost(&self) -> &Arc<AtomicU64> {
+        &self.log_lost
     }
 
     /// Records that the site of this number was loaded, with its number of files and bytes.
@@ -124,6 +132,7 @@ impl ServerStats {
             engine: self.engine.name().to_owned(),
             workers: self.worker_count,
             state: if is_draining { ServerState::Draining } else { ServerState::Serving },
+            log_lost: self.log_lost.load(Ordering::Relaxed),
             sites: self.sites.iter().enumerate().map(site).collect(),
             certificates: self.acme.iter().flat_map(|acme| acme.states()).filter_map(certificate).collect(),
             cgi: self.cgi.as_ref().map(|cgi| cgi.metrics()),

@@ -43,7 +43,7 @@ use exchange::Exchanges;
 use std::{
     hash::{BuildHasher, Hasher, RandomState},
     io,
-    sync::{Arc, Mutex, PoisonError, mpsc},
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicU64, mpsc},
     thread,
     time::{Duration, Instant},
 };
@@ -105,18 +105,19 @@ impl LogPlan {
 }
 
 impl AccessLog {
-    /// Starts the log thread for workers with these rings and counters.
+    /// Starts the log thread for workers with these rings and counters. Counts in `lost` the lines that cannot be written.
     pub(crate) fn start(
         logs: &LogPlan,
         rings: &LogRings,
         counters: &ServerCounters,
+        lost: &Arc<AtomicU64>,
     ) -> io::Result<AccessLog> {
         let shared = Arc::new(LogControl { wakeup: Arc::clone(rings.wakeup()), orders: Mutex::default() });
         let (alive, ended) = mpsc::channel();
         let writer = LogThread {
             shared: Arc::clone(&shared),
             sources: rings.consumers().map(|consumer| (consumer, Exchanges::default())).collect(),
-            writers: LogWriters::new(logs),
+            writers: LogWriters::new(logs, Arc::clone(lost)),
             tracer: DebugTracer::new(logs),
             drops: DropReport::new(counters.clone()),
         };

@@ -126,9 +126,9 @@ impl LogSink {
     }
 
     /// Writes whole lines. May block until the reader reads.
-    pub(super) fn write(&mut self, lines: &[u8]) -> io::Result<()> {
+    pub(super) fn write(&mut self, lines: &[u8]) -> Result<(), LogWriteError> {
         let written = self.try_write(lines);
-        if let Err(error) = &written
+        if let Err(LogWriteError { error, .. }) = &written
             && is_disconnect(error)
             && let Some(on_disconnect) = &mut self.on_disconnect
             && self.notify_after <= Instant::now()
@@ -139,11 +139,17 @@ impl LogSink {
         written
     }
 
-    fn try_write(&mut self, lines: &[u8]) -> io::Result<()> {
+    fn try_write(&mut self, lines: &[u8]) -> Result<(), LogWriteError> {
         match &mut self.kind {
-            SinkKind::Datagrams(socket) => lines
-                .split_inclusive(|&byte| byte == b'\n')
-                .try_for_each(|line| socket.send(line.strip_suffix(b"\n").unwrap_or(line)).map(drop)),
+            SinkKind::Datagrams(socket) => {
+                let mut rest = lines;
+                for line in lines.split_inclusive(|&byte| byte == b'\n') {
+                    let sent = socket.send(line.strip_suffix(b"\n").unwrap_or(line));
+                    sent.map_err(|error| LogWriteError::new(error, rest))?;
+                    rest = &rest[line.len()..];
+                }
+                Ok(())
+            }
             SinkKind::File(file) => write_lines(file, lines, &mut self.has_partial_line),
             SinkKind::Stream(stream) => write_lines(stream, lines, &mut self.has_partial_line),
             SinkKind::Rotating(file, rotator) => {
@@ -153,13 +159,33 @@ impl LogSink {
                     let (len, rotated) = rotator.rotate_before(rest, file);
                     let (now, later) = rest.split_at(len);
                     done = done.and(rotated);
-                    write_lines(file, now, &mut self.has_partial_line)?;
+                    write_lines(file, now, &mut self.has_partial_line)
+                        .map_err(|error| LogWriteError { lost: error.lost + line_count(later), ..error })?;
                     rest = later;
                 }
-                done
+                done.map_err(|error| LogWriteError::new(error, b""))
             }
         }
     }
+}
+
+/// Why lines could not be written.
+#[derive(Debug)]
+pub(super) struct LogWriteError {
+    pub(super) error: io::Error,
+    /// The lines that were lost. An error of a rotation loses none.
+    pub(super) lost: u64,
+}
+
+impl LogWriteError {
+    /// Returns the error that has lost these lines.
+    fn new(error: io::Error, rest: &[u8]) -> LogWriteError {
+        LogWriteError { error, lost: line_count(rest) }
+    }
+}
+
+fn line_count(lines: &[u8]) -> u64 {
+    lines.iter().filter(|&&byte| byte == b'\n').count() as u64
 }
 
 /// Returns whether an error means that the reader has gone.
@@ -169,21 +195,21 @@ fn is_disconnect(error: &io::Error) -> bool {
 }
 
 /// Writes lines, and first ends a partial line of an earlier write, as on a full disk.
-fn write_lines(to: &mut impl Write, lines: &[u8], has_partial_line: &mut bool) -> io::Result<()> {
+fn write_lines(to: &mut impl Write, lines: &[u8], has_partial_line: &mut bool) -> Result<(), LogWriteError> {
     if *has_partial_line {
-        to.write_all(b"\n")?;
+        to.write_all(b"\n").map_err(|error| LogWriteError::new(error, lines))?;
         *has_partial_line = false;
     }
     let mut rest = lines;
     while !rest.is_empty() {
         match to.write(rest) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(0) => return Err(LogWriteError::new(io::ErrorKind::WriteZero.into(), rest)),
             Ok(len) => rest = &rest[len..],
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => {
                 *has_partial_line =
                     lines[..lines.len() - rest.len()].last().is_some_and(|&byte| byte != b'\n');
-                return Err(error);
+                return Err(LogWriteError::new(error, rest));
             }
         }
     }

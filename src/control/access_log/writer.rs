@@ -3,6 +3,13 @@
 use super::{LogPlan, LogSink, exchange::ExchangeStep, format::Formatter};
 use crate::base::error::reason;
 use crate::base::log_config::{LogOwner, Logging};
+use std::{
+    mem,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 use tracing::warn;
 
 /// All logs, and which of them each site writes to.
@@ -10,6 +17,8 @@ pub(super) struct LogWriters {
     /// By the number of the site. `None`: the site is not logged.
     sites: Vec<Option<WriterEntry>>,
     writers: Vec<LogWriter>,
+    /// Counts the lines that were lost.
+    lost: Arc<AtomicU64>,
 }
 
 /// How the exchanges of a site are logged.
@@ -26,13 +35,14 @@ struct LogWriter {
     name: Option<String>,
     sink: Option<LogSink>,
     lines: Vec<u8>,
-    /// The error of the last write, already reported.
+    /// The error of the last write, already reported, and the lines that were lost since.
     error: Option<String>,
+    lost: u64,
 }
 
 impl LogWriters {
     /// Creates a writer for each owner that logs.
-    pub(super) fn new(logs: &LogPlan) -> LogWriters {
+    pub(super) fn new(logs: &LogPlan, lost: Arc<AtomicU64>) -> LogWriters {
         let mut writers: Vec<LogWriter> = Vec::new();
         let entry = |site: &Option<(Logging, LogOwner)>| {
             let (logging, owner) = (*site)?;
@@ -43,7 +53,7 @@ impl LogWriters {
             });
             Some(WriterEntry { formatter: Formatter::new(logging.format, logging.client_ip), writer })
         };
-        LogWriters { sites: logs.sites.iter().map(entry).collect(), writers }
+        LogWriters { sites: logs.sites.iter().map(entry).collect(), writers, lost }
     }
 
     /// Sets the sinks of these owners. An owner that logs nothing is ignored.
@@ -71,7 +81,7 @@ impl LogWriters {
 
     /// Writes all collected lines to the sinks.
     pub(super) fn write(&mut self) {
-        self.writers.iter_mut().for_each(LogWriter::write);
+        self.writers.iter_mut().for_each(|writer| writer.write(&self.lost));
     }
 }
 
@@ -81,21 +91,27 @@ impl LogWriter {
             LogOwner::Server => None,
             LogOwner::Site(number) => logs.names[number].clone(),
         };
-        LogWriter { owner, name, sink: None, lines: Vec::new(), error: None }
+        LogWriter { owner, name, sink: None, lines: Vec::new(), error: None, lost: 0 }
     }
 
-    fn write(&mut self) {
+    fn write(&mut self, lost_count: &AtomicU64) {
         let Some(sink) = self.sink.as_mut().filter(|_| !self.lines.is_empty()) else { return };
         let written = sink.write(&self.lines);
         self.lines.clear();
-        let why = written.err().map(|error| reason(&error));
+        let why = written.as_ref().err().map(|failed| reason(&failed.error));
+        let lost = written.err().map_or(0, |failed| failed.lost);
+        self.lost += lost;
+        lost_count.fetch_add(lost, Ordering::Relaxed);
         if why != self.error {
             let name = self.name.as_ref().map(|name| format!(" of {name}")).unwrap_or_default();
             match &why {
                 Some(why) => warn!(
                     "cannot write the access log{name}: {why}; lines are lost until it can be written again"
                 ),
-                None => warn!("the access log{name} can be written again"),
+                None => {
+                    let lost = mem::take(&mut self.lost);
+                    warn!(lost, "the access log{name} can be written again; lines that were lost: {lost}");
+                }
             }
             self.error = why;
         }

@@ -24,8 +24,18 @@ pub(crate) fn write(metrics: &Metrics, unix_s: u64, to: &mut impl Write) -> io::
         ServerState::Serving => "serving",
         ServerState::Draining => "draining",
     };
-    let Metrics { version, engine, accepted, open, sent_len, received_len, aborted, log_dropped, .. } =
-        metrics;
+    let Metrics {
+        version,
+        engine,
+        accepted,
+        open,
+        sent_len,
+        received_len,
+        aborted,
+        log_dropped,
+        log_lost,
+        ..
+    } = metrics;
     // These texts come from the server.
     let (version, engine) = (version.printable(), engine.printable());
     let (up, workers) =
@@ -41,7 +51,11 @@ pub(crate) fn write(metrics: &Metrics, unix_s: u64, to: &mut impl Write) -> io::
         ("requests", grouped(metrics.response_count()), by_status(metrics)),
         ("sent", sent.to_string(), format!("received {received}")),
         ("aborted", grouped(*aborted), "responses: the client left or was too slow".to_owned()),
-        ("not logged", grouped(*log_dropped), "requests: the access log was too slow".to_owned()),
+        (
+            "not logged",
+            grouped(log_dropped + log_lost),
+            "requests: the access log was too slow, or its disk full".to_owned(),
+        ),
     ];
     for (what, value, more) in rows {
         writeln!(to, "  {what:<12} {value:>14}  {DIM}{more}{DIM:#}")?;
