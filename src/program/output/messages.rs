@@ -2,21 +2,19 @@
 //!
 //! Colours appear on terminals only; in a pipe or with `NO_COLOR` the text is the same without them.
 
-use crate::program::output::{self, OutputForm, tables};
+use crate::program::output::{self, OutputForm};
 use crate::{
     Activation, Address, ArchiveSizes, CODINGS, Changes, DELTA_CODINGS, HostName, Notice, PackReport,
-    Release, ReleaseState, Reuse, Savings, ServingReport, Site, SiteLabel, UserError, Verification,
+    PruneReport, Release, Reuse, Savings, ServingReport, Site, SiteLabel, UserError, Verification,
     config::{Config, ResolvedConfig},
 };
 use anstyle::{AnsiColor, Style};
 use std::{
     cmp::Ordering,
     fmt,
-    io::{self, Write},
     path::Path,
     time::Duration,
 };
-use tarpon_http::date;
 use tarpon_site::Printable;
 
 /// Like the macro of `std`, but ignores errors: the server continues even if the disk of its log is full.
@@ -332,34 +330,6 @@ pub(crate) fn verified(archive: &Path, verified: &Verification) {
     }
 }
 
-/// Prints the releases of a directory and marks the current and the previous one.
-pub(crate) fn releases(releases: &[Release], to: &mut impl Write) -> io::Result<()> {
-    let row = |release: &Release| {
-        let date = date::format(release.modified_s);
-        // Without the day of the week. The header of the table has the time zone.
-        let date = String::from_utf8_lossy(&date[5..25]).into_owned();
-        let (files, error) = match &release.files {
-            Ok(files) => (files.to_string(), None),
-            Err(error) => (String::new(), Some(error.to_string())),
-        };
-        let turn = match release.state {
-            Some(ReleaseState::Current) => Some("current".to_owned()),
-            Some(ReleaseState::Previous) => Some("previous".to_owned()),
-            None => None,
-        };
-        let remarks: Vec<_> = turn.into_iter().chain(error).collect();
-        [
-            release.name.printable().to_string(),
-            date,
-            Bytes(release.len).to_string(),
-            files,
-            remarks.join("; "),
-        ]
-    };
-    let rows: Vec<_> = releases.iter().map(row).collect();
-    tables::columns(["release", "modified (UTC)", "size", "files", ""], &rows, 2..=3, to)
-}
-
 /// Prints the change of the current release.
 pub(crate) fn activated(Activation { to, from }: &Activation) {
     let (to, from) = (to.printable(), from.as_ref().map(|from| from.printable()));
@@ -367,6 +337,39 @@ pub(crate) fn activated(Activation { to, from }: &Activation) {
         Some(from) if from == to => println!("{BOLD}{to}{BOLD:#} is already current"),
         Some(from) => println!("{BOLD}{to}{BOLD:#} is current; {from} was before"),
         None => println!("{BOLD}{to}{BOLD:#} is current"),
+    }
+}
+
+/// Prints that no release is active yet, and what to do.
+pub(crate) fn none_active(hint: &str) {
+    eprintln!("no release is active yet; {hint}");
+}
+
+/// Prints which releases were removed, or would be.
+pub(crate) fn pruned(report: &PruneReport, is_dry_run: bool) {
+    let PruneReport { removed, freed_len, kept_count, damaged } = report;
+    for Release { name, files, .. } in damaged {
+        if let Err(error) = files {
+            warn!("{} stays, as it is no release that can be served: {error}", name.printable());
+        }
+    }
+    let verb = if is_dry_run { "would remove" } else { "removed" };
+    for Release { name, len, .. } in removed {
+        println!("{verb} {}  {DIM}{}{DIM:#}", name.printable(), Bytes(*len));
+    }
+    let (count, kept) = (removed.len() as u64, Count(*kept_count as u64, "release"));
+    match (count, is_dry_run) {
+        (0, _) => println!("nothing to remove; {kept} stay{}", if *kept_count == 1 { "s" } else { "" }),
+        (_, true) => println!(
+            "{BOLD}would remove {}{BOLD:#}, which frees {}; keeps {kept}",
+            Count(count, "release"),
+            Bytes(*freed_len)
+        ),
+        (_, false) => println!(
+            "{BOLD}removed {}{BOLD:#}, which frees {}; kept {kept}",
+            Count(count, "release"),
+            Bytes(*freed_len)
+        ),
     }
 }
 

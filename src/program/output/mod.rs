@@ -11,6 +11,7 @@
 pub(crate) mod events;
 pub(crate) mod messages;
 pub(crate) mod progress;
+pub(crate) mod release_table;
 pub(crate) mod status;
 pub(crate) mod tables;
 mod upstream_table;
