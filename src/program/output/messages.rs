@@ -2,19 +2,17 @@
 //!
 //! Colours appear on terminals only; in a pipe or with `NO_COLOR` the text is the same without them.
 
-use crate::program::output::{self, OutputForm};
+use crate::program::output::{
+    self, OutputForm,
+    notice_text::{self, NoticeText},
+};
 use crate::{
-    Activation, Address, ArchiveSizes, CODINGS, Changes, DELTA_CODINGS, HostName, Notice, PackReport,
-    PruneReport, Release, Reuse, Savings, ServingReport, Site, SiteLabel, UserError, Verification,
+    Activation, ArchiveSizes, CODINGS, Changes, DELTA_CODINGS, Notice, PackReport, PruneReport, Release,
+    Reuse, Savings, ServingReport, UserError, Verification,
     config::{Config, ResolvedConfig},
 };
 use anstyle::{AnsiColor, Style};
-use std::{
-    cmp::Ordering,
-    fmt,
-    path::Path,
-    time::Duration,
-};
+use std::{cmp::Ordering, fmt, path::Path, time::Duration};
 use tarpon_site::Printable;
 
 /// Like the macro of `std`, but ignores errors: the server continues even if the disk of its log is full.
@@ -34,30 +32,12 @@ macro_rules! warn {
 
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
-const LINK: Style = AnsiColor::Cyan.on_default().underline();
 const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 
 /// Prints a notice of the server.
 pub(crate) fn notice(notice: Notice<'_>) {
     match notice {
-        Notice::SiteLoaded(of, site) => warnings(of, site),
-        Notice::SiteReloaded(of, site) => {
-            let size = size(site.file_count(), site.content_len());
-            println!("{DIM}changed{DIM:#}: {}{size}", name(of));
-            warnings(of, site);
-        }
-        Notice::SiteReloadFailed(error) => warn!("{error}; still serving the previous version"),
-        Notice::SiteRejected { why, retry_delay: None } => warn!("{why}; still serving the previous version"),
-        Notice::SiteRejected { why, retry_delay: Some(delay) } => {
-            warn!("{why}; still serving the previous version, trying again in {delay:?}");
-        }
-        Notice::ReleaseNotKept(error) => warn!("{error}; this earlier release is not kept"),
-        Notice::PollingForChanges(of, reason) => {
-            let name = name(of);
-            warn!("{name}the kernel reports no changes ({reason}); checking every 2 s");
-        }
-        Notice::LogReopenFailed(error) => warn!("{error}"),
         Notice::Serving(served) => {
             serving(served);
             let workers = Count(served.settings.workers().get() as u64, "worker");
@@ -67,63 +47,22 @@ pub(crate) fn notice(notice: Notice<'_>) {
             println!("{DIM}reloaded{DIM:#}");
             serving(served);
         }
-        Notice::ReloadFailed(why) => warn!("not reloaded: {why}\nstill serving the previous configuration"),
-        Notice::Upgraded(id) => println!("{DIM}upgraded: process {id} serves now{DIM:#}"),
-        Notice::UpgradeFailed(why) => warn!("not upgraded: {why}\nthe old process still serves"),
-        Notice::DrainFailed(why) => warn!("{why}"),
-        Notice::Stopping(Duration::ZERO) => println!("{DIM}stopping now{DIM:#}"),
-        Notice::Stopping(grace) => {
-            println!("{DIM}stopping within {grace:?}; a second signal stops it at once{DIM:#}");
-        }
-        Notice::ConnectionLost(how) => warn!("a worker process {how}; its connection is lost"),
-        Notice::ProcessEnded { role, how, restart_delay: Duration::ZERO } => {
-            warn!("the {role} process {how}; starting another");
-        }
-        Notice::ProcessEnded { role, how, restart_delay } => {
-            warn!("the {role} process {how}; starting another in {restart_delay:?}");
-        }
-        Notice::StartFailed { role, error, retry_delay } => {
-            warn!("cannot start a {role} process: {error}; next attempt in {retry_delay:?}");
-        }
-        Notice::CertificateObtained { names, days } => {
-            println!("{DIM}certificate for {names}: valid for {}{DIM:#}", Count(days, "day"));
-        }
-        Notice::CertificateFailed { names, why, hint, retry_delay, days_left } => {
-            let present = match days_left {
-                None => "there is none yet".to_owned(),
-                Some(days) if days < 0 => {
-                    format!("the present one has EXPIRED {} ago", Count(days.unsigned_abs(), "day"))
-                }
-                Some(days) => format!("the present one is valid for {}", Count(days.unsigned_abs(), "day")),
-            };
-            warn!(
-                "no new certificate for {names}: {why}; {hint}\n{present}; next attempt in {}",
-                minutes(retry_delay)
-            );
-        }
-        Notice::CertificateWarning(why) => warn!("{why}"),
-        Notice::UpstreamDown { upstream, server, why } => {
-            warn!("upstream {}: {} is down: {why}", upstream.printable(), server.printable());
-        }
-        Notice::UpstreamUp { upstream, server } => {
-            let (upstream, server) = (upstream.printable(), server.printable());
-            println!("{DIM}upstream {upstream}: {server} is up again{DIM:#}");
-        }
-        Notice::UpstreamUnresolved { upstream, server, why } => {
-            let (upstream, server) = (upstream.printable(), server.printable());
-            warn!("upstream {upstream}: cannot look up the name of {server}: {why}; trying again");
-        }
-        Notice::Suppressed(role, count) => {
-            warn!("{count} more messages about the {role} process are not shown")
+        notice => {
+            if let Some(text) = notice_text::of(&notice) {
+                show(&text);
+            }
+            if let Notice::SiteLoaded(of, site) | Notice::SiteReloaded(of, site) = notice {
+                site.warnings().for_each(|warning| show(&notice_text::site_warning(of, &warning)));
+            }
         }
     }
 }
 
-/// Returns a time in whole minutes, as in "1 h 5 min".
-fn minutes(time: Duration) -> String {
-    match time.as_secs().div_ceil(60) {
-        minutes @ ..60 => format!("{minutes} min"),
-        minutes => format!("{} h {} min", minutes / 60, minutes % 60),
+/// Prints news to standard output, a warning to standard error.
+fn show(text: &NoticeText) {
+    match text.is_warning {
+        true => warn!("{}", text.shown()),
+        false => println!("{}", text.shown()),
     }
 }
 
@@ -134,6 +73,16 @@ pub(crate) fn event(level: tracing::Level, text: &str) -> String {
         tracing::Level::WARN => format!("{WARNING}warning{WARNING:#}: {text}"),
         _ => text.to_owned(),
     }
+}
+
+/// Formats an event of `--debug` in one line without colours: of heads, the first lines.
+pub(crate) fn exchange_line<'f>(field: impl Fn(&str) -> &'f str) -> String {
+    if field("message") == "request_end" {
+        return notice_text::one_line(&exchange(field));
+    }
+    let first = |name| field(name).lines().next().unwrap_or_default();
+    let (connection, client) = (field("connection"), field("client"));
+    format!("{connection} {client}: {} -> {}", first("request"), first("response"))
 }
 
 /// Formats an event of `--debug` from its fields. There are two for each exchange: one has both heads, when the response is queued;
@@ -162,57 +111,25 @@ pub(crate) fn exchange<'f>(field: impl Fn(&str) -> &'f str) -> String {
 
 /// Names a configuration file in the current directory.
 pub(crate) fn configuration(name: &str) {
-    println!("configuration: ./{name}");
+    println!("{}", notice_text::configuration(name));
 }
 
 fn serving(served: &ServingReport<'_>) {
-    let ServingReport { sites, addresses, fingerprint, fallback_reason, confinement, admin_error, .. } =
-        served;
+    let ServingReport { addresses, fingerprint, fallback_reason, confinement, admin_error, .. } = served;
     if let Some(reason) = fallback_reason {
-        warn!("no io_uring ({reason}); using epoll");
+        show(&notice_text::fallback(reason));
     }
-    match &sites[..] {
-        [(site, file_count, len)] => {
-            let (path, size) = (site.source.path.printable(), size(*file_count, *len));
-            println!("{BOLD}tarpon{BOLD:#} {VERSION} serves {BOLD}{path}{BOLD:#}: {size}");
-        }
-        sites => {
-            let count = Count(sites.len() as u64, "site");
-            println!("{BOLD}tarpon{BOLD:#} {VERSION} serves {BOLD}{count}{BOLD:#}");
-            for (site, file_count, len) in sites {
-                let (path, size) = (site.source.path.printable(), size(*file_count, *len));
-                let names: Vec<_> = site.hosts.iter().map(HostName::to_string).collect();
-                let names = if names.is_empty() { "any other host".to_owned() } else { names.join(", ") };
-                println!("  {BOLD}{names}{BOLD:#}: {path}, {size}");
-            }
-        }
-    }
-    for address in addresses {
-        match address {
-            Address::Tcp(socket) => println!("  {LINK}{}://{socket}/{LINK:#}", served.scheme(address)),
-            Address::Unix(_) => println!("  {LINK}{address}{LINK:#}"),
-        }
-    }
+    println!("{}", notice_text::served_sites(served));
+    notice_text::site_lines(served).iter().for_each(|line| println!("  {line}"));
+    addresses.iter().for_each(|address| println!("  {}", notice_text::url(served, address)));
     if let Some(fingerprint) = fingerprint {
-        println!("{DIM}self-signed certificate: SHA-256 {fingerprint}{DIM:#}");
+        show(&notice_text::fingerprint(fingerprint));
     }
     let confinement = if confinement.is_empty() { "off".to_owned() } else { confinement.join(", ") };
     println!("{DIM}sandbox: {confinement}{DIM:#}");
     if let Some(error) = admin_error {
-        println!("{DIM}admin listener disabled: {error}{DIM:#}");
+        show(&notice_text::no_admin(error));
     }
-}
-
-fn warnings(of: SiteLabel<'_>, site: &Site) {
-    let name = name(of);
-    for warning in site.warnings() {
-        warn!("{name}{warning}");
-    }
-}
-
-/// Returns the prefix that names one of several sites.
-fn name(of: SiteLabel<'_>) -> String {
-    of.map(|path| format!("{}: ", path.printable())).unwrap_or_default()
 }
 
 /// Prints the result of packing a site.
@@ -393,12 +310,6 @@ pub(crate) fn config_ok(resolved: &ResolvedConfig, warnings: &[UserError]) {
     let (sites, listeners) = (Count(sites.len() as u64, "site"), listeners.len().max(1));
     let listeners = Count(listeners as u64, "listener");
     println!("{BOLD}{path}{BOLD:#} is valid: {sites}, {listeners}");
-}
-
-const VERSION: &str = env!("CARGO_PKG_VERSION");
-
-fn size(file_count: u64, len: u64) -> String {
-    format!("{}, {}", Count(file_count, "file"), Bytes(len))
 }
 
 /// A count with its noun.

@@ -10,6 +10,7 @@
 
 pub(crate) mod events;
 pub(crate) mod messages;
+pub(crate) mod notice_text;
 pub(crate) mod progress;
 pub(crate) mod release_table;
 pub(crate) mod status;
