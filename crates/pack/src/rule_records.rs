@@ -132,7 +132,10 @@ impl<'r> RuleRecords<'r> {
         let mut sections = self.base(writer)?;
         sections.extend(self.rules.log_paths()?.map(|paths| (section::LOG_PATHS, paths)));
         let (fields, content) = fields::redirect_anywhere(&everywhere);
-        writer.set_pages(everywhere, |status| self.rules.status_page(status).map(str::to_owned));
+        let home = self.home();
+        writer.set_pages(everywhere, |status| {
+            self.rules.status_page(status).map(str::to_owned).or_else(|| page::content(status, &home))
+        });
         if self.compiled.table.is_empty() {
             return Ok(sections);
         }
@@ -140,6 +143,11 @@ impl<'r> RuleRecords<'r> {
         let rules = self.compiled.encode_table().map_err(|error| self.rules.redirect_error(error))?;
         sections.push((section::RULES, [head, rules].concat()));
         Ok(sections)
+    }
+
+    /// Returns the public path of the root of the site.
+    fn home(&self) -> Vec<u8> {
+        self.addresses.policy.public_path(&self.addresses.of_dir(b"/"))
     }
 
     /// Writes the redirect from the base without a slash, which is no path of the site, to the root of the site. Returns the section of the
@@ -245,7 +253,7 @@ impl<'r> RuleRecords<'r> {
                 }
                 // Every image has a page for 404.
                 None if dir == b"/" => continue,
-                None => vec![server_page(&self.fields_of(&[PathSet::below(dir)]))],
+                None => vec![server_page(&self.fields_of(&[PathSet::below(dir)]), &self.home())],
             };
             writer.file(name, &mut variants, purpose, &mut Vec::new())?;
         }
@@ -310,8 +318,8 @@ impl WrittenFile {
 }
 
 /// Returns the server's own page for 404.
-fn server_page(extra: &HeaderFields) -> ImageVariant {
-    let text = page::content(404).expect("a test checks that each status has a text");
+fn server_page(extra: &HeaderFields, home: &[u8]) -> ImageVariant {
+    let text = page::content(404, home).expect("a test checks that each status has a text");
     let content = FileContent::of(text);
     let fields = fields::FileFields {
         ok: fields::page(404, content.len as usize, extra),
