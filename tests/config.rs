@@ -450,6 +450,12 @@ fn manual_pages_pass_mandoc_lint() {
     {
         assert!(serve.contains(part), "{part}");
     }
+    for page in ["tarpon.1", "tarpon-serve.1", "tarpon-release-prune.1", "tarpon.toml.5"] {
+        let text = shown(page);
+        let at =
+            ["EXAMPLES", "FILES", "ENVIRONMENT", "SEE ALSO"].map(|title| text.find(&format!("\n{title}\n")));
+        assert!(at.iter().all(Option::is_some) && at.is_sorted(), "{page}: {text}");
+    }
     let file = shown("tarpon.toml.5");
     for part in ["[[site]]", "header-timeout = 1ms to 1d [20s]", "On the command line: --listen."] {
         assert!(file.contains(part), "{part}: {file}");
