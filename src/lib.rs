@@ -98,7 +98,7 @@ pub use site::{
     Site,
     inspect::{inspect, verify},
     pack::{SitePacking, embedded_archive, has_embedded_site, pack},
-    releases::{Activation, Release, ReleaseState, Releases},
+    releases::{Activation, PruneReport, Release, ReleaseState, Releases},
     virtual_hosts::{VirtualHost, VirtualHosts},
     watch::{SiteChange, SiteWatcher, WatchHandle},
 };

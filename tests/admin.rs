@@ -492,6 +492,7 @@ fn status_prints_text_and_json() {
         assert!(text.contains(want), "{want} in {text}");
     }
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    wait_for("percentiles", || status(&[]).contains("  p50; p99 ").then_some(()));
     let object: serde_json::Value = serde_json::from_str(&status(&["--json"])).expect("JSON");
     assert_eq!(
         (&object["state"], &object["accepted"], &object["sites"][0]["files"]),

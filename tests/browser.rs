@@ -14,13 +14,14 @@ use serde_json::Value;
 use std::{
     collections::HashSet,
     ffi::OsStr,
-    fs,
+    fs::{self, File},
     io::{Cursor, Read, Write},
     net::{SocketAddr, TcpListener},
     os::unix::ffi::OsStrExt,
     path::Path,
     process::{Command, Stdio},
     thread,
+    time::{Duration, UNIX_EPOCH},
 };
 use tarpon_pack::{BuildCache, PackOptions, pack_dir};
 use tarpon_site::{Image, STATUS_PAGE_CODES};
@@ -166,17 +167,42 @@ fn listing_fits_a_phone_and_its_links_work_in_a_browser() {
     let site = site(&check);
     for name in NAMES {
         let content = String::from_utf8_lossy(name).into_owned();
-        fs::write(site.path().join("odd").join(OsStr::from_bytes(name)), content).expect("a file");
+        let path = site.path().join("odd").join(OsStr::from_bytes(name));
+        fs::write(&path, content).expect("a file");
+        let modified = UNIX_EPOCH + Duration::from_secs(1_000_000_000 - name.len() as u64);
+        File::options().write(true).open(&path).and_then(|file| file.set_modified(modified)).expect("a file");
     }
     for engine in ENGINES {
         let program =
             RunningProgram::start_ready(serve(site.path(), &["--listings", "--engine", engine.name()]));
         let url = format!("http://{}/list.html", program.address());
         for verdict in in_light_and_dark(&url) {
-            let links = format!("links: {}, up: /, scripts: 0", NAMES.len() + 1);
+            // Each file, a directory, and the directory above.
+            let links = format!("links: {}, up: /, scripts: 0", NAMES.len() + 2);
             assert!(verdict.ends_with(&links), "{engine}: {verdict}");
+            assert_sorted(&verdict, engine.name());
         }
     }
+}
+
+/// Checks the orders that the checking page reports: first the directory above.
+#[track_caller]
+fn assert_sorted(verdict: &str, engine: &str) {
+    let orders = verdict.lines().filter(|line| line.starts_with("by "));
+    let orders: Vec<_> = orders.map(|line| line.split_once(": ").expect("an order")).collect();
+    let at = |order: &str| {
+        let found: Vec<_> =
+            orders.iter().filter(|(name, _)| name.starts_with(&format!("by {order} "))).collect();
+        assert!(
+            found.len() == 2 && found[0].1 == found[1].1,
+            "{engine}: a phone has the same order: {verdict}"
+        );
+        found[0].1
+    };
+    // Names that are longer than three characters are shown by the first one.
+    let (by_name, by_size, by_date) = (at("name"), at("size"), at("date"));
+    assert!(by_name.starts_with("../ d ") && by_size.starts_with("../ d w "), "{engine}: {verdict}");
+    assert!(by_date.starts_with("../ d ") && by_date.ends_with(" w"), "{engine}: {verdict}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use crate::common::{
     client::{TestClient, get},
     program::{ProgramExit, RunningProgram, serve, tarpon},
+    releases::pack,
     site, wait_for, write_files,
 };
 use rustix::process::Signal;
@@ -449,6 +450,12 @@ fn manual_pages_pass_mandoc_lint() {
     {
         assert!(serve.contains(part), "{part}");
     }
+    for page in ["tarpon.1", "tarpon-serve.1", "tarpon-release-prune.1", "tarpon.toml.5"] {
+        let text = shown(page);
+        let at =
+            ["EXAMPLES", "FILES", "ENVIRONMENT", "SEE ALSO"].map(|title| text.find(&format!("\n{title}\n")));
+        assert!(at.iter().all(Option::is_some) && at.is_sorted(), "{page}: {text}");
+    }
     let file = shown("tarpon.toml.5");
     for part in ["[[site]]", "header-timeout = 1ms to 1d [20s]", "On the command line: --listen."] {
         assert!(file.contains(part), "{part}: {file}");
@@ -480,6 +487,60 @@ fn shells_accept_their_completions() {
     bash.args(["-c", script]).arg(dir.path().join("bash")).stdin(Stdio::null());
     let answer = bash.output().expect("bash");
     assert_eq!(String::from_utf8_lossy(&answer.stdout), "--secure-headers\n", "{answer:?}");
+}
+
+#[test]
+fn shells_complete_the_names_of_releases() {
+    let dir = crate::common::readable_dir();
+    let releases = dir.path().join("my releases");
+    fs::create_dir(&releases).unwrap();
+    for name in ["a.tar", "b c.tar", "b:1.tar"] {
+        pack(&[("index.html", name)], &releases.join(name));
+    }
+    let program = Path::new(env!("CARGO_BIN_EXE_tarpon"));
+    let path = format!("{}:{}", program.parent().unwrap().display(), env::var("PATH").unwrap());
+    // Each runs in the directory above: with the part of the name that is typed, and what the shell inserts, sorted.
+    let bash = |typed: &str| {
+        format!(
+            "source ./bash; COMP_LINE='tarpon release activate --verify my\\ releases {typed}'; COMP_POINT=${{#COMP_LINE}}; \
+             _tarpon_with_releases tarpon x x; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+        )
+    };
+    let zsh = |typed: &str| {
+        format!(
+            "compdef() {{ }}; compadd() {{ print -l -- $names }}; _call_program() {{ shift; eval $@ }}; source ./zsh; \
+             words=(activate --verify 'my\\ releases' '{typed}'); CURRENT=4; _tarpon_releases"
+        )
+    };
+    let fish = |typed: &str| {
+        format!("source ./fish; complete -C 'tarpon release activate --verify my\\ releases {typed}'")
+    };
+    #[rustfmt::skip]
+    let cases: &[(&str, String, &[&str])] = &[
+        ("bash", bash(""),       &["a.tar", "b:1.tar", "b\\ c.tar"]),
+        ("bash", bash("b"),      &["b:1.tar", "b\\ c.tar"]),
+        ("bash", bash("b:"),     &["1.tar"]),
+        ("bash", bash("a.tar "), &[""]),
+        // zsh itself selects those that begin with the text.
+        ("zsh",  zsh("b"),       &["a.tar", "b c.tar", "b:1.tar"]),
+        ("fish", fish(""),       &["a.tar", "b c.tar", "b:1.tar"]),
+        ("fish", fish("b"),      &["b c.tar", "b:1.tar"]),
+    ];
+    for shell in ["bash", "zsh", "fish"] {
+        let script = RunningProgram::run(tarpon_command(&["completions", shell], &[])).out;
+        fs::write(dir.path().join(shell), script).unwrap();
+    }
+    for (shell, commands, want) in cases {
+        let mut command = Command::new(shell);
+        command.args(["-c", commands]).current_dir(dir.path()).stdin(Stdio::null());
+        let answer = command.env("PATH", &path).env("HOME", dir.path()).output().expect(shell);
+        let text = String::from_utf8_lossy(&answer.stdout);
+        let mut names: Vec<_> = text.lines().collect();
+        names.sort_unstable();
+        assert_eq!(names, *want, "{shell}: {commands}: {answer:?}");
+    }
+    let script = fs::read_to_string(dir.path().join("zsh")).unwrap();
+    assert!(script.contains("':name -- Activate the archive of this name:_tarpon_releases'"), "{script}");
 }
 
 /// Returns the program with these arguments.

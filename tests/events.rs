@@ -31,6 +31,13 @@ fn each_event_is_a_json_object_on_standard_error() {
     fs::rename(staged.path().join("new.html"), dir.path().join("new.html")).expect("a file");
     let changed = event("site_reloaded");
     assert_eq!((&changed["files"], &changed["bytes"]), (&2.into(), &7.into()));
+    assert_eq!(changed["text"], "read the site again: 2 files, 7 bytes");
+    let text = format!(
+        "tarpon {} serves {}: 1 file, 4 bytes, at http://{address}/",
+        env!("CARGO_PKG_VERSION"),
+        dir.path().display()
+    );
+    assert_eq!(serving["text"], text);
     program.signal(Signal::HUP);
     let reloaded = event("reloaded");
     assert_eq!((&reloaded["addresses"], &reloaded["files"]), (&serving["addresses"], &2.into()));
@@ -45,6 +52,8 @@ fn each_event_is_a_json_object_on_standard_error() {
             event["timestamp"].is_string() && event["level"].is_string() && event["message"].is_string(),
             "{line}"
         );
+        let text = event["text"].as_str().unwrap_or_default();
+        assert!(!text.is_empty() && !text.contains(['\n', '\u{1b}']), "{line}");
     }
     assert!(
         ended.err.lines().any(|line| line.contains("\"WARN\"") && line.contains("outside")),
@@ -90,6 +99,47 @@ fn log_format_depends_on_the_terminal_and_the_option() {
 }
 
 #[test]
+fn terminal_and_events_say_the_same() {
+    let dir = site(&[
+        ("index.html", "home"),
+        ("tarpon.toml", "[[site]]\npath = \"public\"\n"),
+        ("public/index.html", "home"),
+    ]);
+    let file = dir.path().join("tarpon.toml");
+    let start = |format: &str| {
+        let mut command = tarpon(["serve".as_ref(), "--config".as_ref(), file.as_os_str()]);
+        command.args(["--listen", "127.0.0.1:0", "--admin", "off", "--log-format", format]);
+        RunningProgram::start(command)
+    };
+    let programs = [start("human"), start("json")];
+    let output = |program: &RunningProgram| program.out() + &program.err();
+    programs
+        .iter()
+        .for_each(|program| wait_for("a start", || output(program).contains("workers").then_some(())));
+    let staged = site(&[("new.html", "new")]);
+    fs::hard_link(staged.path().join("new.html"), dir.path().join("public/new.html")).expect("a file");
+    let changed = "read the site again: 2 files, 7 bytes";
+    programs.iter().for_each(|program| wait_for(changed, || output(program).contains(changed).then_some(())));
+    fs::write(&file, "[[site]]\npath = \"public\"\nnothing = 1\n").expect("a file");
+    let stays = "still serving the previous configuration";
+    for program in &programs {
+        program.signal(Signal::HUP);
+        wait_for(stays, || output(program).contains(stays).then_some(()));
+        program.signal(Signal::TERM);
+    }
+    let [human, events] = programs.map(RunningProgram::wait);
+    let human = human.out + &human.err;
+    for line in events.err.lines() {
+        let event: Value = serde_json::from_str(line).expect("JSON");
+        let text = event["text"].as_str().expect("text");
+        // The ports differ.
+        let sentence = text.split(", at http").next().expect("a part");
+        let parts: Vec<_> = sentence.split("; still").collect();
+        assert!(human.contains(parts[0]) && (parts.len() == 1 || human.contains(stays)), "{text}: {human}");
+    }
+}
+
+#[test]
 fn debug_option_reports_each_exchange() {
     let dir = site(&[("index.html", &b"home"[..]), ("big", &distinct_bytes(30 << 20))]);
     for &engine in ENGINES {
@@ -116,6 +166,16 @@ fn debug_option_reports_each_exchange() {
         drop(client);
         let end = event(&program, "request_end");
         assert_eq!((&end["status"], &end["complete"]), (&200.into(), &false.into()), "{engine}");
+        let connection = text(&start, "connection");
+        assert_eq!(
+            text(&start, "text"),
+            format!("{connection} 127.0.0.1: GET /big HTTP/1.1 -> HTTP/1.1 200 OK")
+        );
+        let line = text(&end, "text");
+        assert!(
+            line.starts_with(&format!("{connection} 200, ")) && line.ends_with(", aborted GET /big HTTP/1.1"),
+            "{line}"
+        );
         assert_eq!(end["connection"], start["connection"]);
         assert!(end["bytes"].as_u64().expect("a number") < 30 << 20, "{end}");
     }

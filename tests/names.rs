@@ -304,7 +304,7 @@ fn names_of_sites_are_shown_without_forged_lines() {
             let is_json = form == "json";
             wait_for_output(if is_json { "\"serving\"" } else { "Ctrl-C" });
             write_files(&sites[1], &[("new.html", "new")]);
-            wait_for_output(if is_json { "\"site_reloaded\"" } else { "changed" });
+            wait_for_output(if is_json { "\"site_reloaded\"" } else { "read the site " });
             // The answers of the admin listener.
             let ask = |words: &[&str]| {
                 let mut command = tarpon(words.iter().map(OsStr::new));

@@ -11,13 +11,15 @@ use rustix::{
     fs::{FlockOperation, flock},
     process::Signal,
 };
+use serde_json::Value;
 use std::{
     fs::{self, File},
+    os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::Command,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread,
-    time::Duration,
+    time::{Duration, UNIX_EPOCH},
 };
 use tarpon::Releases;
 use tempfile::TempDir;
@@ -60,10 +62,7 @@ fn list_shows_the_current_the_previous_and_the_damaged_release() {
     fs::write(dir.path().join("notes.txt"), "").unwrap();
     fs::write(dir.path().join(".next.tar"), "").unwrap();
     fs::create_dir(dir.path().join("directory.tar")).unwrap();
-    for (name, days) in [("a.tar", 3), ("b.tar", 2), ("c.tar", 4), ("d.tar", 1)] {
-        let file = File::options().write(true).open(dir.path().join(name)).unwrap();
-        file.set_modified(std::time::UNIX_EPOCH + Duration::from_secs(days * 86_400)).unwrap();
-    }
+    age(dir.path(), &[("a.tar", 3), ("b.tar", 2), ("c.tar", 4), ("d.tar", 1)]);
     run(dir.path(), "activate", &["c.tar"]);
     run(dir.path(), "activate", &["a.tar"]);
     let listed = run(dir.path(), "list", &[]);
@@ -83,6 +82,111 @@ fn list_shows_the_current_the_previous_and_the_damaged_release() {
         assert!(rows[row].starts_with(begin) && rows[row].ends_with(end), "{listed:?}");
         assert!(rows[row].contains(&format!("{len:.1} KiB")), "{listed:?}");
     }
+}
+
+#[test]
+fn list_has_forms_for_programs() {
+    let dir = releases(&["a.tar", "b.tar"]);
+    age(dir.path(), &[("a.tar", 1), ("b.tar", 2)]);
+    run(dir.path(), "activate", &["a.tar"]);
+    assert_output(&run(dir.path(), "list", &["--names"]), "b.tar\na.tar\n");
+    let listed = run(dir.path(), "list", &["--json"]);
+    let rows: Value = serde_json::from_str(&listed.out).unwrap();
+    let len = fs::metadata(dir.path().join("a.tar")).unwrap().len();
+    assert_eq!(
+        rows[1],
+        serde_json::json!({
+            "name": "a.tar", "modified": "1970-01-02T00:00:00Z", "size": len, "files": 1, "state": "current", "error": null
+        })
+    );
+    assert_eq!((&rows[0]["name"], &rows[0]["state"]), (&"b.tar".into(), &Value::Null));
+}
+
+#[test]
+fn prune_keeps_the_newest_the_current_and_the_previous_release() {
+    let dir = releases(&["1.tar", "2.tar", "3.tar", "4.tar", "5.tar", "6.tar"]);
+    let at = |name: &str| dir.path().join(name);
+    run(dir.path(), "activate", &["2.tar"]);
+    run(dir.path(), "activate", &["3.tar"]);
+    // An upload that is under way, and a link to an archive that stays.
+    fs::write(at("0.tar"), &fs::read(at("1.tar")).unwrap()[..1000]).unwrap();
+    symlink("6.tar", at("latest.tar")).unwrap();
+    age(
+        dir.path(),
+        &[("0.tar", 1), ("1.tar", 2), ("2.tar", 3), ("3.tar", 4), ("4.tar", 5), ("5.tar", 6), ("6.tar", 7)],
+    );
+    let names = || run(dir.path(), "list", &["--names"]).out;
+    let all = "6.tar\nlatest.tar\n5.tar\n4.tar\n3.tar\n2.tar\n1.tar\n0.tar\n";
+    let size = format!("{:.1} KiB", fs::metadata(at("1.tar")).unwrap().len() as f64 / 1024.0);
+    let size_2 = format!("{:.1} KiB", 2.0 * fs::metadata(at("1.tar")).unwrap().len() as f64 / 1024.0);
+
+    let planned = run(dir.path(), "prune", &["--keep", "3", "--dry-run"]);
+    let want = format!(
+        "would remove 4.tar  {size}\nwould remove 1.tar  {size}\nwould remove 2 releases, which frees {size_2}; keeps 5 releases\n"
+    );
+    assert_output(&planned, &want);
+    assert!(
+        planned.error_line().starts_with("warning: 0.tar stays, as it is no release that can be served: ")
+    );
+    assert_eq!(names(), all);
+
+    let pruned = run(dir.path(), "prune", &["--keep", "3"]);
+    let want = format!(
+        "removed 4.tar  {size}\nremoved 1.tar  {size}\nremoved 2 releases, which frees {size_2}; kept 5 releases\n"
+    );
+    assert_output(&pruned, &want);
+    assert_eq!(names(), "6.tar\nlatest.tar\n5.tar\n3.tar\n2.tar\n0.tar\n");
+    assert_output(&run(dir.path(), "prune", &["--keep", "3"]), "nothing to remove; 5 releases stay\n");
+    // The link has the newest release, so only the link counts as another one.
+    assert_output(&run(dir.path(), "rollback", &[]), "2.tar is current; 3.tar was before\n");
+    let pruned = run(dir.path(), "prune", &["--keep", "1"]);
+    assert!(pruned.out.contains("removed 5.tar") && pruned.out.contains("removed 3.tar"), "{pruned:?}");
+    assert_eq!(names(), "6.tar\nlatest.tar\n2.tar\n0.tar\n");
+}
+
+#[test]
+fn pruned_release_is_sent_to_its_end() {
+    let dir = releases(&["a.tar", "b.tar", "c.tar"]);
+    age(dir.path(), &[("a.tar", 1), ("b.tar", 2), ("c.tar", 3)]);
+    run(dir.path(), "activate", &["a.tar"]);
+    let program = RunningProgram::start_ready(serve(&dir.path().join("current"), &[]));
+    let mut client = TestClient::connect(program.address());
+    assert_eq!(client.get("/").content, b"a.tar");
+    for name in ["b.tar", "c.tar"] {
+        run(dir.path(), "activate", &[name]);
+    }
+    run(dir.path(), "prune", &["--keep", "1"]);
+    assert!(!dir.path().join("a.tar").exists());
+    wait_for("the current release", || (client.get("/").content == b"c.tar").then_some(()));
+    assert_eq!(program.err(), "");
+}
+
+#[test]
+fn hint_tells_how_to_activate_the_first_release() {
+    let dir = crate::common::readable_dir();
+    let shown = dir.path().display().to_string();
+    let link = dir.path().join("current");
+    let serve_error = || RunningProgram::run(serve(&link, &[]));
+    let refused = |want: &str| {
+        let want = format!("no release is active yet; {want}");
+        for ended in
+            [run(dir.path(), "rollback", &[]), run(dir.path(), "prune", &["--keep", "1"]), serve_error()]
+        {
+            assert!(!ended.status.success() && ended.error_line().ends_with(&want), "{want}: {ended:?}");
+        }
+        let listed = run(dir.path(), "list", &[]);
+        assert!(listed.status.success() && listed.error_line() == want, "{want}: {listed:?}");
+    };
+    refused(&format!(
+        "pack one, as in tarpon pack DIR -o {shown}/2026-11-21.tar, and activate it, as in tarpon release activate {shown} 2026-11-21.tar"
+    ));
+    pack(&[("index.html", "home")], &dir.path().join("a.tar"));
+    refused(&format!("activate one, as in tarpon release activate {shown} a.tar"));
+    // Other programs have links of this name.
+    fs::remove_file(dir.path().join("a.tar")).unwrap();
+    fs::create_dir(dir.path().join("2026-11-21")).unwrap();
+    fs::remove_file(dir.path().join(".tarpon.lock")).ok();
+    assert!(serve_error().error_line().contains("it does not exist; name a directory or tar archive"));
 }
 
 #[test]
@@ -228,7 +332,7 @@ fn files_of_an_interrupted_activation_do_no_harm() {
     let dir = releases(&["a.tar", "b.tar"]);
     let at = |name: &str| dir.path().join(name);
     run(dir.path(), "activate", &["a.tar"]);
-    std::os::unix::fs::symlink("half", at(".tarpon.link")).unwrap();
+    symlink("half", at(".tarpon.link")).unwrap();
     fs::write(at(".tarpon.history.new"), "activate 5").unwrap();
     set_current(dir.path(), "b.tar");
     assert!(run(dir.path(), "list", &[]).status.success());
@@ -241,10 +345,10 @@ fn release_never_writes_through_a_link() {
     let at = |name: &str| dir.path().join(name);
     fs::write(at("other"), "another file").unwrap();
     run(dir.path(), "activate", &["a.tar"]);
-    std::os::unix::fs::symlink("other", at(".tarpon.history.new")).unwrap();
+    symlink("other", at(".tarpon.history.new")).unwrap();
     assert!(run(dir.path(), "activate", &["b.tar"]).status.success());
     fs::remove_file(at(".tarpon.lock")).unwrap();
-    std::os::unix::fs::symlink("other", at(".tarpon.lock")).unwrap();
+    symlink("other", at(".tarpon.lock")).unwrap();
     let refused = run(dir.path(), "activate", &["a.tar"]);
     assert!(!refused.status.success() && refused.err.contains(".tarpon.lock"), "{refused:?}");
     assert!(current(dir.path()).ends_with("b.tar"));
@@ -270,6 +374,14 @@ fn forged_history_leads_to_no_file_outside_of_the_directory() {
         let ended = run(&dir, "rollback", &[]);
         assert!(ended.error_line().contains("line 1 is damaged; remove that line"), "{outside}: {ended:?}");
         assert_eq!(current(&dir), dir.join("a.tar").canonicalize().unwrap(), "{outside}");
+    }
+}
+
+/// Sets the modification times of files, in days since 1970.
+fn age(dir: &Path, days: &[(&str, u64)]) {
+    for (name, days) in days {
+        let file = File::options().write(true).open(dir.join(name)).unwrap();
+        file.set_modified(UNIX_EPOCH + Duration::from_secs(days * 86_400)).unwrap();
     }
 }
 

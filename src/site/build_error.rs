@@ -1,5 +1,6 @@
 //! Messages for sites that cannot be built.
 
+use super::releases::{NONE_ACTIVE, Releases};
 use crate::base::error::{UserError, reason};
 use std::{io, path::Path};
 use tarpon_pack::{Damage, Inaccessible, PackError};
@@ -72,6 +73,9 @@ pub(crate) fn missing(path: &Path, at: &Path) -> UserError {
         format!("cannot serve {}", path.printable()),
         "name a directory or tar archive, as in tarpon serve DIR",
     );
+    if let Some(hint) = Releases::inactive(path) {
+        return UserError::new(what, NONE_ACTIVE, hint);
+    }
     match at == path {
         true => UserError::new(what, "it does not exist", hint),
         false => UserError::new(what, format_args!("{} does not exist", at.printable()), hint),

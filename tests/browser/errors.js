@@ -5,7 +5,8 @@ async function main() {
     for (const width of [1200, 320]) {
       const page = await render(`/errors/${code}.html`, width);
       const [heading] = page.querySelectorAll("h1");
-      if (!heading.textContent.startsWith(`${code} `) || page.scripts.length > 0) {
+      const [home] = page.querySelectorAll("a");
+      if (!heading.textContent.startsWith(`${code} `) || page.scripts.length > 0 || home.pathname !== "/") {
         lines.push(`wrong: ${code}: ${page.documentElement.outerHTML}`);
       }
     }

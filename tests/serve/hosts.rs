@@ -102,7 +102,7 @@ fn each_site_reloads_and_a_rejected_one_keeps_its_version() {
     });
     assert_eq!(summary(&request(&mut TestClient::connect(program.address()), "two.example", "/")), "200 two");
     // The server may serve the change before the supervisor prints the message of the builder.
-    let message = format!("\nchanged: {}: 2 files, ", dir.path().join("one").display());
+    let message = format!("\nread the site {} again: 2 files, ", dir.path().join("one").display());
     wait_for("the message", || program.out().contains(&message).then_some(()));
 
     write_files(dir.path(), &[("two/_redirects", "not/a/rule\n"), ("one/index.html", "again")]);

@@ -43,7 +43,7 @@ fn file_is_added_changed_and_removed() {
     wait_for_content(&mut client, "/a/b/c.html", "deeper");
     fs::remove_file(dir.path().join("new")).unwrap();
     wait_until(&mut client, "/new", |response| response.status == 404);
-    wait_for("the message", || program.out().contains("\nchanged: 2 files, ").then_some(()));
+    wait_for("the message", || program.out().contains("\nread the site again: 2 files, ").then_some(()));
     assert_eq!(program.err(), "");
 }
 

@@ -5,6 +5,10 @@
 //!                                                                                      └─▶ JSON
 //! ```
 //!
+//! A page sorts its rows by name, size or date without a script and without a request: each row has its place in every order, and a style
+//! selects the order of the chosen radio button. Links to sorted variants would multiply the pages of each directory, which all lie in
+//! memory.
+//!
 //! The time of a directory is that of the newest file below it: its own time would change with files that are not served. A listing
 //! has only entries that are served, and none whose name begins with a dot. File names are untrusted bytes: they are escaped for HTML
 //! and JSON, percent-encoded in links, and isolated from the text around them in either writing direction.
@@ -127,23 +131,69 @@ fn html(dir: &[u8], rows: &[ListingRow], addresses: &PageAddresses) -> String {
     if rows.is_empty() {
         return to + "<p>There is nothing here.\n";
     }
+    let is_sortable = rows.len() > 1;
+    if is_sortable {
+        to += SORT_BUTTONS;
+    }
     to += "<table>\n<thead><tr><th scope=\"col\">Name<th scope=\"col\">Size<th scope=\"col\">Modified (UTC)\n<tbody>\n";
-    for row in rows {
+    if let Some(href) = parent_href(dir, addresses) {
+        let _ = writeln!(
+            to,
+            "<tr><td><a href=\"{href}\" aria-label=\"../, the directory above\">../</a><td><td>"
+        );
+    }
+    let places = [places(rows, by_size), places(rows, by_date)];
+    for (number, row) in rows.iter().enumerate() {
         let (name, href) = (text(&row.name), escaped(&percent_encode(&row.href)));
         let slash = if row.len.is_none() { "/" } else { "" };
         let size =
             row.len.map(|len| format!("<data value=\"{len}\" title=\"{}\">{}</data>", bytes(len), size(len)));
         let date = iso(row.modified_s);
         let (day, time) = (&date[..10], &date[11..19]);
+        let place = match is_sortable {
+            true => format!(" style=\"--s:{};--d:{}\"", places[0][number], places[1][number]),
+            false => String::new(),
+        };
         let _ = writeln!(
             to,
-            "<tr><td><a href=\"{href}\"><bdi>{name}</bdi>{slash}</a><td>{}<td><time datetime=\"{date}\" title=\"{day} \
+            "<tr{place}><td><a href=\"{href}\"><bdi>{name}</bdi>{slash}</a><td>{}<td><time datetime=\"{date}\" title=\"{day} \
              {time}\">{day} {}</time>",
             size.unwrap_or_default(),
             &time[..5],
         );
     }
     to + "</table>\n"
+}
+
+/// Orders files by size, the largest first, behind the directories.
+fn by_size(one: &ListingRow, other: &ListingRow) -> Ordering {
+    // A directory has no size.
+    other.len.is_none().cmp(&one.len.is_none()).then(other.len.cmp(&one.len))
+}
+
+/// Orders files and directories by date, the newest first.
+fn by_date(one: &ListingRow, other: &ListingRow) -> Ordering {
+    other.modified_s.cmp(&one.modified_s)
+}
+
+/// Returns the place of each row in another order, from 1. Rows that are equal there stay as they are.
+fn places(rows: &[ListingRow], order: fn(&ListingRow, &ListingRow) -> Ordering) -> Vec<usize> {
+    let mut sorted: Vec<_> = (0..rows.len()).collect();
+    sorted.sort_by(|&one, &other| order(&rows[one], &rows[other]));
+    let mut places = vec![0; rows.len()];
+    sorted.into_iter().zip(1..).for_each(|(number, place)| places[number] = place);
+    places
+}
+
+/// Returns the link to the directory above. `None`: the directory is the root of the site.
+fn parent_href(dir: &[u8], addresses: &PageAddresses) -> Option<String> {
+    let slash = dir[..dir.len() - 1].iter().rposition(|&byte| byte == b'/')?;
+    Some(dir_href(&dir[..=slash], addresses))
+}
+
+/// Returns the link to a directory.
+fn dir_href(dir: &[u8], addresses: &PageAddresses) -> String {
+    escaped(&percent_encode(&addresses.policy.public_path(&addresses.of_dir(dir))))
 }
 
 /// Returns the path of the directory, with a link to each directory above.
@@ -156,8 +206,7 @@ fn breadcrumbs(dir: &[u8], addresses: &PageAddresses) -> String {
         let _ = match slash + 1 == dir.len() {
             true => write!(to, "<bdi>{name}</bdi>/"),
             false => {
-                let above = addresses.policy.public_path(&addresses.of_dir(&dir[..=slash]));
-                let href = escaped(&percent_encode(&above));
+                let href = dir_href(&dir[..=slash], addresses);
                 write!(to, "<a href=\"{href}\"><bdi>{name}</bdi>/</a>")
             }
         };
@@ -194,7 +243,7 @@ fn text(name: &[u8]) -> String {
 }
 
 /// Escapes text for HTML, between tags or in double quotes.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
@@ -237,16 +286,29 @@ fn size(len: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
-/// The page works without it, if a Content-Security-Policy forbids inline styles. On a narrow screen, size and date stand below the
-/// name.
+/// Hidden unless the style shows them: without it they would have no effect.
+const SORT_BUTTONS: &str = "<fieldset hidden><legend>Sort by</legend>\
+<label><input type=\"radio\" name=\"sort\" value=\"name\" checked> name</label>\
+<label><input type=\"radio\" name=\"sort\" value=\"size\"> size</label>\
+<label><input type=\"radio\" name=\"sort\" value=\"date\"> date</label></fieldset>\n";
+
+/// The page works without it, if a Content-Security-Policy forbids inline styles. The columns of size and date have a fixed width, so that
+/// they stand at the same place on every page and in every order. Only a chosen order lays the table out as a grid: assistive programs of
+/// some browsers no longer see a table there. On a narrow screen, size and date stand below the name.
 const STYLE: &str = "body{max-width:60em;margin:2em auto;padding:0 1em;font:1em/1.5 system-ui,sans-serif}\
 h1{font-size:1.2em;overflow-wrap:anywhere}\
-table{width:100%;border-collapse:collapse}\
-th{text-align:left;font-weight:normal;opacity:.7}\
-th,td{padding:.4em .5em;border-bottom:1px solid #8884;vertical-align:top}\
+fieldset{border:0;padding:0 .5em;margin:0 0 .5em;gap:0 1em;flex-wrap:wrap;font-size:.9em}\
+legend{float:left;padding:0;opacity:.7}input{margin:.2em;vertical-align:middle}\
+table{width:100%;border-collapse:collapse;table-layout:fixed}\
+th,td{box-sizing:border-box;padding:.4em .5em;border-bottom:1px solid #8884;vertical-align:top}\
+th{text-align:left;font-weight:normal;opacity:.7}th+th{width:7.5em}th:last-child{width:10.5em}\
 td:first-child{overflow-wrap:anywhere}\
 th+th,td+td{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}\
 h1 a{padding:.3em}td a{display:block}a{text-decoration:none}a:hover,a:focus{text-decoration:underline}\
+@supports selector(:has(a)){fieldset{display:flex}\
+body:has([value=name]:not(:checked)){& table{display:flex;flex-direction:column}& tbody{display:contents}& tr{order:var(--d,0)}}\
+body:has([value=size]:checked){& tr{order:var(--s,0)}}\
+@media(min-width:40.01em){body:has([value=name]:not(:checked)) tr{display:grid;grid-template-columns:1fr 7.5em 10.5em}}}\
 @media(max-width:40em){thead{display:none}\
 tr{display:grid;grid-template-columns:1fr 1fr;border-bottom:1px solid #8884;padding:.3em 0}\
 td{border:0;padding:.1em .2em}td:first-child{grid-column:1/3}td+td{text-align:left;font-size:.9em;opacity:.8}\
@@ -366,6 +428,45 @@ mod tests {
             "file10", "é",
         ];
         assert_eq!(shown, want);
+    }
+
+    #[test]
+    fn each_row_has_its_place_in_every_order() {
+        let row =
+            |name: &str, len, modified_s| ListingRow { name: name.into(), href: Vec::new(), len, modified_s };
+        let rows = [
+            row("dir", None, 5),
+            row("other", None, 9),
+            row("a", Some(0), 7),
+            row("b", Some(30), 9),
+            row("c", Some(4), 1),
+            row("d", Some(4), 2),
+        ];
+        assert_eq!(places(&rows, by_size), [1, 2, 6, 3, 4, 5]);
+        assert_eq!(places(&rows, by_date), [4, 1, 3, 2, 6, 5]);
+    }
+
+    #[test]
+    fn rows_are_sortable_and_lead_to_the_directory_above() {
+        let lists = lists(&["/a/b.txt", "/a/long name.txt", "/a/d/x"], &Policy::default());
+        let html = |dir: &str| &lists.iter().find(|list| list.dir == dir.as_bytes()).expect("a listing").html;
+        let rows: Vec<_> = html("/a/").lines().filter(|line| line.starts_with("<tr")).collect();
+        let begins = [
+            "<tr><td><a href=\"/\" aria-label=\"../, the directory above\">../</a><td><td>",
+            "<tr style=\"--s:1;--d:1\"><td><a href=\"/a/d/\">",
+            "<tr style=\"--s:3;--d:3\"><td><a href=\"/a/b.txt\">",
+            "<tr style=\"--s:2;--d:2\"><td><a href=\"/a/long%20name.txt\">",
+        ];
+        assert!(
+            rows.len() == 4 && rows.iter().zip(begins).all(|(row, begin)| row.starts_with(begin)),
+            "{rows:#?}"
+        );
+        assert!(html("/a/").contains("<title>/a/</title>") && html("/a/").contains("<fieldset hidden>"));
+        // The root has no directory above, and a single row no order.
+        assert!(
+            !html("/").contains("../") && !html("/").contains("<fieldset") && !html("/").contains("--s:")
+        );
+        assert!(html("/a/d/").contains("<a href=\"/a/\" aria-label"));
     }
 
     #[test]

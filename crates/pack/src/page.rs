@@ -1,11 +1,16 @@
-//! The server's own pages: a small, self-contained page for each error status, for light and dark screens.
+//! The server's own pages: a small, self-contained page for each error status, for light and dark screens, with a link home.
 
-/// Returns the page for a status, or `None` if there is none. The page for 204 is empty: RFC 9110, section 15.3.5.
-pub(crate) fn content(code: u16) -> Option<String> {
+use crate::listing::escaped;
+use crate::url_path::percent_encode;
+
+/// Returns the page for a status, or `None` if there is none. The page for 204 is empty: RFC 9110, section 15.3.5. `home`: the public path of
+/// the root of the site.
+pub(crate) fn content(code: u16, home: &[u8]) -> Option<String> {
     if code == 204 {
         return Some(String::new());
     }
     let (_, reason, sentence) = TEXTS.iter().find(|(known, ..)| *known == code)?;
+    let home = escaped(&percent_encode(home));
     Some(format!(
         r#"<!doctype html>
 <html lang="en">
@@ -17,6 +22,7 @@ pub(crate) fn content(code: u16) -> Option<String> {
 h1{{line-height:1.2;text-wrap:balance}}</style>
 <h1>{code} {reason}</h1>
 <p>{sentence}
+<p><a href="{home}">Home page</a>
 "#
     ))
 }
@@ -52,14 +58,15 @@ mod tests {
 
     #[test]
     fn each_status_has_a_small_page() {
-        assert_eq!(content(204).as_deref(), Some(""));
+        assert_eq!(content(204, b"/").as_deref(), Some(""));
         let texts = STATUS_PAGE_CODES.into_iter().filter(|&code| code != 204);
         assert!(texts.clone().eq(TEXTS.map(|(code, ..)| code)));
         for code in texts {
-            let page = content(code).expect("a page");
+            let page = content(code, b"/a \"b\"/").expect("a page");
             assert!(page.contains(&format!("<h1>{code} ")), "{code}");
-            assert!(page.len() < 600, "{code}: {}", page.len());
+            assert!(page.contains("<a href=\"/a%20%22b%22/\">Home page</a>"), "{page}");
+            assert!(page.len() < 700, "{code}: {}", page.len());
         }
-        assert_eq!(content(200), None);
+        assert_eq!(content(200, b"/"), None);
     }
 }

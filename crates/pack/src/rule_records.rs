@@ -99,7 +99,7 @@ impl<'r> RuleRecords<'r> {
         path: &[u8],
         status: u16,
     ) -> Result<(), PackError> {
-        let page = server_page(status, self.rules.status_page(status), &self.fields(path));
+        let page = server_page(status, self.rules.status_page(status), &self.fields(path), &self.home());
         let purpose = FileRecord::Error { status, has_rule: self.has_rule(path) };
         writer.file(path, &mut [page], purpose, &mut Vec::new()).map(drop)
     }
@@ -149,7 +149,10 @@ impl<'r> RuleRecords<'r> {
         let mut sections = self.base(writer)?;
         sections.extend(self.rules.log_paths()?.map(|paths| (section::LOG_PATHS, paths)));
         let (fields, content) = fields::redirect_anywhere(&everywhere);
-        writer.set_pages(everywhere, |status| self.rules.status_page(status).map(str::to_owned));
+        let home = self.home();
+        writer.set_pages(everywhere, |status| {
+            self.rules.status_page(status).map(str::to_owned).or_else(|| page::content(status, &home))
+        });
         if self.compiled.table.is_empty() {
             return Ok(sections);
         }
@@ -157,6 +160,11 @@ impl<'r> RuleRecords<'r> {
         let rules = self.compiled.encode_table().map_err(|error| self.rules.redirect_error(error))?;
         sections.push((section::RULES, [head, rules].concat()));
         Ok(sections)
+    }
+
+    /// Returns the public path of the root of the site.
+    fn home(&self) -> Vec<u8> {
+        self.addresses.policy.public_path(&self.addresses.of_dir(b"/"))
     }
 
     /// Writes the redirect from the base without a slash, which is no path of the site, to the root of the site. Returns the section of the
@@ -262,7 +270,10 @@ impl<'r> RuleRecords<'r> {
                 }
                 // Every image has a page for 404.
                 None if dir == b"/" => continue,
-                None => vec![server_page(404, None, &self.fields_of(&[PathSet::below(dir)]))],
+                None => {
+                    let extra = self.fields_of(&[PathSet::below(dir)]);
+                    vec![server_page(404, None, &extra, &self.home())]
+                }
             };
             writer.file(name, &mut variants, purpose, &mut Vec::new())?;
         }
@@ -326,9 +337,9 @@ impl WrittenFile {
     }
 }
 
-/// Returns the page for a status: the server's own, unless there is a configured one.
-fn server_page(status: u16, configured: Option<&str>, extra: &HeaderFields) -> ImageVariant {
-    let own = || page::content(status).expect("a test checks that each status has a text");
+/// Returns the page for a status: the server's own, which links to the page at `home`, unless there is a configured one.
+fn server_page(status: u16, configured: Option<&str>, extra: &HeaderFields, home: &[u8]) -> ImageVariant {
+    let own = || page::content(status, home).expect("a test checks that each status has a text");
     let content = FileContent::of(configured.map_or_else(own, str::to_owned));
     let fields = fields::FileFields {
         ok: fields::page(status, content.len as usize, extra),

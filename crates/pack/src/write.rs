@@ -39,7 +39,7 @@ pub(crate) struct ImageWriter<'w, W: Write + Seek> {
     hpack: Vec<u8>,
     /// The fields of rules and of the policy for every page.
     page_fields: HeaderFields,
-    /// The pages that are not those of the server, by status.
+    /// The pages by status.
     pages: BTreeMap<u16, String>,
 }
 
@@ -279,7 +279,7 @@ impl<'w, W: Write + Seek> ImageWriter<'w, W> {
         self.put(&redirect.content)
     }
 
-    /// Sets the fields of rules and of the policy for every page, and the pages that are not those of the server.
+    /// Sets the fields of rules and of the policy for every page, and the pages. Without them the pages are those of a site at the root.
     pub(crate) fn set_pages(&mut self, fields: HeaderFields, page: impl Fn(u16) -> Option<String>) {
         self.page_fields = fields;
         self.pages = STATUS_PAGE_CODES.into_iter().filter_map(|code| Some((code, page(code)?))).collect();
@@ -351,7 +351,7 @@ impl<'w, W: Write + Seek> ImageWriter<'w, W> {
     fn pages(&mut self) -> Result<Vec<u8>, PackError> {
         let mut rows = Vec::new();
         for code in STATUS_PAGE_CODES {
-            let own = || page::content(code).expect("a test checks that each status has a text");
+            let own = || page::content(code, b"/").expect("a test checks that each status has a text");
             let content = self.pages.remove(&code).unwrap_or_else(own);
             let fields = fields::page(code, content.len(), &self.page_fields);
             let row = StatusPageRow {

@@ -1,6 +1,6 @@
 //! `tarpon manual`: prints manual pages, generated from the help of the commands.
 
-use super::{CommandResult, ignore_closed_pipe, reference};
+use super::{CommandResult, ignore_closed_pipe, manual_sections, reference};
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint, value_parser};
 use clap_mangen::{
     Man,
@@ -104,6 +104,10 @@ fn add(command: &Command, pages: &mut Vec<ManualPage>) -> io::Result<()> {
         section(&mut roff, "CONFIGURATION FILE", CONFIGURATION);
         section(&mut roff, "SIGNALS", SIGNALS);
     }
+    let sections = manual_sections::of(&name);
+    section(&mut roff, "EXAMPLES", sections.examples);
+    section(&mut roff, "FILES", sections.files);
+    section(&mut roff, "ENVIRONMENT", sections.environment);
     section(&mut roff, "EXIT STATUS", EXIT_STATUS);
     roff.control("SH", ["SEE ALSO"]);
     roff.text([bold("tarpon"), roman("(1), "), bold("tarpon.toml"), roman("(5)")]);
@@ -123,8 +127,11 @@ fn write_all(pages: &[ManualPage], dir: &Path) -> CommandResult {
     Ok(())
 }
 
-/// Writes a section of terms and their descriptions. An empty term makes a paragraph.
-fn section(roff: &mut Roff, title: &str, rows: &[(&str, &str)]) {
+/// Writes a section of terms and their descriptions, if it has any. An empty term makes a paragraph.
+pub(super) fn section(roff: &mut Roff, title: &str, rows: &[(&str, &str)]) {
+    if rows.is_empty() {
+        return;
+    }
     roff.control("SH", [title]);
     for (term, text) in rows {
         if term.is_empty() {

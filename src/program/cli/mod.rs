@@ -8,6 +8,7 @@
 //! | `pack`, `inspect`, `verify`, `release` | make, list, check and activate packed sites |
 //! | `config` | checks and prints the configuration |
 //! | `manual` | prints manual pages, generated from the help of the commands |
+//! | `manual_sections` | the examples, files and variables of the environment for each page |
 //! | `reference` | the reference of the configuration file, as manual page and as Markdown |
 //! | `completions` | prints completion scripts for shells |
 //! | `flags` | the flags of the options of the configuration |
@@ -22,6 +23,7 @@ mod flags;
 mod inspect;
 mod local_file;
 mod manual;
+mod manual_sections;
 mod pack;
 mod read;
 mod reference;

@@ -1,5 +1,6 @@
 //! The reference of the configuration file as manual page and as Markdown, generated from the tables of its options.
 
+use super::{manual, manual_sections};
 use crate::config::{CommandKind, Opt, OptionDefault, SECTIONS, ValueKind};
 use clap_mangen::roff::{Roff, bold, italic, roman};
 use std::fmt::Write;
@@ -34,6 +35,17 @@ pub(super) fn page() -> String {
             }
         }
     }
+    roff.control("SH", ["EXAMPLES"]);
+    roff.text([roman("Two sites on port 80, and an access log:")]);
+    roff.control("PP", []);
+    roff.control("nf", []);
+    for line in EXAMPLE.lines() {
+        roff.text([roman(line)]);
+    }
+    roff.control("fi", []);
+    let sections = manual_sections::of("tarpon.toml");
+    manual::section(&mut roff, "FILES", sections.files);
+    manual::section(&mut roff, "ENVIRONMENT", sections.environment);
     roff.control("SH", ["SEE ALSO"]);
     roff.text([
         bold("tarpon"),
@@ -102,6 +114,24 @@ fn escaped(text: &str) -> String {
     text.replace('|', "\\|").replace('*', "\\*").replace("_", "\\_")
 }
 
+const EXAMPLE: &str = r#"[[listener]]
+address = "80"
+
+[log]
+access-log = "/var/log/tarpon/access.log"
+
+[[site]]
+path = "/srv/example.org/current"
+hosts = ["example.org"]
+redirect-hosts = ["www.example.org"]
+clean-urls = true
+
+[[site]]
+path = "/srv/example.net.tar"
+hosts = ["example.net"]
+default = true
+"#;
+
 const SYNTAX: [&str; 5] = [
     "A TOML file for tarpon serve --config. Everything in it is optional; flags win over it.",
     "Times are strings such as \"20s\", \"1m30s\" or \"500ms\", or numbers of seconds; sizes are strings such as \"64KiB\", or \
@@ -113,3 +143,21 @@ const SYNTAX: [&str; 5] = [
      characters ${. Output shows *** in place of such values.",
     "tarpon config check reports all errors of a file; tarpon config show prints the value of every option and its origin.",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{self, CliFlags, ConfigFile};
+
+    #[test]
+    fn example_of_the_page_is_valid() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), EXAMPLE).expect("a file");
+        let file = ConfigFile::open(file.path()).expect("a file");
+        let resolved = config::read(Some(&file), &CliFlags::default(), CommandKind::Serve);
+        assert_eq!(
+            resolved.map(|resolved| resolved.config.sites.len()).map_err(|error| error.count()),
+            Ok(2)
+        );
+    }
+}

@@ -1,16 +1,24 @@
 //! The events of a server, as text for people or as JSON for programs.
 //!
-//! `messages.rs` has the text. JSON is one line per event on standard error, with `timestamp`, `level`, `message` and further fields.
-//! Events that the library sends through `tracing` take the same form.
+//! `notice_text.rs` has the sentences. JSON is one line per event on standard error, with `timestamp`, `level`, `message`, `text` and further
+//! fields. `message` is for programs and stays the same; `text` is the sentence of a terminal. Events that the library sends through
+//! `tracing` take the same form.
 
-use crate::program::output::{self, OutputForm, messages};
-use crate::{Address, Notice, ServingReport, Site, SiteLabel, config::EventFormat};
+use crate::program::output::{self, OutputForm, messages, notice_text};
+use crate::{Notice, ServingReport, Site, SiteLabel, config::EventFormat};
 use anstream::adapter::strip_str;
-use std::{collections::BTreeMap, fmt, io, path::Path, sync::OnceLock};
+use serde_json::Value;
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Write},
+    io,
+    path::Path,
+    sync::OnceLock,
+};
 use tarpon_site::Printable;
 use tracing::{Event, Level, Subscriber, field, info, warn};
 use tracing_subscriber::{
-    fmt::{FmtContext, FormatEvent, FormatFields, format::Writer, time::FormatTime},
+    fmt::{FmtContext, FormatEvent, FormatFields, format::Writer},
     registry::LookupSpan,
 };
 
@@ -34,23 +42,19 @@ pub(crate) fn init(format: EventFormat) {
         tracing_subscriber::fmt().with_writer(move || output::stderr(form)).with_max_level(Level::DEBUG);
     // If standard error is closed, reporting that on standard error would panic.
     let builder = builder.log_internal_errors(false);
-    if is_json {
-        builder
-            .json()
-            .flatten_event(true)
-            .with_target(false)
-            .with_current_span(false)
-            .with_timer(EventClock)
-            .init();
-    } else {
-        builder.event_format(HumanFormat).init();
+    match is_json {
+        true => builder.event_format(JsonFormat).init(),
+        false => builder.event_format(HumanFormat).init(),
     }
 }
 
 /// Names a configuration file that no argument names.
 pub(crate) fn configuration(name: &str) {
     match IS_JSON.get() {
-        Some(true) => info!(file = format!("./{name}"), "configuration"),
+        Some(true) => {
+            let text = notice_text::configuration(name);
+            info!(text, file = format!("./{name}"), "configuration");
+        }
         _ => messages::configuration(name),
     }
 }
@@ -60,9 +64,12 @@ pub(crate) fn notice(notice: Notice<'_>) {
     if !IS_JSON.get().is_some_and(|&is_json| is_json) {
         return messages::notice(notice);
     }
+    let text = notice_text::of(&notice).map(|text| text.line());
     match notice {
         Notice::SiteLoaded(of, site) => {
+            let text = notice_text::loaded(of, site);
             info!(
+                text,
                 site = of.map(name),
                 files = site.file_count(),
                 bytes = site.content_len(),
@@ -75,6 +82,7 @@ pub(crate) fn notice(notice: Notice<'_>) {
         }
         Notice::SiteReloaded(of, site) => {
             info!(
+                text,
                 site = of.map(name),
                 files = site.file_count(),
                 bytes = site.content_len(),
@@ -84,65 +92,74 @@ pub(crate) fn notice(notice: Notice<'_>) {
             );
             warnings(of, site);
         }
-        Notice::SiteReloadFailed(error) => warn!("{error}; still serving the previous version"),
-        Notice::SiteRejected { why, retry_delay: None } => warn!("{why}; still serving the previous version"),
-        Notice::SiteRejected { why, retry_delay: Some(delay) } => {
-            warn!("{why}; still serving the previous version, trying again in {delay:?}");
+        // These have no values besides their text.
+        Notice::SiteReloadFailed(_)
+        | Notice::SiteRejected { .. }
+        | Notice::ReleaseNotKept(_)
+        | Notice::LogReopenFailed(_)
+        | Notice::DrainFailed(_)
+        | Notice::CertificateWarning(_) => {
+            let text = text.unwrap_or_default();
+            warn!(text, "{text}");
         }
-        Notice::ReleaseNotKept(error) => warn!("{error}; this earlier release is not kept"),
         Notice::PollingForChanges(of, reason) => {
-            warn!(site = of.map(name), reason, "the kernel reports no changes; checking every 2 s")
+            warn!(text, site = of.map(name), reason, "the kernel reports no changes; checking every 2 s")
         }
-        Notice::LogReopenFailed(error) => warn!("{error}"),
         Notice::ReloadFailed(why) => {
-            warn!("not reloaded: {}; still serving the previous configuration", strip_str(why))
+            warn!(text, "not reloaded: {}; still serving the previous configuration", strip_str(why))
         }
-        Notice::Upgraded(process) => info!(process, "upgraded"),
+        Notice::Upgraded(process) => info!(text, process, "upgraded"),
         Notice::UpgradeFailed(why) => {
-            warn!("not upgraded: {}; the old process still serves", strip_str(why))
+            warn!(text, "not upgraded: {}; the old process still serves", strip_str(why))
         }
-        Notice::DrainFailed(why) => warn!("{why}"),
-        Notice::Serving(served) => serving("serving", served),
-        Notice::Reloaded(served) => serving("reloaded", served),
-        Notice::Stopping(grace) => info!(grace_s = grace.as_secs_f64(), "stopping"),
+        Notice::Serving(served) => serving("serving", text, served),
+        Notice::Reloaded(served) => serving("reloaded", text, served),
+        Notice::Stopping(grace) => info!(text, grace_s = grace.as_secs_f64(), "stopping"),
         Notice::ConnectionLost(how) => {
-            warn!(role = "worker", "a worker process {how}; its connection is lost")
+            warn!(text, role = "worker", "a worker process {how}; its connection is lost")
         }
         Notice::ProcessEnded { role, how, restart_delay } => {
             let (role, restart_delay_s) = (role.to_string(), restart_delay.as_secs_f64());
-            warn!(role, restart_delay_s, "the {role} process {how}; starting another");
+            warn!(text, role, restart_delay_s, "the {role} process {how}; starting another");
         }
         Notice::StartFailed { role, error, retry_delay } => {
             let (role, retry_delay_s) = (role.to_string(), retry_delay.as_secs_f64());
-            warn!(role, retry_delay_s, "cannot start a {role} process: {error}");
+            warn!(text, role, retry_delay_s, "cannot start a {role} process: {error}");
         }
-        Notice::CertificateObtained { names, days } => info!(names, days, "certificate_obtained"),
+        Notice::CertificateObtained { names, days } => info!(text, names, days, "certificate_obtained"),
         Notice::CertificateFailed { names, why, hint, retry_delay, days_left } => {
             let retry_delay_s = retry_delay.as_secs();
-            warn!(names, retry_delay_s, days_left, hint, "no new certificate for {names}: {why}; {hint}");
+            warn!(
+                text,
+                names, retry_delay_s, days_left, hint, "no new certificate for {names}: {why}; {hint}"
+            );
         }
-        Notice::CertificateWarning(why) => warn!("{why}"),
         Notice::UpstreamDown { upstream, server, why } => {
-            warn!(upstream, server, why, "the upstream server {server} is down: {why}");
+            warn!(text, upstream, server, why, "the upstream server {server} is down: {why}");
         }
-        Notice::UpstreamUp { upstream, server } => info!(upstream, server, "upstream_server_up"),
+        Notice::UpstreamUp { upstream, server } => info!(text, upstream, server, "upstream_server_up"),
         Notice::UpstreamUnresolved { upstream, server, why } => {
-            warn!(upstream, server, why, "cannot look up the name of the upstream server {server}: {why}");
+            warn!(
+                text,
+                upstream, server, why, "cannot look up the name of the upstream server {server}: {why}"
+            );
         }
         Notice::Suppressed(role, count) => {
             let role = role.to_string();
-            warn!(role, count, "{count} more messages about the {role} process are not shown");
+            warn!(text, role, count, "{count} more messages about the {role} process are not shown");
         }
     }
 }
 
-fn serving(message: &str, served: &ServingReport<'_>) {
+fn serving(message: &str, text: Option<String>, served: &ServingReport<'_>) {
     let ServingReport { sites, addresses, settings, fallback_reason, confinement, admin_error, .. } = served;
     if let Some(reason) = fallback_reason {
-        warn!(reason, "no io_uring; using epoll");
+        warn!(text = notice_text::fallback(reason).line(), reason, "no io_uring; using epoll");
     }
-    let addresses: Vec<_> = addresses.iter().map(|address| url(served.scheme(address), address)).collect();
+    let addresses: Vec<_> =
+        addresses.iter().map(|address| strip_str(&notice_text::url(served, address)).to_string()).collect();
     info!(
+        text,
         addresses = addresses.join(" "),
         sites = sites.len(),
         files = sites.iter().map(|(_, file_count, _)| file_count).sum::<u64>(),
@@ -154,10 +171,12 @@ fn serving(message: &str, served: &ServingReport<'_>) {
         "{message}"
     );
     if let Some(fingerprint) = &served.fingerprint {
-        info!(fingerprint, "self-signed certificate");
+        let text = notice_text::fingerprint(fingerprint).line();
+        info!(text, fingerprint, "self-signed certificate");
     }
     if let Some(error) = admin_error {
-        info!("admin listener disabled: {error}");
+        let text = notice_text::no_admin(error).line();
+        info!(text, "{text}");
     }
 }
 
@@ -168,20 +187,14 @@ fn release(site: &Site) -> Option<String> {
 
 fn warnings(of: SiteLabel<'_>, site: &Site) {
     for warning in site.warnings() {
-        warn!(site = of.map(name), "{warning}");
+        let text = notice_text::site_warning(of, &warning).line();
+        warn!(text, site = of.map(name), "{warning}");
     }
 }
 
 /// Returns the path of a site.
 fn name(path: &Path) -> String {
     path.printable().to_string()
-}
-
-fn url(scheme: &str, address: &Address) -> String {
-    match address {
-        Address::Tcp(socket) => format!("{scheme}://{socket}/"),
-        Address::Unix(_) => address.to_string(),
-    }
 }
 
 /// The format of events for people.
@@ -200,6 +213,82 @@ where
             level => messages::event(level, fields.get("message")),
         };
         writeln!(to, "{text}")
+    }
+}
+
+/// The format of events for programs.
+struct JsonFormat;
+
+impl<S, N> FormatEvent<S, N> for JsonFormat
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, _: &FmtContext<'_, S, N>, mut to: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        let mut fields = JsonFields::default();
+        event.record(&mut fields);
+        let (time, level) = (jiff::Timestamp::now(), *event.metadata().level());
+        let text = match (fields.get("text"), level) {
+            (text, _) if !text.is_empty() => text.to_owned(),
+            (_, Level::DEBUG) => {
+                let mut fields = EventFields::default();
+                event.record(&mut fields);
+                messages::exchange_line(|name| fields.get(name))
+            }
+            // Events of the library have no text of their own: their message is one.
+            _ => notice_text::one_line(fields.get("message")),
+        };
+        writeln!(to, "{}", json(&format!("{time:.3}"), level, &text, &fields))
+    }
+}
+
+/// Returns an event as a JSON object.
+fn json(time: &str, level: Level, text: &str, fields: &JsonFields) -> String {
+    let (time, level, text) = (Value::from(time), Value::from(level.as_str()), Value::from(text));
+    let message = Value::from(fields.get("message"));
+    let mut object =
+        format!("{{\"timestamp\":{time},\"level\":{level},\"message\":{message},\"text\":{text}");
+    for (name, value) in fields.0.iter().filter(|(name, _)| !["message", "text"].contains(name)) {
+        let _ = write!(object, ",{}:{value}", Value::from(*name));
+    }
+    object + "}"
+}
+
+/// The fields of an event as JSON, in their order.
+#[derive(Default)]
+struct JsonFields(Vec<(&'static str, Value)>);
+
+impl JsonFields {
+    /// Returns a field that is text.
+    fn get(&self, wanted: &str) -> &str {
+        let found = self.0.iter().find(|(name, _)| *name == wanted);
+        found.and_then(|(_, value)| value.as_str()).unwrap_or_default()
+    }
+}
+
+impl field::Visit for JsonFields {
+    fn record_f64(&mut self, field: &field::Field, value: f64) {
+        self.0.push((field.name(), value.into()));
+    }
+
+    fn record_i64(&mut self, field: &field::Field, value: i64) {
+        self.0.push((field.name(), value.into()));
+    }
+
+    fn record_u64(&mut self, field: &field::Field, value: u64) {
+        self.0.push((field.name(), value.into()));
+    }
+
+    fn record_bool(&mut self, field: &field::Field, value: bool) {
+        self.0.push((field.name(), value.into()));
+    }
+
+    fn record_str(&mut self, field: &field::Field, value: &str) {
+        self.0.push((field.name(), value.into()));
+    }
+
+    fn record_debug(&mut self, field: &field::Field, value: &dyn fmt::Debug) {
+        self.0.push((field.name(), format!("{value:?}").into()));
     }
 }
 
@@ -223,11 +312,16 @@ impl field::Visit for EventFields {
     }
 }
 
-/// The time of an event in milliseconds.
-struct EventClock;
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl FormatTime for EventClock {
-    fn format_time(&self, to: &mut Writer<'_>) -> fmt::Result {
-        write!(to, "{:.3}", jiff::Timestamp::now())
+    #[test]
+    fn json_has_the_text_behind_the_message() {
+        let fields = [("files", Value::from(2)), ("message", "a\"b".into()), ("text", "old".into())];
+        assert_eq!(
+            json("2026-01-14T04:21:21.042Z", Level::INFO, "c", &JsonFields(fields.into())),
+            r#"{"timestamp":"2026-01-14T04:21:21.042Z","level":"INFO","message":"a\"b","text":"c","files":2}"#
+        );
     }
 }

@@ -2,21 +2,17 @@
 //!
 //! Colours appear on terminals only; in a pipe or with `NO_COLOR` the text is the same without them.
 
-use crate::program::output::{self, OutputForm, tables};
+use crate::program::output::{
+    self, OutputForm,
+    notice_text::{self, NoticeText},
+};
 use crate::{
-    Activation, Address, ArchiveSizes, CODINGS, Changes, DELTA_CODINGS, HostName, Notice, PackReport,
-    Release, ReleaseState, Reuse, Savings, ServingReport, Site, SiteLabel, UserError, Verification,
+    Activation, ArchiveSizes, CODINGS, Changes, DELTA_CODINGS, Notice, PackReport, PruneReport, Release,
+    Reuse, Savings, ServingReport, UserError, Verification,
     config::{Config, ResolvedConfig},
 };
 use anstyle::{AnsiColor, Style};
-use std::{
-    cmp::Ordering,
-    fmt,
-    io::{self, Write},
-    path::Path,
-    time::Duration,
-};
-use tarpon_http::date;
+use std::{cmp::Ordering, fmt, path::Path, time::Duration};
 use tarpon_site::Printable;
 
 /// Like the macro of `std`, but ignores errors: the server continues even if the disk of its log is full.
@@ -36,33 +32,12 @@ macro_rules! warn {
 
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
-const LINK: Style = AnsiColor::Cyan.on_default().underline();
 const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 
 /// Prints a notice of the server.
 pub(crate) fn notice(notice: Notice<'_>) {
     match notice {
-        Notice::SiteLoaded(of, site) => {
-            immutable(of, site);
-            warnings(of, site);
-        }
-        Notice::SiteReloaded(of, site) => {
-            let size = size(site.file_count(), site.content_len());
-            println!("{DIM}changed{DIM:#}: {}{size}", name(of));
-            warnings(of, site);
-        }
-        Notice::SiteReloadFailed(error) => warn!("{error}; still serving the previous version"),
-        Notice::SiteRejected { why, retry_delay: None } => warn!("{why}; still serving the previous version"),
-        Notice::SiteRejected { why, retry_delay: Some(delay) } => {
-            warn!("{why}; still serving the previous version, trying again in {delay:?}");
-        }
-        Notice::ReleaseNotKept(error) => warn!("{error}; this earlier release is not kept"),
-        Notice::PollingForChanges(of, reason) => {
-            let name = name(of);
-            warn!("{name}the kernel reports no changes ({reason}); checking every 2 s");
-        }
-        Notice::LogReopenFailed(error) => warn!("{error}"),
         Notice::Serving(served) => {
             serving(served);
             let workers = Count(served.settings.workers().get() as u64, "worker");
@@ -72,63 +47,22 @@ pub(crate) fn notice(notice: Notice<'_>) {
             println!("{DIM}reloaded{DIM:#}");
             serving(served);
         }
-        Notice::ReloadFailed(why) => warn!("not reloaded: {why}\nstill serving the previous configuration"),
-        Notice::Upgraded(id) => println!("{DIM}upgraded: process {id} serves now{DIM:#}"),
-        Notice::UpgradeFailed(why) => warn!("not upgraded: {why}\nthe old process still serves"),
-        Notice::DrainFailed(why) => warn!("{why}"),
-        Notice::Stopping(Duration::ZERO) => println!("{DIM}stopping now{DIM:#}"),
-        Notice::Stopping(grace) => {
-            println!("{DIM}stopping within {grace:?}; a second signal stops it at once{DIM:#}");
-        }
-        Notice::ConnectionLost(how) => warn!("a worker process {how}; its connection is lost"),
-        Notice::ProcessEnded { role, how, restart_delay: Duration::ZERO } => {
-            warn!("the {role} process {how}; starting another");
-        }
-        Notice::ProcessEnded { role, how, restart_delay } => {
-            warn!("the {role} process {how}; starting another in {restart_delay:?}");
-        }
-        Notice::StartFailed { role, error, retry_delay } => {
-            warn!("cannot start a {role} process: {error}; next attempt in {retry_delay:?}");
-        }
-        Notice::CertificateObtained { names, days } => {
-            println!("{DIM}certificate for {names}: valid for {}{DIM:#}", Count(days, "day"));
-        }
-        Notice::CertificateFailed { names, why, hint, retry_delay, days_left } => {
-            let present = match days_left {
-                None => "there is none yet".to_owned(),
-                Some(days) if days < 0 => {
-                    format!("the present one has EXPIRED {} ago", Count(days.unsigned_abs(), "day"))
-                }
-                Some(days) => format!("the present one is valid for {}", Count(days.unsigned_abs(), "day")),
-            };
-            warn!(
-                "no new certificate for {names}: {why}; {hint}\n{present}; next attempt in {}",
-                minutes(retry_delay)
-            );
-        }
-        Notice::CertificateWarning(why) => warn!("{why}"),
-        Notice::UpstreamDown { upstream, server, why } => {
-            warn!("upstream {}: {} is down: {why}", upstream.printable(), server.printable());
-        }
-        Notice::UpstreamUp { upstream, server } => {
-            let (upstream, server) = (upstream.printable(), server.printable());
-            println!("{DIM}upstream {upstream}: {server} is up again{DIM:#}");
-        }
-        Notice::UpstreamUnresolved { upstream, server, why } => {
-            let (upstream, server) = (upstream.printable(), server.printable());
-            warn!("upstream {upstream}: cannot look up the name of {server}: {why}; trying again");
-        }
-        Notice::Suppressed(role, count) => {
-            warn!("{count} more messages about the {role} process are not shown")
+        notice => {
+            if let Some(text) = notice_text::of(&notice) {
+                show(&text);
+            }
+            if let Notice::SiteLoaded(of, site) | Notice::SiteReloaded(of, site) = notice {
+                site.warnings().for_each(|warning| show(&notice_text::site_warning(of, &warning)));
+            }
         }
     }
 }
 
-/// Returns a time in whole minutes, as in "1 h 5 min".
-fn minutes(time: Duration) -> String {
-    match time.as_secs().div_ceil(60) {
-        minutes @ ..60 => format!("{minutes} min"),
-        minutes => format!("{} h {} min", minutes / 60, minutes % 60),
+/// Prints news to standard output, a warning to standard error.
+fn show(text: &NoticeText) {
+    match text.is_warning {
+        true => warn!("{}", text.shown()),
+        false => println!("{}", text.shown()),
     }
 }
 
@@ -139,6 +73,16 @@ pub(crate) fn event(level: tracing::Level, text: &str) -> String {
         tracing::Level::WARN => format!("{WARNING}warning{WARNING:#}: {text}"),
         _ => text.to_owned(),
     }
+}
+
+/// Formats an event of `--debug` in one line without colours: of heads, the first lines.
+pub(crate) fn exchange_line<'f>(field: impl Fn(&str) -> &'f str) -> String {
+    if field("message") == "request_end" {
+        return notice_text::one_line(&exchange(field));
+    }
+    let first = |name| field(name).lines().next().unwrap_or_default();
+    let (connection, client) = (field("connection"), field("client"));
+    format!("{connection} {client}: {} -> {}", first("request"), first("response"))
 }
 
 /// Formats an event of `--debug` from its fields. There are two for each exchange: one has both heads, when the response is queued;
@@ -167,69 +111,25 @@ pub(crate) fn exchange<'f>(field: impl Fn(&str) -> &'f str) -> String {
 
 /// Names a configuration file in the current directory.
 pub(crate) fn configuration(name: &str) {
-    println!("configuration: ./{name}");
+    println!("{}", notice_text::configuration(name));
 }
 
 fn serving(served: &ServingReport<'_>) {
-    let ServingReport { sites, addresses, fingerprint, fallback_reason, confinement, admin_error, .. } =
-        served;
+    let ServingReport { addresses, fingerprint, fallback_reason, confinement, admin_error, .. } = served;
     if let Some(reason) = fallback_reason {
-        warn!("no io_uring ({reason}); using epoll");
+        show(&notice_text::fallback(reason));
     }
-    match &sites[..] {
-        [(site, file_count, len)] => {
-            let (path, size) = (site.source.path.printable(), size(*file_count, *len));
-            println!("{BOLD}tarpon{BOLD:#} {VERSION} serves {BOLD}{path}{BOLD:#}: {size}");
-        }
-        sites => {
-            let count = Count(sites.len() as u64, "site");
-            println!("{BOLD}tarpon{BOLD:#} {VERSION} serves {BOLD}{count}{BOLD:#}");
-            for (site, file_count, len) in sites {
-                let (path, size) = (site.source.path.printable(), size(*file_count, *len));
-                let names: Vec<_> = site.hosts.iter().map(HostName::to_string).collect();
-                let names = if names.is_empty() { "any other host".to_owned() } else { names.join(", ") };
-                println!("  {BOLD}{names}{BOLD:#}: {path}, {size}");
-            }
-        }
-    }
-    for address in addresses {
-        match address {
-            Address::Tcp(socket) => println!("  {LINK}{}://{socket}/{LINK:#}", served.scheme(address)),
-            Address::Unix(_) => println!("  {LINK}{address}{LINK:#}"),
-        }
-    }
+    println!("{}", notice_text::served_sites(served));
+    notice_text::site_lines(served).iter().for_each(|line| println!("  {line}"));
+    addresses.iter().for_each(|address| println!("  {}", notice_text::url(served, address)));
     if let Some(fingerprint) = fingerprint {
-        println!("{DIM}self-signed certificate: SHA-256 {fingerprint}{DIM:#}");
+        show(&notice_text::fingerprint(fingerprint));
     }
     let confinement = if confinement.is_empty() { "off".to_owned() } else { confinement.join(", ") };
     println!("{DIM}sandbox: {confinement}{DIM:#}");
     if let Some(error) = admin_error {
-        println!("{DIM}admin listener disabled: {error}{DIM:#}");
+        show(&notice_text::no_admin(error));
     }
-}
-
-/// Prints which share of the files browsers keep for a year, unless that is none or all.
-fn immutable(of: SiteLabel<'_>, site: &Site) {
-    let (count, all) = (site.immutable_count().unwrap_or(0), site.file_count());
-    if count > 0 && count < all {
-        println!(
-            "{DIM}cached for a year{DIM:#}: {}{count} of {}, by a hash in the name or --immutable",
-            name(of),
-            Count(all, "file")
-        );
-    }
-}
-
-fn warnings(of: SiteLabel<'_>, site: &Site) {
-    let name = name(of);
-    for warning in site.warnings() {
-        warn!("{name}{warning}");
-    }
-}
-
-/// Returns the prefix that names one of several sites.
-fn name(of: SiteLabel<'_>) -> String {
-    of.map(|path| format!("{}: ", path.printable())).unwrap_or_default()
 }
 
 /// Prints the result of packing a site.
@@ -347,34 +247,6 @@ pub(crate) fn verified(archive: &Path, verified: &Verification) {
     }
 }
 
-/// Prints the releases of a directory and marks the current and the previous one.
-pub(crate) fn releases(releases: &[Release], to: &mut impl Write) -> io::Result<()> {
-    let row = |release: &Release| {
-        let date = date::format(release.modified_s);
-        // Without the day of the week. The header of the table has the time zone.
-        let date = String::from_utf8_lossy(&date[5..25]).into_owned();
-        let (files, error) = match &release.files {
-            Ok(files) => (files.to_string(), None),
-            Err(error) => (String::new(), Some(error.to_string())),
-        };
-        let turn = match release.state {
-            Some(ReleaseState::Current) => Some("current".to_owned()),
-            Some(ReleaseState::Previous) => Some("previous".to_owned()),
-            None => None,
-        };
-        let remarks: Vec<_> = turn.into_iter().chain(error).collect();
-        [
-            release.name.printable().to_string(),
-            date,
-            Bytes(release.len).to_string(),
-            files,
-            remarks.join("; "),
-        ]
-    };
-    let rows: Vec<_> = releases.iter().map(row).collect();
-    tables::columns(["release", "modified (UTC)", "size", "files", ""], &rows, 2..=3, to)
-}
-
 /// Prints the change of the current release.
 pub(crate) fn activated(Activation { to, from }: &Activation) {
     let (to, from) = (to.printable(), from.as_ref().map(|from| from.printable()));
@@ -382,6 +254,39 @@ pub(crate) fn activated(Activation { to, from }: &Activation) {
         Some(from) if from == to => println!("{BOLD}{to}{BOLD:#} is already current"),
         Some(from) => println!("{BOLD}{to}{BOLD:#} is current; {from} was before"),
         None => println!("{BOLD}{to}{BOLD:#} is current"),
+    }
+}
+
+/// Prints that no release is active yet, and what to do.
+pub(crate) fn none_active(hint: &str) {
+    eprintln!("no release is active yet; {hint}");
+}
+
+/// Prints which releases were removed, or would be.
+pub(crate) fn pruned(report: &PruneReport, is_dry_run: bool) {
+    let PruneReport { removed, freed_len, kept_count, damaged } = report;
+    for Release { name, files, .. } in damaged {
+        if let Err(error) = files {
+            warn!("{} stays, as it is no release that can be served: {error}", name.printable());
+        }
+    }
+    let verb = if is_dry_run { "would remove" } else { "removed" };
+    for Release { name, len, .. } in removed {
+        println!("{verb} {}  {DIM}{}{DIM:#}", name.printable(), Bytes(*len));
+    }
+    let (count, kept) = (removed.len() as u64, Count(*kept_count as u64, "release"));
+    match (count, is_dry_run) {
+        (0, _) => println!("nothing to remove; {kept} stay{}", if *kept_count == 1 { "s" } else { "" }),
+        (_, true) => println!(
+            "{BOLD}would remove {}{BOLD:#}, which frees {}; keeps {kept}",
+            Count(count, "release"),
+            Bytes(*freed_len)
+        ),
+        (_, false) => println!(
+            "{BOLD}removed {}{BOLD:#}, which frees {}; kept {kept}",
+            Count(count, "release"),
+            Bytes(*freed_len)
+        ),
     }
 }
 
@@ -405,12 +310,6 @@ pub(crate) fn config_ok(resolved: &ResolvedConfig, warnings: &[UserError]) {
     let (sites, listeners) = (Count(sites.len() as u64, "site"), listeners.len().max(1));
     let listeners = Count(listeners as u64, "listener");
     println!("{BOLD}{path}{BOLD:#} is valid: {sites}, {listeners}");
-}
-
-const VERSION: &str = env!("CARGO_PKG_VERSION");
-
-fn size(file_count: u64, len: u64) -> String {
-    format!("{}, {}", Count(file_count, "file"), Bytes(len))
 }
 
 /// A count with its noun.

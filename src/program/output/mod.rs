@@ -10,7 +10,9 @@
 
 pub(crate) mod events;
 pub(crate) mod messages;
+pub(crate) mod notice_text;
 pub(crate) mod progress;
+pub(crate) mod release_table;
 pub(crate) mod status;
 pub(crate) mod tables;
 mod upstream_table;

@@ -61,8 +61,8 @@ pub(crate) fn write(metrics: &Metrics, unix_s: u64, to: &mut impl Write) -> io::
         writeln!(to, "  {what:<12} {value:>14}  {DIM}{more}{DIM:#}")?;
     }
     if metrics.completed > 0 {
-        let [half, most] = [0.5, 0.99].map(|share| within(metrics, share));
-        writeln!(to, "  {:<12} {half:>14}  {DIM}half of the responses; 99% {most}{DIM:#}", "duration")?;
+        let [p50, p99] = [0.5, 0.99].map(|share| percentile(metrics, share));
+        writeln!(to, "  {:<12} {p50:>14}  {DIM}p50; p99 {p99}{DIM:#}", "duration")?;
     }
     if let Some(cgi) = &metrics.cgi {
         let more = format!(
@@ -144,11 +144,11 @@ fn by_status(metrics: &Metrics) -> String {
     (2..=5).filter_map(share).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the time within which this share of all responses was sent.
-fn within(metrics: &Metrics, share: f64) -> String {
+/// Returns the time within which this share of all responses was sent: the end of a bucket of the histogram.
+fn percentile(metrics: &Metrics, share: f64) -> String {
     let wanted = (metrics.completed as f64 * share).ceil() as u64;
     match metrics.latencies.iter().find(|&&(_, count)| count >= wanted) {
-        Some((ms, _)) => format!("within {ms} ms"),
+        Some((ms, _)) => format!("up to {ms} ms"),
         None => "over 10 s".to_owned(),
     }
 }

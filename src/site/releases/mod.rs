@@ -14,6 +14,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `mod.rs` | lists releases, activates one, rolls back |
+//! | `prune.rs` | removes old releases |
 //! | `history.rs` | the history file: which releases were active |
 //! | `lock.rs` | the lock: one process at a time changes the directory |
 //!
@@ -21,6 +22,7 @@
 
 mod history;
 mod lock;
+mod prune;
 
 use crate::{
     base::{
@@ -31,8 +33,10 @@ use crate::{
 };
 use history::ReleaseHistory;
 use lock::ReleaseLock;
+pub use prune::PruneReport;
 use std::{
     cmp::Reverse,
+    fmt::Display,
     fs::{self, File},
     io::{self, Write},
     os::unix::fs::symlink,
@@ -62,6 +66,15 @@ pub struct Release {
     pub state: Option<ReleaseState>,
 }
 
+/// The file of a release.
+struct ReleaseFile {
+    name: String,
+    /// Seconds since 1970.
+    modified_s: u64,
+    /// In bytes.
+    len: u64,
+}
+
 /// The state of a release that is current, or that a rollback would make current.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReleaseState {
@@ -80,6 +93,9 @@ pub struct Activation {
     pub from: Option<String>,
 }
 
+/// Why there is nothing to roll back, to prune or to serve.
+pub(crate) const NONE_ACTIVE: &str = "no release is active yet";
+
 /// The link to the current release.
 const CURRENT: &str = "current";
 const HISTORY: &str = ".tarpon.history";
@@ -89,6 +105,8 @@ const NEXT_LINK: &str = ".tarpon.link";
 const NEXT_HISTORY: &str = ".tarpon.history.new";
 /// The suffix of each release.
 const SUFFIX: &str = ".tar";
+/// A name for hints.
+const EXAMPLE: &str = "2026-11-21.tar";
 
 impl Releases {
     /// Opens a directory of releases.
@@ -112,8 +130,51 @@ impl Releases {
     /// The directory, the link or the history cannot be read.
     pub fn list(&self) -> Result<Vec<Release>, UserError> {
         let (current, history) = (self.current()?, self.history()?);
+        let release = |ReleaseFile { name, modified_s, len }| {
+            let state = match Some(&*name) {
+                this if this == current.as_deref() => Some(ReleaseState::Current),
+                this if this == history.previous() => Some(ReleaseState::Previous),
+                _ => None,
+            };
+            let files = open(&self.at(&name)).map(|site| site.file_count());
+            Release { name, modified_s, len, files, state }
+        };
+        Ok(self.files()?.into_iter().map(release).collect())
+    }
+
+    /// Lists the names of all releases, the latest first, without a look into them.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn names(&self) -> Result<Vec<String>, UserError> {
+        Ok(self.files()?.into_iter().map(|file| file.name).collect())
+    }
+
+    /// Returns what to do if no release is active yet. `None`: a release is active.
+    ///
+    /// # Errors
+    /// The directory or the link cannot be read.
+    pub fn activation_hint(&self) -> Result<Option<String>, UserError> {
+        if self.current()?.is_some() {
+            return Ok(None);
+        }
+        let dir = self.dir.printable();
+        Ok(Some(match self.names()?.first() {
+            Some(name) => format!("activate one, as in tarpon release activate {dir} {}", name.printable()),
+            None => {
+                let example = self.at(EXAMPLE);
+                format!(
+                    "pack one, as in tarpon pack DIR -o {}, and activate it, as in tarpon release activate {dir} {EXAMPLE}",
+                    example.printable()
+                )
+            }
+        }))
+    }
+
+    /// Returns the files of all releases, the latest first.
+    fn files(&self) -> Result<Vec<ReleaseFile>, UserError> {
         let unreadable = |error| self.unreadable(&self.dir, &error);
-        let mut releases = Vec::new();
+        let mut files = Vec::new();
         for entry in fs::read_dir(&self.dir).map_err(unreadable)? {
             let entry = entry.map_err(unreadable)?;
             let Ok(name) = entry.file_name().into_string() else { continue };
@@ -122,20 +183,13 @@ impl Releases {
             if check_name(&name).is_err() {
                 continue;
             }
-            let turn = match Some(&*name) {
-                this if this == current.as_deref() => Some(ReleaseState::Current),
-                this if this == history.previous() => Some(ReleaseState::Previous),
-                _ => None,
-            };
             let modified = found.modified().unwrap_or(UNIX_EPOCH);
-            let (modified_s, len) = (unix_s(modified), found.len());
-            let files = open(&entry.path()).map(|site| site.file_count());
-            releases.push(Release { name, modified_s, len, files, state: turn });
+            files.push(ReleaseFile { name, modified_s: unix_s(modified), len: found.len() });
         }
-        releases.sort_by(|one, other| {
+        files.sort_by(|one, other| {
             (Reverse(one.modified_s), &one.name).cmp(&(Reverse(other.modified_s), &other.name))
         });
-        Ok(releases)
+        Ok(files)
     }
 
     /// Makes a release the current one: checks that it can be served, verifies all of it if `is_verified` is set, and replaces the link.
@@ -173,14 +227,36 @@ impl Releases {
         let _lock = self.lock(held_by)?;
         let mut history = self.history()?;
         let from = self.current()?;
+        let what = format_args!("cannot roll back in {}", self.dir.printable());
+        self.require_active(&what)?;
         let Some(to) = history.rolled_back(now_s()) else {
-            let what = format_args!("cannot roll back in {}", self.dir.printable());
             return Err(UserError::new(what, "no release was active before", self.hint()));
         };
         self.check(&to, false)?;
         self.replace_link(&to)?;
         self.write_history(&history)?;
         Ok(Activation { to, from })
+    }
+
+    /// Returns the hint for a site that does not exist, if its path is the link of a directory of releases in which none is active yet.
+    pub(crate) fn inactive(path: &Path) -> Option<String> {
+        let is_link = path.file_name().is_some_and(|name| name == CURRENT);
+        let dir = path.parent().filter(|_| is_link)?;
+        let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+        let releases = Releases::new(dir).ok()?;
+        // Other programs have links of this name too: their directories have other entries.
+        let is_empty = || fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none());
+        let is_managed = [HISTORY, LOCK].iter().any(|name| releases.at(name).exists());
+        let is_for_releases = is_managed || !releases.names().ok()?.is_empty() || is_empty();
+        releases.activation_hint().ok()?.filter(|_| is_for_releases)
+    }
+
+    /// Returns an error if no release is active yet.
+    fn require_active(&self, what: &dyn Display) -> Result<(), UserError> {
+        match self.activation_hint()? {
+            Some(hint) => Err(UserError::new(what, NONE_ACTIVE, hint)),
+            None => Ok(()),
+        }
     }
 
     /// Returns the archives of the releases that were current before and still exist, the latest first. Empty if `path` is not the link
