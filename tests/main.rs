@@ -15,6 +15,7 @@ mod blocking_engines;
 mod browser;
 mod cases;
 mod cgi;
+mod check;
 mod clients;
 mod closed;
 mod cold;
