@@ -42,6 +42,7 @@ mod listeners;
 mod listings;
 mod many;
 mod metrics;
+mod migrating;
 mod mounts;
 mod mounts_of_others;
 mod names;
