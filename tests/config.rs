@@ -147,9 +147,9 @@ fn check_reports_missing_paths_and_addresses() {
     let (ended, at) = (check(), dir.path().display());
     let found: Vec<_> = ended.err.lines().filter(|line| line.starts_with("error: ")).collect();
     let want = [
-        "error: 192.0.2.1:80 is no address of this host".to_owned(),
-        format!("error: directory {at}/run does not exist"),
-        format!("error: {at}/public does not exist"),
+        "error: cannot listen on 192.0.2.1:80: cannot assign requested address".to_owned(),
+        format!("error: cannot listen on unix:{at}/run/tarpon.sock: no such file or directory"),
+        format!("error: cannot serve {at}/public: it does not exist"),
     ];
     assert_eq!((ended.status.code(), found), (Some(1), want.iter().map(|line| &**line).collect()));
 

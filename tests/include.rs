@@ -180,7 +180,7 @@ fn no_output_shows_values_of_the_environment() {
     let cases = [
         (format!("{text}{twice}"), "host *** occurs twice"),
         (invalid.to_owned(), "`admin` cannot be \"${SECRET}\""),
-        (missing.to_owned(), "the directory of *** does not exist"),
+        (missing.to_owned(), "cannot log to ***: no such file or directory"),
         (address.to_owned(), "admin *** is also a listener"),
     ];
     for (text, want) in &cases {

@@ -242,7 +242,7 @@ fn names_in_a_configuration_are_shown_without_forged_lines() {
             (format!("[\"{quoted}\"]\n"), format!("unknown section `{shown}`")),
             (
                 format!("[[site]]\npath = \"{quoted}\"\n"),
-                format!("{}/{shown} does not exist", temp.path().to_str().expect("text")),
+                format!("{}/{shown}: it does not exist", temp.path().to_str().expect("text")),
             ),
             (format!("[[site]]\npath = \".\"\naccess-log = \"{quoted}/log\"\n"), shown.clone()),
             (format!("[[site]]\npath = \".\"\nhosts = [\"{quoted}\"]\n"), place.clone()),

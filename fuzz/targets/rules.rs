@@ -17,11 +17,11 @@ fuzz_target!(|input: &[u8]| {
     };
     match check_rules(headers, redirects, dialect, &[b"/index.html", b"/a/b.html"]) {
         Ok(()) => {}
-        Err(RuleFileError { file, line, column, .. }) => {
-            let text = if file == RuleFile::Headers { headers } else { redirects };
-            let line = text.split(|&byte| byte == b'\n').nth(line as usize - 1).expect("a line of the file");
-            assert!(column as usize <= line.len() + 1);
-        }
+        Err(errors) => errors.iter().for_each(|RuleFileError { file, line, column, .. }| {
+            let text = if *file == RuleFile::Headers { headers } else { redirects };
+            let line = text.split(|&byte| byte == b'\n').nth(*line as usize - 1).expect("a line of the file");
+            assert!(*column as usize <= line.len() + 1);
+        }),
     }
 
     if let Some(paths) = LogPaths::new(rest) {

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 use std::{error::Error, fmt};
 use tarpon_site::printable::{is_invisible, write_escaped};
 
-/// An error outside of any connection, as text for the user. [`Display`](fmt::Display) writes one line: `what: why; hint`.
+/// An error outside of any connection, as text for the user. [`Display`](fmt::Display) writes one line: `what: why; hint`, and the
+/// number of errors if it is one of several.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct UserError {
     /// What failed, with the name of the file, address or option concerned.
@@ -13,15 +14,42 @@ pub struct UserError {
     why: String,
     /// What the user can do about it.
     hint: String,
+    /// The option that the error is about, if what failed does not tell.
+    option: Option<String>,
+    /// Further errors of the same kind, such as those of other lines of a file.
+    more: Vec<UserError>,
 }
 
 impl UserError {
     pub(crate) fn new(what: impl fmt::Display, why: impl fmt::Display, hint: impl fmt::Display) -> UserError {
-        UserError { what: escape(&what), why: escape(&why), hint: escape(&hint) }
+        let (what, why, hint) = (escape(&what), escape(&why), escape(&hint));
+        UserError { what, why, hint, option: None, more: Vec::new() }
     }
-}
 
-impl UserError {
+    /// Returns one error for several of the same kind. `None`: there are none.
+    pub(crate) fn join(errors: impl IntoIterator<Item = UserError>) -> Option<UserError> {
+        let mut errors = errors.into_iter();
+        let first = errors.next()?;
+        Some(UserError { more: errors.collect(), ..first })
+    }
+
+    /// Returns the errors that were joined.
+    pub(crate) fn split(mut self) -> Vec<UserError> {
+        let more = std::mem::take(&mut self.more);
+        [self].into_iter().chain(more).collect()
+    }
+
+    /// Sets the option that the error is about.
+    #[must_use]
+    pub(crate) fn about(self, option: &str) -> UserError {
+        UserError { option: Some(option.to_owned()), ..self }
+    }
+
+    /// Returns the option that the error is about, if it was set.
+    pub(crate) fn option(&self) -> Option<&str> {
+        self.option.as_deref()
+    }
+
     /// Returns what failed with its reason, and the hint: an error about a configuration has another form.
     pub(crate) fn found_and_hint(&self) -> (String, &str) {
         (format!("{}: {}", self.what, self.why), &self.hint)
@@ -30,8 +58,12 @@ impl UserError {
 
 impl fmt::Display for UserError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let UserError { what, why, hint } = self;
-        write!(f, "{what}: {why}; {hint}")
+        let UserError { what, why, hint, more, option: _ } = self;
+        write!(f, "{what}: {why}; {hint}")?;
+        match more.len() {
+            0 => Ok(()),
+            count => write!(f, " (the first of {} errors)", count + 1),
+        }
     }
 }
 

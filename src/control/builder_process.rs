@@ -15,7 +15,7 @@ use crate::{
             channel::{Channel, Sender},
             message::FromBuilder,
         },
-        sandbox::{self, Privileges},
+        sandbox::{self, Confinement, Privileges},
         site_states::SiteStates,
         supervisor::{BuilderStart, Notice},
     },
@@ -58,7 +58,7 @@ pub(super) fn run(
     let confined = match confine(sites, privileges, is_first) {
         Ok(confined) => confined,
         Err(why) => {
-            supervisor.send(&FromBuilder::StartFailed { why }, Vec::new());
+            supervisor.send(&FromBuilder::StartFailed { why: why.to_string() }, Vec::new());
             return 1;
         }
     };
@@ -103,6 +103,14 @@ pub(super) fn run(
     }
 }
 
+/// What a builder has opened, with the rights of the server's user.
+struct OpenedSites {
+    /// Each site, or why it cannot be served.
+    sites: Vec<Result<ConfinedSite, UserError>>,
+    /// The names on the paths to the sites.
+    names: Option<NameWatch>,
+}
+
 /// What a confined builder has.
 struct ConfinedBuilder {
     sites: Vec<ConfinedSite>,
@@ -125,8 +133,59 @@ struct ConfinedSite {
     user: Option<String>,
 }
 
+/// Checks whether a builder could build the sites: opens each, becomes the user of the server, confines this process, and builds each.
+/// Returns the number of each site that cannot be built, and why.
+///
+/// # Errors
+/// This process may not become the user, or cannot be confined.
+pub(super) fn check_sites(
+    sites: &[SiteConfig],
+    privileges: &Privileges,
+) -> Result<Vec<(usize, UserError)>, UserError> {
+    let OpenedSites { sites: known, .. } = open_sites(sites, privileges, true)?;
+    confine_to(known.iter().flatten(), privileges)?;
+    let mut errors = Vec::new();
+    for (number, known) in known.into_iter().enumerate() {
+        let built = known.and_then(|known| prepare(known)?.build());
+        errors.extend(built.err().map(|error| (number, error)));
+    }
+    Ok(errors)
+}
+
 /// Drops every right of this process that reading the sites does not need.
-fn confine(sites: &[SiteConfig], privileges: &Privileges, is_first: bool) -> Result<ConfinedBuilder, String> {
+fn confine(
+    sites: &[SiteConfig],
+    privileges: &Privileges,
+    is_first: bool,
+) -> Result<ConfinedBuilder, UserError> {
+    let OpenedSites { sites: known, names } = open_sites(sites, privileges, is_first)?;
+    let sites = known.into_iter().collect::<Result<Vec<ConfinedSite>, UserError>>()?;
+    let confined = confine_to(sites.iter(), privileges)?;
+    Ok(ConfinedBuilder { sites, in_files: confined.has_landlock, names })
+}
+
+/// Confines this process to reading these sites.
+fn confine_to<'a>(
+    sites: impl Iterator<Item = &'a ConfinedSite>,
+    privileges: &Privileges,
+) -> Result<Confinement, UserError> {
+    let opened: Vec<OwnedFd> = sites.flat_map(ConfinedSite::readable).collect();
+    let opened: Vec<BorrowedFd<'_>> = opened.iter().map(OwnedFd::as_fd).collect();
+    sandbox::confine_builder(privileges, &opened).map_err(|error| {
+        let hint = "--no-sandbox turns the sandbox off";
+        UserError::new("cannot confine the builder process", &error, hint).about("sandbox")
+    })
+}
+
+/// Opens each site, and drops the rights of this process but those of the server's user.
+///
+/// # Errors
+/// This process may not become the user.
+fn open_sites(
+    sites: &[SiteConfig],
+    privileges: &Privileges,
+    is_first: bool,
+) -> Result<OpenedSites, UserError> {
     let (paths, mut names) = match privileges.trusted() {
         Some(trusted) => find_trusted_paths(sites, &trusted),
         None => (sites.iter().map(|_| None).collect(), None),
@@ -145,19 +204,13 @@ fn confine(sites: &[SiteConfig], privileges: &Privileges, is_first: bool) -> Res
     };
     // If a site can be reached only with root's privileges, so can the releases beside it.
     open_earlier(&mut earlier, true);
-    privileges.assume().map_err(|error| error.to_string())?;
+    privileges.assume()?;
     open_earlier(&mut earlier, false);
     let known = sites.iter().zip(paths).zip(links).zip(earlier);
     let known = known.map(|(((site, trusted_path), links), earlier)| {
         ConfinedSite::new(site, trusted_path, links, earlier, privileges, is_first)
     });
-    let sites = known.collect::<Result<Vec<ConfinedSite>, UserError>>().map_err(|error| error.to_string())?;
-    let opened: Vec<OwnedFd> = sites.iter().flat_map(ConfinedSite::readable).collect();
-    let opened: Vec<BorrowedFd<'_>> = opened.iter().map(OwnedFd::as_fd).collect();
-    let confined = sandbox::confine_builder(privileges, &opened).map_err(|error| {
-        format!("cannot confine the builder process: {error}; --no-sandbox turns the sandbox off")
-    })?;
-    Ok(ConfinedBuilder { sites, in_files: confined.has_landlock, names })
+    Ok(OpenedSites { sites: known.collect(), names })
 }
 
 /// Follows the path of each site with the rights of this process. `None`: another user can change what lies on the path, or the names on
@@ -265,6 +318,12 @@ impl ConfinedSite {
         Ok(ConfinedSite { config, root, links, earlier: earlier.collect(), user: privileges.user_name() })
     }
 
+    /// Returns why the site cannot be served now.
+    fn error(&self) -> Option<&UserError> {
+        let root = self.root.as_ref().and_then(|root| root.as_ref().err());
+        root.or(self.links.as_ref().err())
+    }
+
     /// Returns what this process may read: of user directories only those in the homes of their users.
     fn readable(&self) -> Vec<OwnedFd> {
         let SiteSource { path, users, .. } = &self.config.source;
@@ -305,28 +364,24 @@ fn check(
 /// Returns `None` if there is no site now, and has then reported it.
 fn watch(
     number: usize,
-    known: ConfinedSite,
+    mut known: ConfinedSite,
     of: Option<&Path>,
     start: BuilderStart,
     in_files: bool,
     supervisor: &BuilderChannel,
 ) -> Result<Option<SiteWatcher>, String> {
-    let ConfinedSite { config: SiteConfig { source, .. }, root, links, earlier, user } = known;
     let is_first = start == BuilderStart::First;
-    let (root, links) = match root.transpose().and_then(|root| Ok((root, links?))) {
-        Ok(opened) => opened,
-        Err(error) if is_first => return Err(error.to_string()),
-        Err(error) => {
-            supervisor.failed(number, &error);
-            return Ok(None);
-        }
-    };
+    if !is_first && let Some(error) = known.error() {
+        supervisor.failed(number, error);
+        return Ok(None);
+    }
+    let source = &known.config.source;
+    let path = source.path.clone();
     // If this process may read only what lies there now, another process has to read a replacement. If the site has directories of
     // users, another process has to look the users up. Trees for links are opened before this process is confined.
     let needs_another = in_files || source.users.user_database.is_some() || !source.follow_links.is_empty();
-    let path = source.path.clone();
-    let watched = SiteWatcher::prepare(source, root, Some(links)).map_err(|error| error.to_string())?;
-    let mut watched = watched.with_user(user);
+    let earlier = std::mem::take(&mut known.earlier);
+    let mut watched = prepare(known).map_err(|error| error.to_string())?;
     if needs_another {
         watched = watched.until_replaced();
     }
@@ -345,6 +400,16 @@ fn watch(
         supervisor.send_site(number, built, false);
     }
     Ok(Some(watched))
+}
+
+/// Prepares the build of a site.
+///
+/// # Errors
+/// The site, or a tree for its links, cannot be served now.
+fn prepare(known: ConfinedSite) -> Result<SiteWatcher, UserError> {
+    let ConfinedSite { config: SiteConfig { source, .. }, root, links, user, .. } = known;
+    let watched = SiteWatcher::prepare(source, root.transpose()?, Some(links?))?;
+    Ok(watched.with_user(user))
 }
 
 /// Builds and sends a site whenever it changes.

@@ -18,6 +18,7 @@ use crate::{
     site::server_routes::{ListenerPolicy, ServerRoutes},
     sys::BACKLOG,
     sys::{
+        access,
         name::Named,
         socket::{self, share_port},
     },
@@ -125,6 +126,31 @@ impl Listener {
         permissions: &SocketPermissions,
     ) -> Result<Listener, UserError> {
         listen_at(address, socket_count, permissions, "--listen")
+    }
+
+    /// Checks whether this process could listen at an address, and then does not. A port or a socket that is in use is fine: this may be
+    /// the configuration of the server that runs. `is_admin`: the listener is for administrators.
+    ///
+    /// # Errors
+    /// Those of [`with_access`](Listener::with_access).
+    pub(crate) fn check(
+        address: &Address,
+        permissions: &SocketPermissions,
+        is_admin: bool,
+    ) -> Result<(), UserError> {
+        let option = if is_admin { "--admin" } else { "--listen" };
+        let bound = match address {
+            Address::Tcp(address) => tcp_socket(*address).and_then(|socket| Ok(bind(socket, address)?)),
+            Address::Unix(path) => check_unix(path),
+        };
+        match bound {
+            Err(error) if !is_in_use(&error, address) => return Err(listen_error(address, error, option)),
+            _ => {}
+        }
+        match address {
+            Address::Unix(path) => permissions.check(path).map_err(|error| access_error(address, &error)),
+            Address::Tcp(_) => Ok(()),
+        }
     }
 
     /// Listens at an address for an [`Admin`](crate::Admin). The file of a Unix socket has the mode of `access` from the beginning,
@@ -399,15 +425,34 @@ fn listen_at(
     let bound = bound.map_err(|error| listen_error(address, error, option))?;
     if let Some(file) = &bound.socket_file {
         // On failure, dropping `bound` removes the file.
-        file.set_permissions(permissions).map_err(|error| {
-            UserError::new(
-                format_args!("cannot set mode, owner and group of {address}"),
-                reason(&error),
-                "name the user that starts tarpon and one of its groups, or start tarpon as root",
-            )
-        })?;
+        file.set_permissions(permissions).map_err(|error| access_error(address, &error))?;
     }
     Ok(bound)
+}
+
+fn access_error(address: &Address, error: &io::Error) -> UserError {
+    UserError::new(
+        format_args!("cannot set mode, owner and group of {address}"),
+        reason(error),
+        "name the user that starts tarpon and one of its groups, or start tarpon as root",
+    )
+}
+
+/// Checks whether [`bind_unix`] would succeed. A socket at which a server listens is fine.
+fn check_unix(path: &Path) -> io::Result<()> {
+    SocketAddrUnix::new(path)?;
+    match fs::symlink_metadata(path) {
+        Ok(found) if !found.file_type().is_socket() => Err(Errno::ADDRINUSE.into()),
+        // If no server listens there, it is replaced.
+        Ok(_) => access::may_change(access::dir_of(path)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => access::may_create(path),
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns whether the error tells that another server has the port.
+fn is_in_use(error: &io::Error, address: &Address) -> bool {
+    matches!(address, Address::Tcp(_)) && Errno::from_io_error(error) == Some(Errno::ADDRINUSE)
 }
 
 /// Listens on a Unix socket. Until its file gets other permissions, only the user of this process may connect.

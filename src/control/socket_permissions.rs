@@ -7,7 +7,10 @@ use crate::{
     },
     sys::user::{User, group_number},
 };
-use rustix::process::{getegid, geteuid};
+use rustix::{
+    io::Errno,
+    process::{getegid, geteuid, getgroups},
+};
 use std::{fs, io, os::unix::fs::MetadataExt, path::Path};
 use tarpon_site::Printable;
 
@@ -44,6 +47,22 @@ impl SocketPermissions {
     }
 }
 
+impl SocketPermissions {
+    /// Checks whether this process may give a file of its own these permissions: chown(2).
+    ///
+    /// # Errors
+    /// It is not root, and another user or a group of others is to have the file.
+    pub(crate) fn check(&self, path: &Path) -> io::Result<()> {
+        let (uid, gid) = self.ids(path);
+        let is_own_group = || {
+            gid == getegid().as_raw()
+                || getgroups().is_ok_and(|all| all.iter().any(|own| own.as_raw() == gid))
+        };
+        let is_own = uid == geteuid().as_raw() && (gid == default_gid(path) || is_own_group());
+        if geteuid().is_root() || is_own { Ok(()) } else { Err(Errno::PERM.into()) }
+    }
+}
+
 /// Returns the number of a user or group.
 fn number(
     option: &str,
@@ -56,19 +75,20 @@ fn number(
     }
     let name = text.printable();
     let what = format_args!("cannot use {option} = \"{name}\" of a listener");
-    match look_up(text) {
-        Ok(Some(number)) => Ok(number),
-        Ok(None) => Err(UserError::new(
+    let error = match look_up(text) {
+        Ok(Some(number)) => return Ok(number),
+        Ok(None) => UserError::new(
             what,
             format_args!("the {kind} does not exist"),
             format_args!("create it, as with {kind}add --system {name}, or name another"),
-        )),
-        Err(error) => Err(UserError::new(
+        ),
+        Err(error) => UserError::new(
             what,
             format_args!("cannot look up the {kind}: {}", reason(&error)),
             "check /etc/nsswitch.conf, or give its number",
-        )),
-    }
+        ),
+    };
+    Err(error.about(option))
 }
 
 /// Returns the group that a new file at a path gets: that of its directory if this has the set-group-ID bit, and on BSD always.

@@ -3,7 +3,7 @@
 use super::releases::{NONE_ACTIVE, Releases};
 use crate::base::error::{UserError, reason};
 use std::{io, path::Path};
-use tarpon_pack::{Damage, Inaccessible, PackError};
+use tarpon_pack::{Damage, Inaccessible, PackError, RuleFileError, RuleFileErrors};
 use tarpon_site::Printable;
 
 /// Returns the message for a directory or archive that cannot be packed into an image. `user`: the user that the process has switched to.
@@ -49,15 +49,15 @@ pub(super) fn pack_error(error: PackError, user: Option<&str>) -> UserError {
             format_args!("cannot serve {} of {}", prefix.printable(), path.printable()),
             "the archive has no such directory",
             "see tar -tf for those it has",
-        ),
-        PackError::Rules { file, line, column, error } => {
-            UserError::new(format_args!("{}:{line}:{column}", file.name().printable()), error, error.hint())
-        }
+        )
+        .about("prefix"),
+        PackError::Rules(errors) => rule_errors(&errors),
         error @ PackError::NoShell => UserError::new(
             "cannot serve the site with --spa",
             error,
             "put it at the root of the site, or leave --spa out",
-        ),
+        )
+        .about("spa"),
         error @ PackError::TooLarge => {
             UserError::new("cannot make the site's image", error, "serve its parts as several sites")
         }
@@ -65,6 +65,15 @@ pub(super) fn pack_error(error: PackError, user: Option<&str>) -> UserError {
             UserError::new("cannot make the site's image in memory", reason(&error), "free some memory")
         }
     }
+}
+
+/// Returns the message for rules that have errors.
+pub(super) fn rule_errors(errors: &RuleFileErrors) -> UserError {
+    let errors = errors.iter().map(|RuleFileError { file, line, column, error }| {
+        let what = format_args!("{}:{line}:{column}", file.name().printable());
+        UserError::new(what, error, error.hint())
+    });
+    UserError::join(errors).unwrap_or_else(|| unreachable!("there is at least one"))
 }
 
 /// Returns the message for a site that does not exist. `at` is the missing path: `path` itself or one of its parents.

@@ -94,7 +94,8 @@ impl SiteBuilder {
                 format_args!("cannot serve {} of {}", prefix.printable(), path.printable()),
                 "it is not an archive",
                 format_args!("leave --prefix out, as in tarpon serve {}", path.join(prefix).printable()),
-            ))
+            )
+            .about("prefix"))
         }
     }
 
@@ -156,7 +157,8 @@ pub(crate) fn from_archive(archive: Archive, source: &SiteSource) -> Result<Site
             format_args!("cannot serve directories of users beside {}", path.printable()),
             "it is an archive, and only a directory can have them",
             "leave --user-directories out, or serve a directory",
-        ));
+        )
+        .about("user-directories"));
     }
     link_trees::refuse_for_archive(source)?;
     let damaged = |error: ImageError| {
@@ -175,7 +177,8 @@ pub(crate) fn from_archive(archive: Archive, source: &SiteSource) -> Result<Site
             format_args!("cannot serve {} of {}", prefix.printable(), path.printable()),
             "it is a packed site, whose paths are fixed",
             "leave --prefix out, or pack that directory by itself",
-        ));
+        )
+        .about("prefix"));
     }
     if !policy.rules.is_empty() {
         return Err(UserError::new(
@@ -194,7 +197,8 @@ pub(crate) fn from_archive(archive: Archive, source: &SiteSource) -> Result<Site
                 base => format!("it was packed for {}", base.printable()),
             },
             format_args!("pack it with --base {}", policy.base.printable()),
-        ));
+        )
+        .about("mount"));
     }
     if *policy != (Policy { base: policy.base.clone(), ..Policy::default() }) {
         return Err(UserError::new(

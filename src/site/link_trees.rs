@@ -84,13 +84,15 @@ pub(crate) fn refuse_for_archive(source: &SiteSource) -> Result<(), UserError> {
             format_args!("cannot let links of {} lead out of it", source.path.printable()),
             "it is an archive, and only a directory can have such links",
             "leave follow-links out, or name a directory",
-        )),
+        )
+        .about("follow-links")),
     }
 }
 
 fn failed(path: &Path, why: String) -> UserError {
     let hint = "name an existing directory, or leave it out of follow-links";
     UserError::new(format_args!("cannot let links lead into {}", path.printable()), why, hint)
+        .about("follow-links")
 }
 
 fn changeable(path: &Path, at: &Inaccessible) -> UserError {
@@ -102,6 +104,7 @@ fn changeable(path: &Path, at: &Inaccessible) -> UserError {
             at.path.printable()
         ),
     )
+    .about("follow-links")
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::{
         error::{UserError, reason},
         site_config::SiteSource,
     },
-    site::{archive, link_trees},
+    site::{archive, build_error::rule_errors, link_trees},
     sys::program,
 };
 use std::{
@@ -233,9 +233,7 @@ fn input_error(error: PackError, site: &Path) -> UserError {
             error,
             "see tar -tf for those it has",
         ),
-        PackError::Rules { file, line, column, error } => {
-            UserError::new(format_args!("{}:{line}:{column}", file.name().printable()), error, error.hint())
-        }
+        PackError::Rules(errors) => rule_errors(&errors),
         error @ PackError::NoShell => UserError::new(
             format_args!("cannot pack {} with --spa", site.printable()),
             error,

@@ -12,6 +12,7 @@
 //! | `program` | /proc/self/exe | the name of the program |
 //! | `cores`, `huge`, `clock`, `priority` | bound threads, huge pages, coarse clocks, threads of low priority | none of these |
 //! | `epoll` | epoll | – (`queue`: kqueue) |
+//! | `access` | whether a file could be created or written | the same |
 //! | `io` | the calls that move bytes over sockets, as thin functions | the same |
 //! | `inject` | faults by seed, in debug builds | nothing |
 //! | `forbidden` | reports a system call that seccomp refuses | – |
@@ -21,6 +22,7 @@
 #[cfg(not(any(target_os = "linux", target_os = "freebsd", target_os = "macos")))]
 compile_error!("tarpon knows Linux, FreeBSD and macOS");
 
+pub(crate) mod access;
 mod fault;
 pub(crate) mod inherited;
 pub(crate) mod inject;

@@ -1,6 +1,6 @@
 //! The errors of packing. Each message names the file and, where possible, what to do.
 
-use crate::rules::{RuleError, RuleFile, RuleFileError};
+use crate::rules::{RuleFileError, RuleFileErrors};
 use crate::tree::{DirTree, Inaccessible};
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -61,17 +61,8 @@ pub enum PackError {
         /// The directory that the caller gave.
         prefix: PathBuf,
     },
-    /// An error in `_headers` or `_redirects`, or in a rule of the configuration.
-    Rules {
-        /// The file.
-        file: RuleFile,
-        /// From 1.
-        line: u32,
-        /// In bytes, from 1.
-        column: u32,
-        /// The error in this line.
-        error: RuleError,
-    },
+    /// Errors in `_headers` and `_redirects`, or in rules of the configuration.
+    Rules(RuleFileErrors),
     /// The site of a single-page application has no `/index.html`.
     NoShell,
     /// The image would exceed the range of its index.
@@ -161,9 +152,7 @@ impl fmt::Display for PackError {
             PackError::Prefix { path, prefix } => {
                 write!(f, "there is no directory {} in {}", prefix.printable(), path.printable())
             }
-            PackError::Rules { file, line, column, error } => {
-                write!(f, "{}:{line}:{column}: {error}; {}", file.name().printable(), error.hint())
-            }
+            PackError::Rules(errors) => errors.first().fmt(f),
             PackError::NoShell => f.write_str("a single-page application needs an index.html at its root"),
             PackError::TooLarge => {
                 f.write_str("the image would exceed 256 GiB; keep more of the files on disk")
@@ -184,16 +173,22 @@ impl Error for PackError {
             | PackError::FileCount { .. }
             | PackError::Denied { .. }
             | PackError::Repeats { .. }
-            | PackError::Rules { .. }
+            | PackError::Rules(_)
             | PackError::NoShell
             | PackError::TooLarge => None,
         }
     }
 }
 
+impl From<RuleFileErrors> for PackError {
+    fn from(errors: RuleFileErrors) -> PackError {
+        PackError::Rules(errors)
+    }
+}
+
 impl From<RuleFileError> for PackError {
-    fn from(RuleFileError { file, line, column, error }: RuleFileError) -> PackError {
-        PackError::Rules { file, line, column, error }
+    fn from(error: RuleFileError) -> PackError {
+        PackError::Rules(error.into())
     }
 }
 

@@ -81,7 +81,7 @@ pub use policy::{Policy, TrailingSlash};
 pub use programs::ProgramFiles;
 pub use rules::{
     ConfiguredRules, Dialect, ErrorPage, HeaderEntry, PathEntry, RedirectEntry, RuleError, RuleFile,
-    RuleFileError, RulePosition, RuleText, check as check_rules,
+    RuleFileError, RuleFileErrors, RulePosition, RuleText, check as check_rules,
 };
 pub use skip::{SkipReason, Skipped};
 pub use tree::{DirTree, Inaccessible, LINK_COUNT_MAX, OPEN_DIR, reversed_components};

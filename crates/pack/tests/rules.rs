@@ -159,10 +159,32 @@ fn rules_that_only_look_like_a_loop_are_accepted() {
     }
 }
 
-/// Returns the error of the rules of a site with an index and a page.
+#[test]
+fn every_error_of_every_line_is_reported() {
+    let headers = "X-Early: 1\n/a b\n  X-A: 1\n  X-B\n/b\n  X-C: 1\n  X D: 1\nhttps://example.org/\n  Connection: close\n";
+    let redirects =
+        "/old /new\nno /new\n/missing /missing.html 200\n/x /y\n/y /x\n/z /new 999\n/\u{7} /new\n/shop\n";
+    let errors =
+        check_rules(headers.as_bytes(), redirects.as_bytes(), N, &[b"/index.html"]).expect_err("errors");
+    let got: Vec<_> = errors.iter().map(|found| (found.file.name(), found.line, found.error)).collect();
+    let (headers, redirects) = ("_headers", "_redirects");
+    #[rustfmt::skip]
+    let want = [
+        (headers, 1, NoPath), (headers, 2, NoPath), (headers, 4, NoColon), (headers, 7, FieldName), (headers, 8, Host),
+        (headers, 9, ServerField),
+        (redirects, 2, NoSlash), (redirects, 3, NoFile), (redirects, 4, Loop), (redirects, 5, Loop), (redirects, 6, StatusUnknown),
+        (redirects, 7, Text), (redirects, 8, NoTarget),
+    ];
+    assert_eq!(got, want);
+}
+
+/// Returns the first error of the rules of a site with an index and a page.
 fn refused(headers: &[u8], redirects: &[u8], dialect: Dialect) -> Option<(RuleFile, u32, u32, RuleError)> {
     match check_rules(headers, redirects, dialect, &[b"/index.html", b"/a.html"]) {
         Ok(()) => None,
-        Err(RuleFileError { file, line, column, error }) => Some((file, line, column, error)),
+        Err(errors) => {
+            let RuleFileError { file, line, column, error } = errors.first().clone();
+            Some((file, line, column, error))
+        }
     }
 }

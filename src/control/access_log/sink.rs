@@ -3,7 +3,7 @@
 //! A user configures a [`LogTarget`]; opened, it is a [`LogSink`]. The supervisor opens sinks for processes that may not open files.
 
 use super::{
-    file::{append, is_stream},
+    file::{append, check_append, is_stream},
     rotate::Rotator,
 };
 use crate::{
@@ -64,6 +64,19 @@ impl LogTarget {
             LogTarget::Socket(path) => connect(path),
         }
         .map(LogSink::new)
+        .map_err(|error| self.open_error(&error))
+    }
+
+    /// Checks whether the target can be opened, without creating a file.
+    ///
+    /// # Errors
+    /// Those of [`LogTarget::open`].
+    pub(crate) fn check(&self) -> Result<(), UserError> {
+        match self {
+            LogTarget::Stdout => Ok(()),
+            LogTarget::File(path) => check_append(path),
+            LogTarget::Socket(path) => connect(path).map(drop),
+        }
         .map_err(|error| self.open_error(&error))
     }
 

@@ -106,31 +106,51 @@ impl AcmeService {
         if sets.is_empty() {
             return Ok(None);
         }
-        if sets.len() > CERTIFICATE_COUNT_MAX {
-            return Err(UserError::new(
-                "cannot obtain certificates",
-                format_args!("{} sites have names, and at most {CERTIFICATE_COUNT_MAX} may", sets.len()),
-                "give sites that share files one site with several names",
-            ));
-        }
-        let read = |path: &Path| {
-            let mut roots = Vec::new();
-            File::open(path)?.take(ROOTS_LEN_MAX).read_to_end(&mut roots)?;
-            Ok(roots)
-        };
-        let roots = config.root_file.as_deref().map(|path| {
-            read(path).map_err(|error: std::io::Error| {
-                UserError::new(
-                    format_args!("cannot read {}", path.printable()),
-                    reason(&error),
-                    "name a file in PEM with --acme-ca, or leave it out to trust the roots of the system",
-                )
-            })
-        });
-        let roots = roots.transpose()?;
+        check_count(&sets)?;
+        let roots = read_roots(config)?;
         let store = AcmeStore::open(state, &config.directory)?;
         Ok(Some(AcmeService { config: config.clone(), roots, sets, store }))
     }
+
+    /// Returns each error of [`open`](AcmeService::open), without changing the state directory.
+    pub(crate) fn errors(config: &AcmeConfig, sets: &[Vec<String>], state: &Path) -> Vec<UserError> {
+        if sets.is_empty() {
+            return Vec::new();
+        }
+        let found = [check_count(sets), read_roots(config).map(drop), AcmeStore::check(state)];
+        found.into_iter().filter_map(Result::err).collect()
+    }
+}
+
+fn check_count(sets: &[Vec<String>]) -> Result<(), UserError> {
+    match sets.len() > CERTIFICATE_COUNT_MAX {
+        false => Ok(()),
+        true => Err(UserError::new(
+            "cannot obtain certificates",
+            format_args!("{} sites have names, and at most {CERTIFICATE_COUNT_MAX} may", sets.len()),
+            "give sites that share files one site with several names",
+        )),
+    }
+}
+
+/// Reads the roots that the directory is checked with. `None`: those of the system.
+fn read_roots(config: &AcmeConfig) -> Result<Option<Vec<u8>>, UserError> {
+    let read = |path: &Path| {
+        let mut roots = Vec::new();
+        File::open(path)?.take(ROOTS_LEN_MAX).read_to_end(&mut roots)?;
+        Ok(roots)
+    };
+    let roots = config.root_file.as_deref().map(|path| {
+        read(path).map_err(|error: std::io::Error| {
+            UserError::new(
+                format_args!("cannot read {}", path.printable()),
+                reason(&error),
+                "name a file in PEM with --acme-ca, or leave it out to trust the roots of the system",
+            )
+            .about("acme-ca")
+        })
+    });
+    roots.transpose()
 }
 
 impl AcmeDriver {

@@ -15,7 +15,10 @@ use super::{
     certificate::{AcmeCertificateError, Certificate},
     message::{ACCOUNT_LEN_MAX, CHAIN_LEN_MAX, KEY_LEN_MAX},
 };
-use crate::base::error::{UserError, reason};
+use crate::{
+    base::error::{UserError, reason},
+    sys::access,
+};
 use rustix::process::geteuid;
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
@@ -55,14 +58,25 @@ impl AcmeStore {
         let host = directory_url.split_once("://").map_or(directory_url, |(_, rest)| rest);
         let host = host.split('/').next().unwrap_or_default();
         let folder = state.join("acme").join(folder_name(host, directory_url));
-        make_folder(state, &folder).map_err(|error| {
-            UserError::new(
-                format_args!("cannot use the state directory {}", state.printable()),
-                reason(&error),
-                "make it writable for the user that starts tarpon, or name another with --state-directory DIR",
-            )
-        })?;
+        make_folder(state, &folder).map_err(|error| state_error(state, &error))?;
         Ok(AcmeStore { folder })
+    }
+
+    /// Checks whether [`open`](AcmeStore::open) would succeed, without making a folder.
+    ///
+    /// # Errors
+    /// Those of [`open`](AcmeStore::open).
+    pub(crate) fn check(state: &Path) -> Result<(), UserError> {
+        let checked = match fs::metadata(state) {
+            Ok(_) => check_state(state).and_then(|()| match fs::symlink_metadata(state.join("acme")) {
+                Ok(_) => {
+                    check_private(&state.join("acme")).and_then(|_| access::may_change(&state.join("acme")))
+                }
+                Err(_) => access::may_change(state),
+            }),
+            Err(_) => access::may_create_all(state),
+        };
+        checked.map_err(|error| state_error(state, &error))
     }
 
     /// Reads the credentials of the account. They belong to this directory.
@@ -182,6 +196,13 @@ fn hash(bytes: &[u8]) -> u64 {
 /// Makes the state directory, and in it the folder of a directory.
 fn make_folder(state: &Path, folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(state)?;
+    check_state(state)?;
+    private_folder(&state.join("acme"))?;
+    private_folder(folder)
+}
+
+/// Checks that no other user can replace what is in the state directory.
+fn check_state(state: &Path) -> io::Result<()> {
     let metadata = File::open(state)?.metadata()?;
     // In a directory with the sticky bit, such as /tmp, other users can rename nothing of this one.
     let is_shared = metadata.mode() & 0o022 != 0 && metadata.mode() & 0o1000 == 0;
@@ -189,8 +210,16 @@ fn make_folder(state: &Path, folder: &Path) -> io::Result<()> {
     if is_shared || !is_trusted {
         return Err(io::Error::other("other users can replace what is in it"));
     }
-    private_folder(&state.join("acme"))?;
-    private_folder(folder)
+    Ok(())
+}
+
+fn state_error(state: &Path, error: &io::Error) -> UserError {
+    UserError::new(
+        format_args!("cannot use the state directory {}", state.printable()),
+        reason(error),
+        "make it writable for the user that starts tarpon, or name another with --state-directory DIR",
+    )
+    .about("state-directory")
 }
 
 /// Makes a folder that only this user may read, or makes one so that exists.
@@ -199,6 +228,11 @@ fn private_folder(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
+    check_private(path)?.set_permissions(fs::Permissions::from_mode(0o700))
+}
+
+/// Opens a folder of this user.
+fn check_private(path: &Path) -> io::Result<File> {
     // A link may lead to a folder of somebody else.
     let flags = libc::O_NOFOLLOW | libc::O_DIRECTORY;
     let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
@@ -207,7 +241,7 @@ fn private_folder(path: &Path) -> io::Result<()> {
     if folder.metadata()?.uid() != geteuid().as_raw() {
         return Err(io::Error::other(format!("{} belongs to another user", path.printable())));
     }
-    folder.set_permissions(fs::Permissions::from_mode(0o700))
+    Ok(folder)
 }
 
 fn read_file(path: &Path, len_max: u64) -> io::Result<String> {

@@ -93,8 +93,7 @@ impl CgiService {
             ));
         }
         let privileges = user()?;
-        let of_server = server.user.as_ref().filter(|user| !user.is_root());
-        let distrust = Distrust { server: of_server.map(|user| (user.uid(), server.groups.clone())) };
+        let distrust = distrust(server);
         mounts.iter().try_for_each(|mount| check(mount, &distrust))?;
         let (workers, helper) = endpoints().map_err(|error| {
             UserError::new(
@@ -104,6 +103,29 @@ impl CgiService {
             )
         })?;
         Ok(Some(CgiService { config: config.clone(), mounts, privileges, distrust, workers, helper }))
+    }
+
+    /// Returns each error of [`new`](CgiService::new), with the number of its site; without one for the user.
+    pub(crate) fn errors(
+        config: &CgiConfig,
+        sites: &[SiteConfig],
+        server: &Privileges,
+        user: impl FnOnce() -> Result<Privileges, UserError>,
+    ) -> Vec<(Option<usize>, UserError)> {
+        let (mounts, distrust) = (mounts(sites), distrust(server));
+        let of_mount = |mount: &CgiMount| Some((Some(mount.site), check(mount, &distrust).err()?));
+        let of_mounts: Vec<_> = mounts.iter().filter_map(of_mount).collect();
+        match of_mounts.is_empty() {
+            false => {
+                let user = user().err().filter(|_| !mounts.is_empty());
+                user.map(|error| (None, error)).into_iter().chain(of_mounts).collect()
+            }
+            true => CgiService::new(config, sites, server, user)
+                .err()
+                .map(|error| (None, error))
+                .into_iter()
+                .collect(),
+        }
     }
 
     /// Returns the part of the server.
@@ -186,6 +208,7 @@ pub(crate) fn program_user(config: &CgiConfig, server: &Privileges) -> Result<Pr
     let is_root = rustix::process::geteuid().is_root();
     let refused = |name: &str, why: &str| {
         UserError::new(format_args!("cannot run CGI programs as {}", name.printable()), why, HINT)
+            .about("cgi-user")
     };
     let Some(name) = config.user.as_deref() else {
         return match is_root {
@@ -209,6 +232,12 @@ pub(crate) fn program_user(config: &CgiConfig, server: &Privileges) -> Result<Pr
     }
     let groups = user.groups().map_err(|error| refused(name, &reason(&error)))?;
     Ok(Privileges { user: Some(user), groups, is_sandboxed: server.is_sandboxed })
+}
+
+/// Returns which users must not be able to change programs. `server`: the user of the server.
+fn distrust(server: &Privileges) -> Distrust {
+    let of_server = server.user.as_ref().filter(|user| !user.is_root());
+    Distrust { server: of_server.map(|user| (user.uid(), server.groups.clone())) }
 }
 
 /// Checks the directory of a mount.

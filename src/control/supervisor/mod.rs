@@ -19,6 +19,7 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `check` | what would keep a service from starting |
 //! | `event` | the events and the actions |
 //! | `machine` | the supervisor: what follows from an event |
 //! | `generation` | the processes, sites and logs of one configuration |
@@ -30,6 +31,7 @@
 //! | `driver/` | performs the actions in one event loop |
 //! | `simulator/` | drives the machine through seeded worlds full of faults (tests) |
 
+mod check;
 mod draining;
 mod driver;
 mod event;
@@ -42,6 +44,7 @@ mod orders;
 #[cfg(test)]
 mod simulator;
 
+pub(crate) use check::{ServicePart, StartError, start_errors};
 pub(super) use event::BuilderStart;
 pub use notice::{Notice, Role, ServingReport, SiteLabel};
 

@@ -88,7 +88,8 @@ impl TlsConfig {
         let builder =
             ServerConfig::builder_with_provider(Arc::clone(provider())).with_protocol_versions(versions);
         let builder = builder.expect("the provider has suites of both versions");
-        let authorities = policy.client_ca.as_deref().map(pem::read_certificates).transpose()?;
+        let authorities = policy.client_ca.as_deref().map(pem::read_certificates).transpose();
+        let authorities = authorities.map_err(|error| error.about("tls-client-ca"))?;
         let id = identity(policy, authorities.as_deref());
         let builder = match authorities {
             None => builder.with_no_client_auth(),
@@ -112,6 +113,7 @@ impl TlsConfig {
                         error,
                         "name the certificates of the authorities that sign those of clients",
                     )
+                    .about("tls-client-ca")
                 })?)
             }
         };

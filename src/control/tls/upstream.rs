@@ -96,11 +96,11 @@ impl UpstreamVerifier {
                 Vec::new()
             }
             Some(path) => {
-                let trusted = pem::read_certificates(path)?;
+                let trusted = pem::read_certificates(path).map_err(|error| error.about("ca"))?;
                 for root in &trusted {
                     roots.add(root.clone()).map_err(|error| {
                         let why = format!("{} has a certificate that is invalid: {error}", path.printable());
-                        UserError::new(&what, why, "name the certificates of authorities with ca")
+                        UserError::new(&what, why, "name the certificates of authorities with ca").about("ca")
                     })?;
                 }
                 trusted

@@ -1,7 +1,8 @@
 //! `tarpon config`: checks and prints the configuration.
 
-use super::{CommandResult, flags, ignore_closed_pipe, read};
-use crate::config::{self, CommandKind, OptionValue, ResolvedConfig};
+use super::{CommandResult, flags, ignore_closed_pipe, read, serve};
+use crate::UserError;
+use crate::config::{self, CommandKind, ConfigErrors, OptionValue, ResolvedConfig};
 use crate::program::output::{self, OutputForm, messages, tables};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::io::{self, Write};
@@ -16,9 +17,17 @@ pub(super) fn command() -> Command {
                 .about("Report all errors of a configuration file")
                 .long_about(
                     "Report all errors of a configuration file\n\n\
-                     The exit status is 0 if it has none, else 1.",
+                     The exit status is 0 if a server with this configuration would start, else 1. The check does what the start does, \
+                     as the same users: it reads sites with their _headers and _redirects, certificates and keys, and tries listeners and \
+                     logs. It changes nothing. A port that is in use is no error: the server that runs may have it.",
                 )
-                .arg(read::config_arg().required(true)),
+                .args(read::file_args())
+                .arg(Arg::new("offline").long("offline").action(ArgAction::SetTrue).help(
+                    "Check the file alone, without the users, files and addresses of this machine",
+                ).long_help(
+                    "Check the file alone, without the users, files and addresses of this machine\n\nFor a machine that will not run \
+                     the server, as in continuous integration.",
+                )),
         )
         .subcommand(
             Command::new("show")
@@ -58,12 +67,38 @@ fn show(matches: &ArgMatches) -> CommandResult {
 
 fn check(matches: &ArgMatches) -> CommandResult {
     let resolved = read::resolve_file(matches)?;
-    config::check_system(&resolved).map_err(read::ReadError)?;
-    read::check_exposed(&resolved)?;
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec;
-    let warnings = config::check_certificates(&resolved, now).map_err(read::ReadError)?;
+    let warnings = match matches.get_flag("offline") {
+        true => Vec::new(),
+        false => check_machine(&resolved)?,
+    };
     messages::config_ok(&resolved, &warnings);
     Ok(())
+}
+
+/// Checks that a server with a valid configuration would start on this machine. Returns warnings.
+fn check_machine(resolved: &ResolvedConfig) -> Result<Vec<UserError>, read::ReadError> {
+    // The limits decide how many large files a site may have.
+    serve::raise_limits();
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec;
+    let system = config::check_system(resolved);
+    let (certificates, mut warnings) = match config::check_certificates(resolved, now) {
+        Ok(warnings) => (Ok(()), warnings),
+        Err(errors) => (Err(errors), Vec::new()),
+    };
+    let mut service = serve::service(resolved.config.clone());
+    if certificates.is_err() {
+        // The start reads them first, and would report the first of them again.
+        service.tls.listeners.clear();
+    }
+    let start = config::check_start(resolved, service, now);
+    warnings.extend(config::cgi_warnings(resolved));
+    let found = ConfigErrors::join([system, certificates, start]);
+    // A site that holds files of the server may have other errors, too.
+    match (found, config::check_exposed(resolved)) {
+        (None, Ok(())) => Ok(warnings),
+        (Some(errors), Ok(())) | (None, Err(errors)) => Err(read::ReadError(errors)),
+        (Some(errors), Err(exposed)) => Err(read::ReadError(errors.with(exposed))),
+    }
 }
 
 fn write_table(resolved: &ResolvedConfig, to: &mut impl Write) -> io::Result<()> {

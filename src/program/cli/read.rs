@@ -22,6 +22,18 @@ pub(super) fn config_arg() -> Arg {
         )
 }
 
+/// Returns the arguments of a command about one file: its path, or `--config`.
+pub(super) fn file_args() -> [Arg; 2] {
+    let path = Arg::new("file")
+        .value_name("FILE")
+        .value_parser(value_parser!(PathBuf))
+        .value_hint(ValueHint::FilePath)
+        .required_unless_present("config")
+        .conflicts_with("config")
+        .help("Read this configuration file");
+    [path, config_arg()]
+}
+
 /// Merges the file and the flags of `tarpon serve`. Without `--config` and without a path, the file is `./tarpon.toml`.
 pub(super) fn resolve(matches: &ArgMatches) -> Result<ResolvedConfig, Box<dyn Error>> {
     let flags = flags::values(matches, CommandKind::Serve);
@@ -48,9 +60,16 @@ pub(super) fn check_exposed(resolved: &ResolvedConfig) -> Result<(), ReadError> 
     config::check_exposed(resolved).map_err(ReadError)
 }
 
-/// Reads the file alone.
+/// Reads the file of [`file_args`] alone.
 pub(super) fn resolve_file(matches: &ArgMatches) -> Result<ResolvedConfig, Box<dyn Error>> {
-    read(named_file(matches)?.as_ref(), &CliFlags::default(), CommandKind::Serve)
+    let file = matches.get_one::<PathBuf>("file").map(ConfigFile::open).transpose()?;
+    let file = file.map_or_else(|| named_file(matches), |file| Ok(Some(file)))?;
+    read(file.as_ref(), &CliFlags::default(), CommandKind::Serve)
+}
+
+/// Reads a file alone.
+pub(super) fn resolve_path(path: &PathBuf) -> Result<ResolvedConfig, Box<dyn Error>> {
+    read(Some(&ConfigFile::open(path)?), &CliFlags::default(), CommandKind::Serve)
 }
 
 fn named_file(matches: &ArgMatches) -> Result<Option<ConfigFile>, UserError> {

@@ -48,12 +48,17 @@ static LOCAL_FILE: Once = Once::new();
 pub(super) fn serve(read: &dyn Fn() -> Result<Config, Box<dyn Error>>) -> CommandResult {
     inject::init()?;
     raise_limits();
-    crate::supervise(&|| Ok(service(read()?)), events::notice)
+    let read = || {
+        let config = read()?;
+        // Only the first call has an effect: a reload does not change the format of events.
+        events::init(config.log.events);
+        Ok(service(config))
+    };
+    crate::supervise(&read, events::notice)
 }
 
-fn service(config: Config) -> Service {
-    // Only the first call has an effect: a reload does not change the format of events.
-    events::init(config.log.events);
+/// Returns what a configuration serves.
+pub(super) fn service(config: Config) -> Service {
     let unknown_host = config.unknown_host();
     let Config { mut sites, mut listeners, upstreams, server, log } = config;
     if listeners.is_empty() && sites.iter().any(|site| !site.domains.is_empty()) {
@@ -131,7 +136,7 @@ const HTTPS_PORT: u16 = 443;
 
 /// Raises the limits of open files and of locked memory. Each client and each large file needs a descriptor. The kernel counts the
 /// rings of io_uring as locked memory, for all processes of a user together; only root may remove that limit.
-fn raise_limits() {
+pub(super) fn raise_limits() {
     let unlimited = Rlimit { current: None, maximum: None };
     let is_unlimited = setrlimit(Resource::Memlock, unlimited).is_ok();
     let limits = if is_unlimited { &[Resource::Nofile][..] } else { &[Resource::Nofile, Resource::Memlock] };

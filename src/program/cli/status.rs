@@ -1,10 +1,16 @@
 //! `tarpon status`: prints the state of a running server.
 
-use super::{CommandResult, ignore_closed_pipe};
-use crate::Address;
+use super::{CommandResult, ignore_closed_pipe, read};
+use crate::config::AdminAt;
 use crate::program::output::{self, OutputForm, status};
-use clap::{ArgMatches, Args, FromArgMatches, Parser};
-use std::io::{self, ErrorKind, Write};
+use crate::{Address, UserError};
+use clap::{ArgMatches, Args, FromArgMatches, Parser, ValueHint};
+use std::{
+    error::Error,
+    io::{self, ErrorKind, Write},
+    path::PathBuf,
+};
+use tarpon_site::Printable;
 
 /// Show the connections, requests and sites of a running server
 ///
@@ -28,14 +34,34 @@ pub(super) struct AdminOption {
     /// Default: unix:/run/tarpon/admin.sock; $XDG_RUNTIME_DIR/tarpon/admin.sock if not root.
     #[arg(long, value_name = "ADDR:PORT")]
     admin: Option<Address>,
+
+    /// Ask the server of this configuration file, at its admin listener
+    ///
+    /// The listener is that of the option admin in the file. Relative paths in it start at its directory.
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "admin")]
+    config: Option<PathBuf>,
 }
 
 impl AdminOption {
-    /// Returns the given address, or the default.
-    pub(super) fn address(self) -> Result<Address, &'static str> {
-        self.admin
-            .or_else(crate::default_admin_address)
-            .ok_or("no default admin listener: $XDG_RUNTIME_DIR is not set; name its address with --admin")
+    /// Returns the given address, that of the configuration file, or the default.
+    pub(super) fn address(self) -> Result<Address, Box<dyn Error>> {
+        let configured = match &self.config {
+            Some(path) => match read::resolve_path(path)?.config.server.admin {
+                AdminAt::Default => None,
+                AdminAt::At(address) => Some(address),
+                AdminAt::Off => {
+                    let what = format_args!("cannot ask the server of {}", path.printable());
+                    let why = "its admin listener is off";
+                    let hint = "set admin in [server] to an address, or use signals: kill -HUP PID reloads";
+                    return Err(UserError::new(what, why, hint).into());
+                }
+            },
+            None => self.admin,
+        };
+        let address = configured.or_else(crate::default_admin_address);
+        address.ok_or_else(|| {
+            "no default admin listener: $XDG_RUNTIME_DIR is not set; name its address with --admin".into()
+        })
     }
 }
 

@@ -4,7 +4,10 @@ use super::{
     Config, ConfigError, ConfigFile, OptionValue, Origin, acme, cgi, tls_conflict, upstream_conflict,
 };
 use crate::{ListenAddress, ListenValue};
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+};
 use tarpon_site::Printable;
 
 /// Adds an error for each conflict.
@@ -18,6 +21,7 @@ pub(super) fn find(
     let is_fixed = |address: &str| !address.ends_with(":0");
     duplicates(file, "listener", entries_of(entries, "listener", &["address"]), sockets, is_fixed, errors);
     admin_conflicts(entries, is_fixed, errors);
+    port_conflicts(file, entries, errors);
     access_conflicts(entries, errors);
     default_conflicts(entries, errors);
     // An invalid value is missing among the entries.
@@ -225,6 +229,36 @@ fn admin_conflicts(entries: &[OptionValue], is_fixed: impl Fn(&str) -> bool, err
             }
         }
     }
+}
+
+/// Adds an error for each listener whose port another listener has at all addresses of the host: only one of them could bind it.
+fn port_conflicts(file: Option<&ConfigFile>, entries: &[OptionValue], errors: &mut Vec<ConfigError>) {
+    let named = entries_of(entries, "listener", &["address"])
+        .chain(entries_of(entries, "site", &["listen"]))
+        .chain(entries_of(entries, "server", &["admin"]));
+    let mut before: Vec<(SocketAddr, &OptionValue)> = Vec::new();
+    for entry in named {
+        for (at, value) in entry.values.iter().enumerate() {
+            let addresses: Vec<SocketAddr> =
+                sockets(value).iter().filter_map(|text| text.parse().ok()).collect();
+            let shared = before.iter().find(|(known, _)| addresses.iter().any(|at| shares_port(*known, *at)));
+            if let Some((known, other)) = shared {
+                let found = format!("{} uses the port of {known}", entry.shown(at).printable());
+                let hint = "keep the one at all addresses, or use another port";
+                errors.push(entry.error(at, found, place_of(file, other, entry), hint));
+            }
+            before.extend(addresses.into_iter().map(|address| (address, entry)));
+        }
+    }
+}
+
+/// Returns whether a program can listen at only one of these, as one of them is the port of all addresses of the family.
+fn shares_port(one: SocketAddr, other: SocketAddr) -> bool {
+    one != other
+        && one.port() != 0
+        && one.port() == other.port()
+        && one.is_ipv4() == other.is_ipv4()
+        && (one.ip().is_unspecified() || other.ip().is_unspecified())
 }
 
 /// Adds an error for each default site after the first, and for a default site whose requests the server refuses.

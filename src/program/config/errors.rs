@@ -72,6 +72,26 @@ impl ConfigErrors {
         ConfigErrors { file: file.cloned(), list }
     }
 
+    /// Joins the errors of checks of the same file. `None`: there are none. Several checks may find the same defect of a value: its errors are
+    /// those of the first check that has any.
+    pub(crate) fn join(checks: impl IntoIterator<Item = Result<(), ConfigErrors>>) -> Option<ConfigErrors> {
+        let mut found = checks.into_iter().filter_map(Result::err);
+        let ConfigErrors { file, mut list } = found.next()?;
+        for errors in found {
+            let is_new = |error: &ConfigError| list.iter().all(|known| known.span != error.span);
+            let more: Vec<_> =
+                errors.list.into_iter().filter(|error| error.span.is_none() || is_new(error)).collect();
+            list.extend(more);
+        }
+        Some(ConfigErrors::new(file.as_ref(), list))
+    }
+
+    /// Adds the errors of another check of the same file.
+    pub(crate) fn with(self, other: ConfigErrors) -> ConfigErrors {
+        let ConfigErrors { file, list } = self;
+        ConfigErrors::new(file.as_ref(), list.into_iter().chain(other.list).collect())
+    }
+
     /// Returns the number of errors.
     pub fn count(&self) -> usize {
         self.list.len()

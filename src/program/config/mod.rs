@@ -25,13 +25,14 @@
 //! | `environment` | replaces `${NAME}` in values |
 //! | `read` | merges defaults, file and flags into a `Config` |
 //! | `conflict`, `tls_conflict`, `upstream_conflict` | finds options that contradict each other |
-//! | `system` | finds paths, addresses and engines that this system does not have |
+//! | `system` | finds files and engines that this system does not have |
+//! | `start` | finds what else would keep the server from starting |
 //! | `certificates` | checks the files of certificates |
 //! | `exposed` | finds files of the server that a site would serve |
 //! | `errors` | errors with their position and a hint |
 //! | `show` | prints the resolved configuration as a file |
 //!
-//! Knows nothing of the command line except the names of its flags. Only `file`, `include`, `system`, `certificates` and `exposed` make system calls.
+//! Knows nothing of the command line except the names of its flags. Only `file`, `include`, `system`, `start`, `certificates` and `exposed` make system calls.
 
 mod acme;
 mod certificates;
@@ -52,6 +53,7 @@ mod rules;
 mod server;
 mod show;
 mod site;
+mod start;
 mod synonyms;
 mod system;
 mod time;
@@ -75,6 +77,8 @@ pub use listener::ListenerConfig;
 pub use option::{Choices, CommandKind, ConfigSection, FlagForm, Opt, OptionDefault, ValueKind};
 pub use read::{CliFlags, OptionValue, Origin, ResolvedConfig, read};
 pub use server::{AdminAt, ServerConfig};
+pub(crate) use start::check_start;
+pub(crate) use system::cgi_warnings;
 pub use system::check_system;
 
 /// The configuration of a server. Values are within their ranges and do not contradict each other.

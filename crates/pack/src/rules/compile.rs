@@ -43,21 +43,35 @@ pub(crate) enum Destination {
 
 impl<'r> CompiledRules<'r> {
     /// Compiles rules of a site that clients see below `base`. `file` returns the address of the file at a path; `exists` tells whether the site has anything at a path.
+    ///
+    /// # Errors
+    /// Every target that is missing and every rule of a loop; or the first rule that does not fit into an image.
     pub(crate) fn new(
         rules: &'r [RedirectRule],
         base: &'r str,
         file: impl Fn(&[u8]) -> Option<Vec<u8>>,
         exists: impl Fn(&[u8]) -> bool,
-    ) -> Result<CompiledRules<'r>, LocatedRuleError> {
+    ) -> Result<CompiledRules<'r>, Vec<LocatedRuleError>> {
         let index = RuleIndex::new(rules);
-        for rule in rules.iter().filter(|rule| !rule.is_redirect()) {
-            if rule.target.text().is_some_and(|path| resolve_file(path, &file).is_none()) {
-                return Err(rule.target_error(RuleError::NoFile));
-            }
+        let has_no_file = |rule: &&RedirectRule| {
+            !rule.is_redirect() && rule.target.text().is_some_and(|path| resolve_file(path, &file).is_none())
+        };
+        let no_file = rules.iter().filter(has_no_file).map(|rule| rule.target_error(RuleError::NoFile));
+        let loops = rules.iter().filter_map(|rule| index.reject_loop(rule, &exists).err());
+        let errors: Vec<_> = no_file.chain(loops).collect();
+        match errors.is_empty() {
+            true => CompiledRules::with_index(index, base, file, exists).map_err(|error| vec![error]),
+            false => Err(errors),
         }
-        for rule in rules {
-            index.reject_loop(rule, &exists)?;
-        }
+    }
+
+    fn with_index(
+        index: RuleIndex<'r>,
+        base: &'r str,
+        file: impl Fn(&[u8]) -> Option<Vec<u8>>,
+        exists: impl Fn(&[u8]) -> bool,
+    ) -> Result<CompiledRules<'r>, LocatedRuleError> {
+        let rules = index.rules;
         let mut records = BTreeMap::new();
         let mut undecided = BTreeSet::new();
         for (number, rule) in rules.iter().enumerate() {

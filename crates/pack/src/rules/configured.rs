@@ -164,15 +164,25 @@ impl ConfiguredRules {
         Ok((!rows.is_empty()).then(|| rows.concat()))
     }
 
-    /// Parses the entries of headers.
-    pub(super) fn header_rules(&self, dialect: Dialect) -> Result<Vec<HeaderRule>, LocatedRuleError> {
+    /// Parses the entries of headers. Adds the error of each entry that has one, and leaves that entry out.
+    pub(super) fn header_rules(
+        &self,
+        dialect: Dialect,
+        errors: &mut Vec<LocatedRuleError>,
+    ) -> Vec<HeaderRule> {
         let headers = self.headers.iter().map(|entry| entry.rule(dialect));
-        headers.chain(self.paths.iter().filter_map(|entry| entry.cache_rule(dialect).transpose())).collect()
+        let caches = self.paths.iter().filter_map(|entry| entry.cache_rule(dialect).transpose());
+        headers.chain(caches).filter_map(|rule| rule.map_err(|error| errors.push(error)).ok()).collect()
     }
 
-    /// Parses the redirects and rewrites.
-    pub(super) fn redirect_rules(&self, dialect: Dialect) -> Result<Vec<RedirectRule>, LocatedRuleError> {
-        self.redirects.iter().map(|entry| entry.rule(dialect)).collect()
+    /// Parses the redirects and rewrites. Adds the error of each entry that has one, and leaves that entry out.
+    pub(super) fn redirect_rules(
+        &self,
+        dialect: Dialect,
+        errors: &mut Vec<LocatedRuleError>,
+    ) -> Vec<RedirectRule> {
+        let rules = self.redirects.iter().map(|entry| entry.rule(dialect));
+        rules.filter_map(|rule| rule.map_err(|error| errors.push(error)).ok()).collect()
     }
 
     /// Returns an error with the name of its file; `file` is the one whose lines have no other.

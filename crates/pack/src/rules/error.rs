@@ -51,6 +51,39 @@ impl fmt::Display for RuleFileError {
 
 impl std::error::Error for RuleFileError {}
 
+/// All errors of the rules of a site, at least one: those of `_headers` before those of `_redirects`, each file's by line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleFileErrors(Vec<RuleFileError>);
+
+impl RuleFileErrors {
+    /// Returns the errors; `None` if there are none.
+    pub(super) fn new(mut errors: Vec<RuleFileError>) -> Option<RuleFileErrors> {
+        let file = |error: &RuleFileError| match error.file {
+            RuleFile::Configuration(_) => 0,
+            RuleFile::Headers => 1,
+            RuleFile::Redirects => 2,
+        };
+        errors.sort_by_key(|error| (file(error), error.line, error.column));
+        (!errors.is_empty()).then_some(RuleFileErrors(errors))
+    }
+
+    /// Returns the first error.
+    pub fn first(&self) -> &RuleFileError {
+        &self.0[0]
+    }
+
+    /// Returns all errors.
+    pub fn iter(&self) -> impl Iterator<Item = &RuleFileError> {
+        self.0.iter()
+    }
+}
+
+impl From<RuleFileError> for RuleFileErrors {
+    fn from(error: RuleFileError) -> RuleFileErrors {
+        RuleFileErrors(vec![error])
+    }
+}
+
 /// An error with its position, while the name of the file is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LocatedRuleError {

@@ -47,33 +47,37 @@ enum ValuePart {
 }
 
 impl HeaderRules {
-    /// Parses the text of `_headers`. Its rules follow those of the configuration.
+    /// Parses the text of `_headers`. Its rules follow those of the configuration. Adds the error of each line that has one; the rules are
+    /// then incomplete.
     pub(super) fn parse(
         configured: Vec<HeaderRule>,
         text: &[u8],
         dialect: Dialect,
-    ) -> Result<HeaderRules, LocatedRuleError> {
-        let configured_count = configured.len();
+        errors: &mut Vec<LocatedRuleError>,
+    ) -> HeaderRules {
         let mut rules = configured;
+        // The rule that the next fields belong to, or the fact that its path has an error.
+        let mut current: Option<Result<HeaderRule, ()>> = None;
         for line in lines(text) {
-            let line = line?;
-            if !is_field(line) {
-                let mut tokens = line.tokens();
-                let path = tokens.next().unwrap_or(line.trimmed());
-                if let Some(extra) = tokens.next() {
-                    return Err(extra.error(RuleError::NoPath));
+            let parsed = line.and_then(|line| match &mut current {
+                _ if !is_field(line) => {
+                    let before = current.replace(Err(()));
+                    rules.extend(before.and_then(Result::ok));
+                    let pattern = parse_path(line, dialect)?;
+                    current = Some(Ok(HeaderRule { pattern, actions: Vec::new() }));
+                    Ok(())
                 }
-                let pattern = Pattern::parse(path, dialect, RuleFile::Headers)?;
-                rules.push(HeaderRule { pattern, actions: Vec::new() });
-                continue;
-            }
-            let Some(rule) = rules[configured_count..].last_mut() else {
-                return Err(line.trimmed().error(RuleError::NoPath));
-            };
-            let action = parse_field(line.trimmed(), &rule.pattern, dialect)?;
-            rule.actions.push(action);
+                Some(Ok(rule)) => {
+                    rule.actions.push(parse_field(line.trimmed(), Some(&rule.pattern), dialect)?);
+                    Ok(())
+                }
+                Some(Err(())) => parse_field(line.trimmed(), None, dialect).map(drop),
+                None => Err(line.trimmed().error(RuleError::NoPath)),
+            });
+            errors.extend(parsed.err());
         }
-        Ok(HeaderRules { rules, dialect })
+        rules.extend(current.and_then(Result::ok));
+        HeaderRules { rules, dialect }
     }
 
     /// Parses an entry of the configuration. Fields are removed before others are added.
@@ -85,7 +89,7 @@ impl HeaderRules {
     ) -> Result<HeaderRule, LocatedRuleError> {
         let pattern = Pattern::parse(path, dialect, RuleFile::Headers)?;
         let remove = remove.map(|name| field_name(name).map(FieldAction::Remove));
-        let set = set.map(|line| parse_addition(line, &pattern, dialect));
+        let set = set.map(|line| parse_addition(line, Some(&pattern), dialect));
         let actions = remove.chain(set).collect::<Result<_, _>>()?;
         Ok(HeaderRule { pattern, actions })
     }
@@ -194,9 +198,19 @@ fn is_field(line: RuleLine<'_>) -> bool {
     !is_path && (line.is_indented() || text.contains(&b':') || text.starts_with(b"!"))
 }
 
+fn parse_path(line: RuleLine<'_>, dialect: Dialect) -> Result<Pattern, LocatedRuleError> {
+    let mut tokens = line.tokens();
+    let path = tokens.next().unwrap_or(line.trimmed());
+    match tokens.next() {
+        Some(extra) => Err(extra.error(RuleError::NoPath)),
+        None => Pattern::parse(path, dialect, RuleFile::Headers),
+    }
+}
+
+/// Parses a field of a rule. `pattern`: the path of the rule, if it has no error.
 fn parse_field(
     line: RuleToken<'_>,
-    pattern: &Pattern,
+    pattern: Option<&Pattern>,
     dialect: Dialect,
 ) -> Result<FieldAction, LocatedRuleError> {
     if let Some(removed) = line.text.strip_prefix(b"!") {
@@ -211,7 +225,7 @@ fn parse_field(
 
 fn parse_addition(
     line: RuleToken<'_>,
-    pattern: &Pattern,
+    pattern: Option<&Pattern>,
     dialect: Dialect,
 ) -> Result<FieldAction, LocatedRuleError> {
     let Some(colon) = line.text.iter().position(|&byte| byte == b':') else {
@@ -240,11 +254,11 @@ fn field_name(token: RuleToken<'_>) -> Result<String, LocatedRuleError> {
 }
 
 /// Splits a value at its placeholders, which only Cloudflare replaces. A colon before an unknown name is text.
-fn value_parts(token: RuleToken<'_>, pattern: &Pattern, dialect: Dialect) -> Vec<ValuePart> {
+fn value_parts(token: RuleToken<'_>, pattern: Option<&Pattern>, dialect: Dialect) -> Vec<ValuePart> {
     let text = String::from_utf8_lossy(token.text).into_owned();
-    if dialect != Dialect::Cloudflare {
+    let Some(pattern) = pattern.filter(|_| dialect == Dialect::Cloudflare) else {
         return vec![ValuePart::Text(text)];
-    }
+    };
     let (mut parts, mut from, mut at) = (Vec::new(), 0, 0);
     while let Some(colon) = text[at..].find(':').map(|found| at + found) {
         let name = pattern::placeholder_name(&text.as_bytes()[colon..]);

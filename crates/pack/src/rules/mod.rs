@@ -34,7 +34,7 @@ pub use configured::{
     ConfiguredRules, ErrorPage, HeaderEntry, PathEntry, RedirectEntry, RulePosition, RuleText,
 };
 pub use dialect::Dialect;
-pub use error::{RuleError, RuleFile, RuleFileError};
+pub use error::{RuleError, RuleFile, RuleFileError, RuleFileErrors};
 
 pub(crate) use compile::{CompiledRules, Destination, resolve_file};
 pub(crate) use headers::HeaderFields;
@@ -53,18 +53,23 @@ pub(crate) struct RuleSet {
     redirects: Vec<RedirectRule>,
     /// The pages of the configuration for statuses other than 404, and their texts.
     status_pages: Vec<(u16, String)>,
+    /// The errors that were found so far. [`compile`](RuleSet::compile) reports them, with those that only it finds.
+    errors: Vec<RuleFileError>,
 }
 
 impl RuleSet {
     /// Reads the rule files among the files of a site, each with its path. `read` returns at most the given number of bytes of a
     /// file, or `None` if the file no longer exists.
-    pub(crate) fn read<'f, F: 'f, E: From<RuleFileError>>(
+    ///
+    /// # Errors
+    /// Those of `read`. [`compile`](RuleSet::compile) reports errors of the rules.
+    pub(crate) fn read<'f, F: 'f, E>(
         files: impl Iterator<Item = (&'f [u8], &'f F)> + Clone,
         configured: &ConfiguredRules,
         dialect: Dialect,
         mut read: impl FnMut(&F, u64) -> Result<Option<Vec<u8>>, E>,
     ) -> Result<RuleSet, E> {
-        let mut texts = [Vec::new(), Vec::new()];
+        let (mut texts, mut errors) = ([Vec::new(), Vec::new()], Vec::new());
         for ((file, name), text) in SITE_FILES.into_iter().zip(RuleFile::PATHS).zip(&mut texts) {
             let Some((_, found)) = files.clone().find(|(path, _)| *path == name) else { continue };
             if dialect == Dialect::Off {
@@ -73,22 +78,29 @@ impl RuleSet {
             *text = read(found, FILE_LEN_MAX + 1)?.unwrap_or_default();
             if text.len() as u64 > FILE_LEN_MAX {
                 let error = RuleError::FileLength;
-                return Err(RuleFileError { file, line: 1, column: 1, error }.into());
+                errors.push(RuleFileError { file, line: 1, column: 1, error });
+                text.clear();
             }
         }
-        let mut status_pages = Vec::new();
+        let mut rules = RuleSet::parse(configured, &texts[0], &texts[1], dialect);
+        rules.errors.append(&mut errors);
         for page in configured.status_pages() {
-            let at = |error| configured.locate(page.path.error(error), RuleFile::Redirects);
             let found = files.clone().find(|(path, _)| *path == page.path.text.as_bytes());
             let text = found.map(|(_, file)| read(file, PAGE_LEN_MAX + 1)).transpose()?.flatten();
-            let text = text.ok_or_else(|| at(RuleError::NoFile))?;
-            if text.len() as u64 > PAGE_LEN_MAX {
-                return Err(at(RuleError::PageLength).into());
+            let text = match text {
+                None => Err(RuleError::NoFile),
+                Some(text) if text.len() as u64 > PAGE_LEN_MAX => Err(RuleError::PageLength),
+                Some(text) => String::from_utf8(text).map_err(|_| RuleError::PageText),
+            };
+            match text {
+                Ok(text) => rules.status_pages.push((page.status, text)),
+                Err(error) => {
+                    let located = configured.locate(page.path.error(error), RuleFile::Redirects);
+                    rules.errors.push(located);
+                }
             }
-            let text = String::from_utf8(text).map_err(|_| at(RuleError::PageText))?;
-            status_pages.push((page.status, text));
         }
-        Ok(RuleSet { status_pages, ..RuleSet::parse(configured, &texts[0], &texts[1], dialect)? })
+        Ok(rules)
     }
 
     /// Returns the text of the configured page for a status.
@@ -115,18 +127,23 @@ impl RuleSet {
         headers: &[u8],
         redirects: &[u8],
         dialect: Dialect,
-    ) -> Result<RuleSet, RuleFileError> {
+    ) -> RuleSet {
         let dialect = dialect.of_rules();
-        let headers = configured
-            .header_rules(dialect)
-            .and_then(|first| HeaderRules::parse(first, headers, dialect))
-            .map_err(|error| configured.locate(error, RuleFile::Headers))?;
-        let redirects = configured.redirect_rules(dialect).and_then(|mut rules| {
-            rules.append(&mut redirects::parse(redirects, dialect)?);
-            Ok(rules)
-        });
-        let redirects = redirects.map_err(|error| configured.locate(error, RuleFile::Redirects))?;
-        Ok(RuleSet { configured: configured.clone(), headers, redirects, status_pages: Vec::new() })
+        let (mut of_headers, mut of_redirects) = (Vec::new(), Vec::new());
+        let first = configured.header_rules(dialect, &mut of_headers);
+        let headers = HeaderRules::parse(first, headers, dialect, &mut of_headers);
+        let mut rules = configured.redirect_rules(dialect, &mut of_redirects);
+        rules.append(&mut redirects::parse(redirects, dialect, &mut of_redirects));
+        let of_headers = of_headers.into_iter().map(|error| configured.locate(error, RuleFile::Headers));
+        let of_redirects =
+            of_redirects.into_iter().map(|error| configured.locate(error, RuleFile::Redirects));
+        RuleSet {
+            configured: configured.clone(),
+            headers,
+            redirects: rules,
+            status_pages: Vec::new(),
+            errors: of_headers.chain(of_redirects).collect(),
+        }
     }
 
     /// Returns an error of a redirect or rewrite with the name of its file.
@@ -151,14 +168,25 @@ impl RuleSet {
 
     /// Compiles the redirects and rewrites for a site. `file` returns the address of the file at a path; `exists` tells whether the
     /// site has anything at a path.
+    ///
+    /// # Errors
+    /// All errors of the rules.
     pub(crate) fn compile<'r>(
         &'r self,
         base: &'r str,
         file: impl Fn(&[u8]) -> Option<Vec<u8>>,
         exists: impl Fn(&[u8]) -> bool,
-    ) -> Result<CompiledRules<'r>, RuleFileError> {
+    ) -> Result<CompiledRules<'r>, RuleFileErrors> {
         let compiled = CompiledRules::new(&self.redirects, base, file, exists);
-        compiled.map_err(|error| self.redirect_error(error))
+        let mut errors = self.errors.clone();
+        let compiled = compiled.map_err(|more| {
+            errors.extend(more.into_iter().map(|error| self.redirect_error(error)));
+        });
+        match (RuleFileErrors::new(errors), compiled) {
+            (None, Ok(compiled)) => Ok(compiled),
+            (Some(errors), _) => Err(errors),
+            (None, Err(())) => unreachable!("a failure has errors"),
+        }
     }
 }
 
@@ -181,15 +209,15 @@ const FILE_LEN_MAX: u64 = 1 << 20;
 /// Parses both files, and compiles them for a site with files at the given paths. For tests and fuzzing.
 ///
 /// # Errors
-/// A file has an error.
+/// All errors of the files.
 #[doc(hidden)]
 pub fn check(
     headers: &[u8],
     redirects: &[u8],
     dialect: Dialect,
     files: &[&[u8]],
-) -> Result<(), RuleFileError> {
-    let rules = RuleSet::parse(&ConfiguredRules::default(), headers, redirects, dialect)?;
+) -> Result<(), RuleFileErrors> {
+    let rules = RuleSet::parse(&ConfiguredRules::default(), headers, redirects, dialect);
     for path in files {
         drop(rules.fields(&[PathSet::one(path)], HeaderFields::default()));
     }

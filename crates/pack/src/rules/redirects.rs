@@ -27,9 +27,16 @@ pub(crate) struct RedirectRule {
     target_position: LocatedRuleError,
 }
 
-/// Parses all rules, in the order of the file.
-pub(crate) fn parse(text: &[u8], dialect: Dialect) -> Result<Vec<RedirectRule>, LocatedRuleError> {
-    lines(text).map(|line| parse_rule(line?.tokens(), dialect)).collect()
+/// Parses all rules, in the order of the file. Adds the error of each line that has one, and leaves that line out.
+pub(crate) fn parse(text: &[u8], dialect: Dialect, errors: &mut Vec<LocatedRuleError>) -> Vec<RedirectRule> {
+    let mut rules = Vec::new();
+    for line in lines(text) {
+        match line.and_then(|line| parse_rule(line.tokens(), dialect)) {
+            Ok(rule) => rules.push(rule),
+            Err(error) => errors.push(error),
+        }
+    }
+    rules
 }
 
 /// Parses the source with its parameters, the target, and the status if there is one.

@@ -21,10 +21,18 @@ use crate::{
     },
     sys::{inject, io::output_has_room},
 };
-use std::{io, sync::Arc, time::Duration};
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
 /// Messages of the helper that the driver receives in one turn of its loop. An order has some messages for each of its names.
 const MESSAGES_PER_TURN: usize = 16;
+
+/// Returns the names of each certificate that a configuration obtains, and the state directory.
+pub(in super::super) fn acme_sets(service: &Service) -> (Vec<Vec<String>>, PathBuf) {
+    let names = service.sites.iter().map(|site| &site.domains).filter(|domains| !domains.is_empty());
+    let sets = names.map(|domains| domains.iter().map(ToString::to_string).collect()).collect();
+    let is_root = rustix::process::geteuid().is_root();
+    (sets, state_directory(service.acme.state_directory.as_deref(), is_root))
+}
 
 impl Driver<'_> {
     fn acme_now(&self) -> AcmeTime {
@@ -40,10 +48,7 @@ impl Driver<'_> {
 
     /// Opens what a configuration needs for its certificates, and publishes those that are stored.
     pub(super) fn prepare_acme(&mut self, service: &Service) -> Result<Option<AcmeService>, UserError> {
-        let names = service.sites.iter().map(|site| &site.domains).filter(|domains| !domains.is_empty());
-        let sets = names.map(|domains| domains.iter().map(ToString::to_string).collect()).collect();
-        let is_root = rustix::process::geteuid().is_root();
-        let state = state_directory(service.acme.state_directory.as_deref(), is_root);
+        let (sets, state) = acme_sets(service);
         let Some(opened) = AcmeService::open(&service.acme, sets, &state)? else { return Ok(None) };
         let now = self.acme_now();
         let acme = match &mut self.acme {

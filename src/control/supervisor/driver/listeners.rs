@@ -50,6 +50,11 @@ fn shares_port(one: &Address, other: &Address) -> bool {
         && (one.ip().is_unspecified() || other.ip().is_unspecified())
 }
 
+/// Completes a service of a program that systemd has given no sockets: see [`Listeners::complete`].
+pub(in super::super) fn complete_addresses(service: &mut Service) {
+    Listeners::default().complete(service);
+}
+
 impl Listeners {
     /// Wraps the sockets of systemd.
     pub(super) fn lent(sockets: Vec<Listener>) -> Listeners {

@@ -22,17 +22,25 @@ pub(super) struct OpenLog {
     created: SystemTime,
 }
 
+/// Returns the logs of a configuration.
+pub(in super::super) fn log_targets<'a>(
+    config: &'a LogConfig,
+    sites: &'a [SiteConfig],
+) -> impl Iterator<Item = (LogOwner, &'a LogTarget)> {
+    let of_sites = sites.iter().enumerate();
+    let of_sites = of_sites
+        .filter_map(|(number, site)| Some((LogOwner::Site(number), site.log.access.as_ref()?.as_ref()?)));
+    config.access.iter().map(|target| (LogOwner::Server, target)).chain(of_sites)
+}
+
 impl OpenLog {
     /// Opens all logs of a configuration.
     ///
     /// # Errors
     /// A log cannot be opened.
     pub(super) fn open_all(config: &LogConfig, sites: &[SiteConfig]) -> Result<Vec<OpenLog>, UserError> {
-        let of_sites = sites.iter().enumerate();
-        let of_sites = of_sites
-            .filter_map(|(number, site)| Some((LogOwner::Site(number), site.log.access.as_ref()?.as_ref()?)));
         let mut logs: Vec<OpenLog> = Vec::new();
-        for (owner, target) in config.access.iter().map(|target| (LogOwner::Server, target)).chain(of_sites) {
+        for (owner, target) in log_targets(config, sites) {
             match logs.iter_mut().find(|log| log.target == *target) {
                 Some(log) => log.owners.push(owner),
                 None => {

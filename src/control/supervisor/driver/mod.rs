@@ -65,6 +65,8 @@ use crate::{
         signals::Signals,
     },
 };
+pub(super) use {acme::acme_sets, listeners::complete_addresses, logs::log_targets};
+
 use libc::{POLLIN, POLLOUT};
 use listeners::Listeners;
 use prepare::PreparedGeneration;
