@@ -53,7 +53,7 @@ use archive::Archive;
 use build_error::pack_error;
 use builder::SiteBuilder;
 use std::{fmt, fs::File, path::Path};
-use tarpon_pack::{DirTree, Omitted, PackError, Skipped};
+use tarpon_pack::{DirTree, Omitted, PackError, Progress, Skipped};
 use tarpon_site::{Image, Region, packed};
 
 /// A site, ready to be served: an immutable image of its files.
@@ -96,7 +96,8 @@ impl Site {
     pub fn from_archive(path: impl AsRef<Path>, prefix: impl AsRef<Path>) -> Result<Site, UserError> {
         let (path, prefix) = (path.as_ref().to_owned(), prefix.as_ref().to_owned());
         let source = SiteSource { path, prefix, ..SiteSource::default() };
-        from_archive(Archive::new(&source.path, source.max_unpacked_len, source.preload)?, &source)
+        let archive = Archive::new(&source.path, source.max_unpacked_len, source.preload)?;
+        from_archive(archive, &source, &Progress::default())
     }
 
     /// Returns a site without files: each of its responses is an error page.

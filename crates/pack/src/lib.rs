@@ -137,11 +137,11 @@ pub fn pack_dir<W: Write + Seek>(
     cache: &mut BuildCache,
 ) -> Result<PackedImage, PackError> {
     let tree = DirTree::open(root).map_err(|error| PackError::Root { path: root.to_owned(), error })?;
-    pack_tree(tree, out, options, cache)
+    pack_tree(tree, out, options, cache, &Progress::default())
 }
 
 /// Packs an open directory, like [`pack_dir`]. Follows no link out of it, even if other processes replace entries during
-/// packing.
+/// packing. Reports to `progress` how many files it has read.
 ///
 /// # Errors
 /// Those of [`pack_dir`].
@@ -150,7 +150,9 @@ pub fn pack_tree<W: Write + Seek>(
     out: &mut W,
     options: &PackOptions,
     cache: &mut BuildCache,
+    progress: &Progress,
 ) -> Result<PackedImage, PackError> {
+    progress.begin(PackStep::Reading, 0);
     let mut site = walk::list(&Arc::new(tree))?;
     options.programs.remove_from(&mut site.files);
     let rules = RuleSet::read(
@@ -167,8 +169,11 @@ pub fn pack_tree<W: Write + Seek>(
     options.programs.remove_from(&mut users.files);
     site.files.append(&mut users.files);
     let contents = SiteContents { files: site.files, site_count, skipped: site.skipped, archive_len: 0 };
-    let packed =
-        write_site(contents, &rules, out, options, |file: &TreeFile| content::read(file, options, cache))?;
+    progress.begin(PackStep::Reading, contents.files.len() as u64);
+    let packed = write_site(contents, &rules, out, options, |file: &TreeFile| {
+        progress.add(1);
+        content::read(file, options, cache)
+    })?;
     cache.evict_unused();
     Ok(PackedImage { omitted: users.omitted, ..packed })
 }
@@ -176,7 +181,8 @@ pub fn pack_tree<W: Write + Seek>(
 /// Packs a tar archive into an image, written from the start of `out`, which should be empty. The contents of files stay in the
 /// archive. `path` names the archive in errors. Only members below `prefix` are served, or all if the prefix is empty.
 ///
-/// The same files give the same responses as with [`pack_dir`], precompressed variants included.
+/// The same files give the same responses as with [`pack_dir`], precompressed variants included. Reports to `progress` how many files were
+/// read.
 ///
 /// # Errors
 /// The file is no tar archive, is incomplete or damaged, has sparse members, or has nothing below `prefix`; or `_headers` or
@@ -187,7 +193,9 @@ pub fn pack_tar<W: Write + Seek>(
     prefix: &Path,
     out: &mut W,
     options: &PackOptions,
+    progress: &Progress,
 ) -> Result<PackedImage, PackError> {
+    progress.begin(PackStep::Reading, 0);
     let (mut site, archive_len) = archive::list(archive, path, prefix)?;
     let failed = |member: &ArchiveMember, error: io::Error| {
         let path = path.to_owned();
@@ -216,7 +224,9 @@ pub fn pack_tar<W: Write + Seek>(
     site.files.retain(|file| !is_hidden(&file.path));
     let site_count = site.files.len();
     let contents = SiteContents { files: site.files, site_count, skipped: site.skipped, archive_len };
+    progress.begin(PackStep::Reading, contents.files.len() as u64);
     write_site(contents, &rules, out, options, |member: &ArchiveMember| {
+        progress.add(1);
         content::read_member(archive, member.content, options)
             .map(Some)
             .map_err(|error| failed(member, error))
