@@ -125,9 +125,7 @@ fn prune_keeps_the_newest_the_current_and_the_previous_release() {
         "would remove 4.tar  {size}\nwould remove 1.tar  {size}\nwould remove 2 releases, which frees {size_2}; keeps 5 releases\n"
     );
     assert_output(&planned, &want);
-    assert!(
-        planned.error_line().starts_with("warning: 0.tar stays, as it is no release that can be served: ")
-    );
+    assert!(planned.error_line().starts_with("warning: kept 0.tar, which is no valid release: "));
     assert_eq!(names(), all);
 
     let pruned = run(dir.path(), "prune", &["--keep", "3"]);

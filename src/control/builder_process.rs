@@ -40,7 +40,7 @@ use std::{
     thread,
     time::Duration,
 };
-use tarpon_pack::UserDirectory;
+use tarpon_pack::{Progress, ProgressSnapshot, UserDirectory};
 
 /// Runs until the supervisor exits or kills it. Returns an exit status.
 pub(super) fn run(
@@ -386,13 +386,16 @@ fn watch(
         watched = watched.until_replaced();
     }
     if is_first {
-        let built = watched.build().map_err(|error| error.to_string())?;
+        let progress = watched.progress();
+        let emit = |now: ProgressSnapshot| (supervisor.emit)(Notice::SiteLoading(of, now.done, now.total));
+        let built =
+            report_progress(&progress, emit, || watched.build()).map_err(|error| error.to_string())?;
         supervisor.states.read(number, &path, &built);
         (supervisor.emit)(Notice::SiteLoaded(of, &built));
         for (path, file) in earlier.into_iter().rev() {
             let source = SiteSource { path, ..SiteSource::default() };
             let archive = Archive::from_file(file, &source.path, source.max_unpacked_len, false);
-            match archive.and_then(|archive| from_archive(archive, &source)) {
+            match archive.and_then(|archive| from_archive(archive, &source, &Progress::default())) {
                 Ok(site) => supervisor.send_site(number, site, true),
                 Err(error) => (supervisor.emit)(Notice::ReleaseNotKept(&error)),
             }
@@ -411,6 +414,34 @@ fn prepare(known: ConfinedSite) -> Result<SiteWatcher, UserError> {
     let watched = SiteWatcher::prepare(source, root.transpose()?, Some(links?))?;
     Ok(watched.with_user(user))
 }
+
+/// Does the work and reports its progress at intervals. Short work has no report.
+fn report_progress<T>(
+    progress: &Progress,
+    emit: impl Fn(ProgressSnapshot) + Send,
+    work: impl FnOnce() -> T,
+) -> T {
+    let (done, finished) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        let is_due = move || finished.recv_timeout(PROGRESS_INTERVAL) == Err(mpsc::RecvTimeoutError::Timeout);
+        let report = || emit_while(is_due, progress, emit);
+        // Without the thread the work has no report.
+        let _ = thread::Builder::new().name("progress".to_owned()).spawn_scoped(scope, report);
+        let result = work();
+        drop(done);
+        result
+    })
+}
+
+/// Reports the progress each time that `is_due` returns `true`.
+fn emit_while(mut is_due: impl FnMut() -> bool, progress: &Progress, emit: impl Fn(ProgressSnapshot)) {
+    while is_due() {
+        emit(progress.now());
+    }
+}
+
+/// How often the progress of reading a site is reported: a log stays short, and shows that the start goes on.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Builds and sends a site whenever it changes.
 fn follow(
@@ -473,5 +504,41 @@ impl BuilderChannel {
             // The supervisor has exited.
             exit_now(1);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{cell::RefCell, fs};
+    use tarpon_pack::{BuildCache, DirTree, PackOptions, PackStep, pack_tree};
+
+    #[test]
+    fn progress_is_reported_at_each_interval_until_the_end() {
+        let dir = tempfile::tempdir().expect("a directory");
+        for name in ["a", "b", "c"] {
+            fs::write(dir.path().join(name), name).expect("a file");
+        }
+        let (progress, reports) = (Progress::default(), RefCell::new(Vec::new()));
+        let mut intervals = 0;
+        // Stands for the clock: between the first and the second interval, the site is read.
+        let is_due = || {
+            intervals += 1;
+            if intervals == 2 {
+                let tree = DirTree::open(dir.path()).expect("a directory");
+                let mut out = std::io::Cursor::new(Vec::new());
+                let options = PackOptions::new(0);
+                pack_tree(tree, &mut out, &options, &mut BuildCache::default(), &progress).expect("a site");
+            }
+            intervals < 3
+        };
+        emit_while(is_due, &progress, |now| reports.borrow_mut().push((now.step, now.done, now.total)));
+        assert_eq!(*reports.borrow(), [(PackStep::Reading, 0, 0), (PackStep::Reading, 3, 3)]);
+    }
+
+    #[test]
+    fn short_work_has_no_report() {
+        let report = |now: ProgressSnapshot| panic!("a report: {now:?}");
+        assert_eq!(report_progress(&Progress::default(), report, || 7), 7);
     }
 }

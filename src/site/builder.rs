@@ -26,7 +26,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 use tarpon_pack::{
-    BuildCache, DirTree, Omitted, PackError, PackOptions, PackedImage, Policy, pack_tar, pack_tree,
+    BuildCache, DirTree, Omitted, PackError, PackOptions, PackedImage, Policy, Progress, pack_tar, pack_tree,
 };
 use tarpon_site::{Image, ImageError, Printable, packed};
 
@@ -42,6 +42,8 @@ pub(crate) struct SiteBuilder {
     links: Option<Vec<Arc<SiteRoot>>>,
     /// The user that this process has switched to, for messages.
     user: Option<String>,
+    /// How many files the current build has read.
+    progress: Arc<Progress>,
 }
 
 impl SiteBuilder {
@@ -62,6 +64,11 @@ impl SiteBuilder {
         SiteBuilder { user, ..self }
     }
 
+    /// Returns the progress of the current build, for another thread.
+    pub(crate) fn progress(&self) -> Arc<Progress> {
+        Arc::clone(&self.progress)
+    }
+
     /// Builds or rebuilds the site.
     ///
     /// # Errors
@@ -70,7 +77,7 @@ impl SiteBuilder {
         let &SiteSource { ref path, ref prefix, preload, max_unpacked_len, .. } = source;
         let tree = match &self.root {
             None if path.is_file() => {
-                return from_archive(Archive::new(path, max_unpacked_len, preload)?, source);
+                return from_archive(Archive::new(path, max_unpacked_len, preload)?, source, &self.progress);
             }
             None => DirTree::open(path).map_err(|error| PackError::Root { path: path.clone(), error }),
             Some(root) => match root.tree() {
@@ -80,7 +87,7 @@ impl SiteBuilder {
                         None => archive::unreadable(path, &error),
                     })?;
                     let archive = Archive::from_file(file, path, max_unpacked_len, preload)?;
-                    return from_archive(archive, source);
+                    return from_archive(archive, source, &self.progress);
                 }
                 Ok(Some(tree)) => Ok(tree),
                 Err(error) => Err(PackError::Root { path: path.clone(), error }),
@@ -118,9 +125,9 @@ impl SiteBuilder {
         if source.preload {
             options.file_len_min = u64::MAX;
         }
-        let cache = &mut self.cache;
         let root = Some(tree.path().to_owned());
-        let site = site(|out| pack_tree(tree, out, &options, cache));
+        let (cache, progress) = (&mut self.cache, &self.progress);
+        let site = site(|out| pack_tree(tree, out, &options, cache, progress));
         let mut site = site.map_err(|error| pack_error(error, self.user.as_deref()))?;
         let omitted = site.omitted.clone();
         site.omitted.retain(|omitted| !self.omitted.contains(omitted));
@@ -146,11 +153,16 @@ pub(super) fn empty() -> Result<Site, UserError> {
     archive.set_len(1024).map_err(failed)?;
     let options = options(&source);
     let (path, prefix) = (Path::new("empty.tar"), Path::new(""));
-    site(|out| pack_tar(&archive, path, prefix, out, &options)).map_err(|error| pack_error(error, None))
+    site(|out| pack_tar(&archive, path, prefix, out, &options, &Progress::default()))
+        .map_err(|error| pack_error(error, None))
 }
 
-/// Builds the site of an open archive, with the settings of `source`.
-pub(crate) fn from_archive(archive: Archive, source: &SiteSource) -> Result<Site, UserError> {
+/// Builds the site of an open archive, with the settings of `source`. Reports to `progress` how many files it has read.
+pub(crate) fn from_archive(
+    archive: Archive,
+    source: &SiteSource,
+    progress: &Progress,
+) -> Result<Site, UserError> {
     let SiteSource { path, prefix, policy, .. } = source;
     if source.users.user_database.is_some() || !source.users.directories.is_empty() {
         return Err(UserError::new(
@@ -168,7 +180,7 @@ pub(crate) fn from_archive(archive: Archive, source: &SiteSource) -> Result<Site
     let Some(image) = archive.image().map_err(damaged)? else {
         // `pack_tar` reads the file from offset 0. The archive begins there: only an embedded site does not, and it has an image.
         let options = options(source);
-        let site = site(|out| pack_tar(&archive.file, path, prefix, out, &options))
+        let site = site(|out| pack_tar(&archive.file, path, prefix, out, &options, progress))
             .map_err(|error| pack_error(error, None))?;
         return Ok(Site { archive: Some(archive), ..site });
     };

@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
     thread,
 };
-use tarpon_pack::{Dictionaries, OpenError, SiteError, SiteInspection, Verification};
+use tarpon_pack::{Dictionaries, OpenError, Progress, SiteError, SiteInspection, Verification};
 use tarpon_site::Printable;
 
 /// Lists a packed site: its paths, and the response for each. A compressed archive may unpack to `max_unpacked_len` bytes;
@@ -23,7 +23,8 @@ pub fn inspect(path: &Path, max_unpacked_len: u64) -> Result<SiteInspection, Use
 }
 
 /// Verifies a packed site: every checksum, variant and member. The result lists the defects. Variants compressed against files of earlier
-/// archives are decoded only if `dictionaries` contains those archives. The archive may be compressed, as for [`inspect`].
+/// archives are decoded only if `dictionaries` contains those archives. The archive may be compressed, as for [`inspect`]. Other threads can
+/// read the `progress`.
 ///
 /// # Errors
 /// The archive cannot be read, is not a packed site, or is too damaged to be served.
@@ -31,6 +32,7 @@ pub fn verify(
     path: &Path,
     dictionaries: &[PathBuf],
     max_unpacked_len: u64,
+    progress: &Progress,
 ) -> Result<Verification, UserError> {
     let workers = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let dictionaries = Dictionaries::open(dictionaries).map_err(|error| match error {
@@ -38,7 +40,8 @@ pub fn verify(
         error => UserError::new("cannot read dictionaries", error, "leave --dictionary out"),
     })?;
     let archive = archive::open_as_file(path, max_unpacked_len)?;
-    tarpon_pack::verify(&archive, path, &dictionaries, workers).map_err(|error| open_error(path, error))
+    tarpon_pack::verify(&archive, path, &dictionaries, workers, progress)
+        .map_err(|error| open_error(path, error))
 }
 
 /// Returns the message for an archive that cannot be opened as a packed site.

@@ -57,7 +57,7 @@ use std::{
     fs::File,
     path::{Path, PathBuf},
 };
-use tarpon_pack::{DirTree, Omitted, PackError, SkipReason, Skipped, content_hash};
+use tarpon_pack::{DirTree, Omitted, PackError, Progress, SkipReason, Skipped, content_hash};
 use tarpon_site::{Image, Region, format::HEADER_LEN, packed};
 use trusted_path::fd_path;
 
@@ -105,7 +105,8 @@ impl Site {
     pub fn from_archive(path: impl AsRef<Path>, prefix: impl AsRef<Path>) -> Result<Site, UserError> {
         let (path, prefix) = (path.as_ref().to_owned(), prefix.as_ref().to_owned());
         let source = SiteSource { path, prefix, ..SiteSource::default() };
-        from_archive(Archive::new(&source.path, source.max_unpacked_len, source.preload)?, &source)
+        let archive = Archive::new(&source.path, source.max_unpacked_len, source.preload)?;
+        from_archive(archive, &source, &Progress::default())
     }
 
     /// Returns a site without files: each of its responses is an error page.

@@ -163,7 +163,7 @@ mod tests {
         head,
         target::{self, Target},
     };
-    use tarpon_pack::{PackOptions, pack_tar};
+    use tarpon_pack::{PackOptions, Progress, pack_tar};
     use tarpon_site::Image;
 
     /// A request as HTTP/2 has it, with the status of its response: a method, a path, and fields in lower case.
@@ -292,7 +292,15 @@ mod tests {
         }
         let archive = archive.into_inner().expect("a tar");
         let (name, mut out) = (Path::new("a.tar"), Cursor::new(Vec::new()));
-        pack_tar(&archive, name, Path::new(""), &mut out, &PackOptions::new(784_111_777)).expect("a site");
+        pack_tar(
+            &archive,
+            name,
+            Path::new(""),
+            &mut out,
+            &PackOptions::new(784_111_777),
+            &Progress::default(),
+        )
+        .expect("a site");
         Image::new(out.into_inner().into()).expect("an image")
     }
 

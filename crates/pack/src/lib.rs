@@ -139,11 +139,11 @@ pub fn pack_dir<W: Write + Seek>(
     cache: &mut BuildCache,
 ) -> Result<PackedImage, PackError> {
     let tree = DirTree::open(root).map_err(|error| PackError::Root { path: root.to_owned(), error })?;
-    pack_tree(tree, out, options, cache)
+    pack_tree(tree, out, options, cache, &Progress::default())
 }
 
 /// Packs an open directory, like [`pack_dir`]. Follows no link out of it, even if other processes replace entries during
-/// packing.
+/// packing. Reports to `progress` how many files it has read.
 ///
 /// # Errors
 /// Those of [`pack_dir`].
@@ -152,7 +152,9 @@ pub fn pack_tree<W: Write + Seek>(
     out: &mut W,
     options: &PackOptions,
     cache: &mut BuildCache,
+    progress: &Progress,
 ) -> Result<PackedImage, PackError> {
+    progress.begin(PackStep::Reading, 0);
     let mut site = walk::list(&Arc::new(tree), options.is_strict)?;
     options.programs.remove_from(&mut site.files);
     let rules = RuleSet::read(
@@ -171,8 +173,11 @@ pub fn pack_tree<W: Write + Seek>(
     let walk::SiteFiles { files, skipped, unreadable, .. } = site;
     let hash = HashSource::of(files.iter().filter_map(|file| file.location.len()), options);
     let contents = SiteContents { files, site_count, skipped, unreadable, archive_len: 0 };
-    let read = |file: &TreeFile| content::read(file, hash, options, cache);
-    let packed = write_site(contents, &rules, out, options, read)?;
+    progress.begin(PackStep::Reading, contents.files.len() as u64);
+    let packed = write_site(contents, &rules, out, options, |file: &TreeFile| {
+        progress.add(1);
+        content::read(file, hash, options, cache)
+    })?;
     cache.evict_unused();
     Ok(PackedImage { omitted: users.omitted, ..packed })
 }
@@ -180,7 +185,8 @@ pub fn pack_tree<W: Write + Seek>(
 /// Packs a tar archive into an image, written from the start of `out`, which should be empty. The contents of files stay in the
 /// archive. `path` names the archive in errors. Only members below `prefix` are served, or all if the prefix is empty.
 ///
-/// The same files give the same responses as with [`pack_dir`], precompressed variants included.
+/// The same files give the same responses as with [`pack_dir`], precompressed variants included. Reports to `progress` how many files were
+/// read.
 ///
 /// # Errors
 /// The file is no tar archive, is incomplete or damaged, has sparse members, or has nothing below `prefix`; or `_headers` or
@@ -191,7 +197,9 @@ pub fn pack_tar<W: Write + Seek>(
     prefix: &Path,
     out: &mut W,
     options: &PackOptions,
+    progress: &Progress,
 ) -> Result<PackedImage, PackError> {
+    progress.begin(PackStep::Reading, 0);
     let (mut site, archive_len) = archive::list(archive, path, prefix)?;
     let failed = |member: &ArchiveMember, error: io::Error| {
         let path = path.to_owned();
@@ -222,7 +230,9 @@ pub fn pack_tar<W: Write + Seek>(
     let walk::SiteFiles { files, skipped, unreadable, .. } = site;
     let hash = HashSource::of(files.iter().map(|file| file.location.content.len), options);
     let contents = SiteContents { files, site_count, skipped, unreadable, archive_len };
+    progress.begin(PackStep::Reading, contents.files.len() as u64);
     write_site(contents, &rules, out, options, |member: &ArchiveMember| {
+        progress.add(1);
         content::read_member(archive, member.content, url_path::file_name(&member.name), hash, options)
             .map(Some)
             .map_err(|error| failed(member, error))

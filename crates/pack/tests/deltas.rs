@@ -286,7 +286,7 @@ fn variants(archive: &Path, path: &str) -> Vec<(Coding, u64, Option<[u8; 32]>)> 
 fn check(archive: &Path, dictionaries: &[PathBuf]) -> Verification {
     let dictionaries = Dictionaries::open(dictionaries).expect("earlier archives");
     let file = File::open(archive).expect("an archive");
-    verify(&file, archive, &dictionaries, NonZeroUsize::MIN).expect("a packed site")
+    verify(&file, archive, &dictionaries, NonZeroUsize::MIN, &Progress::default()).expect("a packed site")
 }
 
 /// Returns the image of an archive, and its offset.

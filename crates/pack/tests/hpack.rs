@@ -27,7 +27,8 @@ fn each_block_has_the_fields_of_its_text() {
     pack(&release("new", "a new line"), &new, std::slice::from_ref(&old));
     let file = fs::File::open(&new).expect("an archive");
     let known = Dictionaries::open(&[old]).expect("an archive");
-    let verified = verify(&file, &new, &known, NonZeroUsize::MIN).expect("a packed site");
+    let verified =
+        verify(&file, &new, &known, NonZeroUsize::MIN, &Progress::default()).expect("a packed site");
     assert_eq!(verified.defects, []);
 
     let image = image_of(&new);

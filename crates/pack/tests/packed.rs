@@ -168,7 +168,7 @@ fn directories_modes_and_times_survive_packing() {
         );
         let packed = File::open(&archive).expect("an archive");
         assert_eq!(
-            verify(&packed, &archive, &Dictionaries::default(), NonZeroUsize::MIN)
+            verify(&packed, &archive, &Dictionaries::default(), NonZeroUsize::MIN, &Progress::default())
                 .expect("a packed site")
                 .defects,
             []
@@ -575,7 +575,8 @@ fn name_that_is_not_utf8_and_an_empty_site_can_be_packed() {
         assert_eq!(report.expect("packs").files, u64::from(name.is_some()));
         let file = File::open(&archive).expect("an archive");
         let verified =
-            verify(&file, &archive, &Dictionaries::default(), NonZeroUsize::MIN).expect("a packed site");
+            verify(&file, &archive, &Dictionaries::default(), NonZeroUsize::MIN, &Progress::default())
+                .expect("a packed site");
         assert_eq!(verified.defects, []);
         for program in ["tar", "bsdtar"] {
             let ran =

@@ -20,7 +20,8 @@ use xxhash_rust::xxh3::xxh3_128;
 fn undamaged_site_has_no_findings() {
     let site = DamageableArchive::new();
     let verified =
-        verify(&site.file, Path::new("site.tar"), &Dictionaries::default(), WORKERS).expect("a packed site");
+        verify(&site.file, Path::new("site.tar"), &Dictionaries::default(), WORKERS, &Progress::default())
+            .expect("a packed site");
     assert_eq!(verified.defects, []);
     // The page and its directory have one content in four codings, and so has the style sheet. `name` is too short for a coding.
     assert_eq!((verified.paths, verified.contents, verified.len), (4, 9, site.len));
@@ -31,8 +32,14 @@ fn archive_cut_anywhere_is_refused() {
     let site = DamageableArchive::new();
     for len in (0..site.len).rev() {
         site.file.set_len(len).expect("a file");
-        let refused = verify(&site.file, Path::new("site.tar"), &Dictionaries::default(), WORKERS)
-            .expect_err("refused");
+        let refused = verify(
+            &site.file,
+            Path::new("site.tar"),
+            &Dictionaries::default(),
+            WORKERS,
+            &Progress::default(),
+        )
+        .expect_err("refused");
         let is_right = matches!(refused, OpenError::NotPacked | OpenError::Image(ImageError::ArchiveLength));
         assert!(is_right, "{len}: {refused:?}");
         assert!(inspect(&site.file).is_err(), "{len}");
@@ -44,7 +51,8 @@ fn archive_with_appended_bytes_is_refused() {
     let site = DamageableArchive::new();
     site.file.set_len(site.len + 512).expect("a file");
     let refused =
-        verify(&site.file, Path::new("site.tar"), &Dictionaries::default(), WORKERS).expect_err("refused");
+        verify(&site.file, Path::new("site.tar"), &Dictionaries::default(), WORKERS, &Progress::default())
+            .expect_err("refused");
     assert!(matches!(refused, OpenError::Image(ImageError::ArchiveLength)), "{refused:?}");
 }
 
@@ -57,7 +65,13 @@ fn flipped_bit_is_found_anywhere() {
         let is_table = at < IMAGE_AT + HEADER_LEN as u64 || (image_end - 512..image_end).contains(&at);
         for bit in (0..8).filter(|bit| is_table || *bit == at % 8) {
             site.flip(at, bit);
-            let verified = verify(&site.file, Path::new("site.tar"), &Dictionaries::default(), WORKERS);
+            let verified = verify(
+                &site.file,
+                Path::new("site.tar"),
+                &Dictionaries::default(),
+                WORKERS,
+                &Progress::default(),
+            );
             assert!(
                 verified.is_err() || verified.is_ok_and(|verified| !verified.defects.is_empty()),
                 "{at}, {bit}"
@@ -98,8 +112,14 @@ fn finding_names_the_damaged_part() {
     for (name, hurt, want) in cases {
         let site = DamageableArchive::new();
         hurt(&site);
-        let verified =
-            verify(&site.file, Path::new("site.tar"), &Dictionaries::default(), WORKERS).expect(name);
+        let verified = verify(
+            &site.file,
+            Path::new("site.tar"),
+            &Dictionaries::default(),
+            WORKERS,
+            &Progress::default(),
+        )
+        .expect(name);
         let plain = |finding: &Defect| match finding {
             // Ignores the place, which depends on the layout, and the text of the tar reader.
             Defect::Stretch { .. } => Defect::Stretch { at: 0, len: 0 },
@@ -132,7 +152,8 @@ fn overlapping_contents_are_refused_and_not_read_again() {
     }
     site.write(bytes);
     let verified =
-        verify(&site.file, Path::new("site.tar"), &Dictionaries::default(), WORKERS).expect("a packed site");
+        verify(&site.file, Path::new("site.tar"), &Dictionaries::default(), WORKERS, &Progress::default())
+            .expect("a packed site");
     assert!(verified.defects.iter().any(|finding| matches!(finding, Defect::Overlap { .. })), "{verified:?}");
 }
 
@@ -148,7 +169,8 @@ fn content_with_many_paths_is_read_once() {
         fs::write(site.join("_redirects"), rules).expect("a file");
         pack_site(PackInput::Dir(&site), &path, &options(), &Progress::default()).expect("packs");
         let file = File::open(&path).expect("an archive");
-        let verified = verify(&file, &path, &Dictionaries::default(), WORKERS).expect("a packed site");
+        let verified = verify(&file, &path, &Dictionaries::default(), WORKERS, &Progress::default())
+            .expect("a packed site");
         assert_eq!(verified.defects, []);
         (verified.paths, verified.contents)
     };
@@ -162,7 +184,10 @@ fn other_archive_is_no_packed_site() {
     for content in [&b""[..], b"x", &[0; 10_240]] {
         fs::write(&path, content).expect("a file");
         let file = File::open(&path).expect("a file");
-        assert!(matches!(verify(&file, &path, &Dictionaries::default(), WORKERS), Err(OpenError::NotPacked)));
+        assert!(matches!(
+            verify(&file, &path, &Dictionaries::default(), WORKERS, &Progress::default()),
+            Err(OpenError::NotPacked)
+        ));
         assert!(matches!(inspect(&file), Err(OpenError::NotPacked)));
     }
 }

@@ -8,6 +8,8 @@ use std::{fmt, path::Path, time::Duration};
 
 /// An event that a user may want to know.
 pub enum Notice<'a> {
+    /// A site is still being loaded for the first time: how many of its files were read. A total of 0: its files are being listed.
+    SiteLoading(SiteLabel<'a>, u64, u64),
     /// A site was loaded for the first time.
     SiteLoaded(SiteLabel<'a>, &'a Site),
     /// A site has changed and was loaded again.

@@ -2,7 +2,7 @@
 
 use super::{CommandResult, ignore_closed_pipe};
 use crate::Releases;
-use crate::program::output::{self, OutputForm, messages, release_table};
+use crate::program::output::{self, OutputForm, messages, progress, release_table};
 use clap::{ArgMatches, FromArgMatches, Parser, Subcommand, ValueHint};
 use std::{io::Write, path::PathBuf};
 
@@ -85,7 +85,13 @@ pub(super) fn run(matches: &ArgMatches) -> CommandResult {
     match action {
         ReleaseAction::List { dir, names, json } => list(&Releases::new(dir)?, names, json)?,
         ReleaseAction::Activate { dir, name, verify } => {
-            messages::activated(&Releases::new(dir)?.activate(&name, verify, messages::waiting)?);
+            let releases = Releases::new(dir)?;
+            let activate = |progress: Option<&_>| releases.activate(&name, progress, messages::waiting);
+            let activation = match verify {
+                true => progress::show_during(|progress| activate(Some(progress))),
+                false => activate(None),
+            };
+            messages::activated(&activation?);
         }
         ReleaseAction::Rollback { dir } => {
             messages::activated(&Releases::new(dir)?.rollback(messages::waiting)?)

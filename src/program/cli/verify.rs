@@ -2,7 +2,7 @@
 
 use super::{CommandResult, flags, inspect::max_unpacked_len};
 use crate::config::CommandKind;
-use crate::program::output::messages;
+use crate::program::output::{messages, progress};
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser};
 use std::path::{Path, PathBuf};
 use tarpon_site::Printable;
@@ -33,7 +33,8 @@ pub(super) fn run(matches: &ArgMatches) -> CommandResult {
 }
 
 pub(super) fn verify(path: &Path, dictionaries: &[PathBuf], max_unpacked_len: u64) -> CommandResult {
-    let verified = crate::verify(path, dictionaries, max_unpacked_len)?;
+    let verified =
+        progress::show_during(|progress| crate::verify(path, dictionaries, max_unpacked_len, progress))?;
     messages::verified(path, &verified);
     match verified.defects.len() {
         0 => Ok(()),

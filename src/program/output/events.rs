@@ -66,6 +66,9 @@ pub(crate) fn notice(notice: Notice<'_>) {
     }
     let text = notice_text::of(&notice).map(|text| text.line());
     match notice {
+        Notice::SiteLoading(of, done, total) => {
+            info!(text, site = of.map(name), files = done, total, "site_loading")
+        }
         Notice::SiteLoaded(of, site) => {
             let text = notice_text::loaded(of, site);
             info!(

@@ -267,7 +267,7 @@ pub(crate) fn pruned(report: &PruneReport, is_dry_run: bool) {
     let PruneReport { removed, freed_len, kept_count, damaged } = report;
     for Release { name, files, .. } in damaged {
         if let Err(error) = files {
-            warn!("{} stays, as it is no release that can be served: {error}", name.printable());
+            warn!("kept {}, which is no valid release: {error}", name.printable());
         }
     }
     let verb = if is_dry_run { "would remove" } else { "removed" };

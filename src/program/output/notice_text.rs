@@ -96,6 +96,13 @@ pub(crate) fn of(notice: &Notice<'_>) -> Option<NoticeText> {
             let (name, share) = (name(of), immutable_share(site)?);
             news(format_args!("cached for a year: {name}{share}, by a hash in the name or --immutable"))
         }
+        Notice::SiteLoading(of, _, 0) => {
+            news(format_args!("{}still listing the files of the site", name(of)))
+        }
+        Notice::SiteLoading(of, done, total) => {
+            let files = Count(total, "file");
+            news(format_args!("{}still reading the site: {done} of {files}", name(of)))
+        }
         Notice::SiteReloaded(of, site) => {
             let name = of.map_or(String::new(), |path| format!(" {}", path.printable()));
             let size = size(site.file_count(), site.content_len());
@@ -279,6 +286,8 @@ mod tests {
         #[rustfmt::skip]
         let cases = [
             // notice                                   on a terminal, without colours                   in an event
+            (Notice::SiteLoading(None, 0, 0),           "still listing the files of the site".to_owned(), "still listing the files of the site"),
+            (Notice::SiteLoading(Some("a".as_ref()), 70, 900), "a: still reading the site: 70 of 900 files".to_owned(), "a: still reading the site: 70 of 900 files"),
             (Notice::Stopping(Duration::ZERO),          "stopping now".to_owned(),                       "stopping now"),
             (Notice::Upgraded(7),                       "upgraded: process 7 serves now".to_owned(),     "upgraded: process 7 serves now"),
             (Notice::ReloadFailed(errors),

@@ -1,4 +1,6 @@
-//! Shows the progress of packing: a bar on a terminal; elsewhere a line for each step, and lines at intervals while it compresses.
+//! Shows the progress of packing and verifying: a bar on a terminal; elsewhere a line at intervals, and when a step of packing begins.
+//!
+//! Verifying is often over at once: then neither appears.
 
 use crate::program::output::messages::Bytes;
 use crate::{PackStep, Progress, ProgressSnapshot};
@@ -45,6 +47,7 @@ impl ProgressView {
 
     fn show(&mut self, now: ProgressSnapshot, at: Duration) {
         match self {
+            ProgressView::Bar { .. } if is_verifying(now.step) && at < BAR_DELAY => {}
             ProgressView::Bar { bar, last } => {
                 if last.replace(now.step) != Some(now.step) {
                     bar.set_style(style(now.step));
@@ -80,22 +83,33 @@ struct Lines {
 impl Lines {
     /// Returns the next line if it is due.
     fn line(&mut self, now: ProgressSnapshot, at: Duration) -> Option<String> {
-        let is_new = self.step.replace(now.step) != Some(now.step);
-        let len = Bytes(now.len);
+        let is_new = self.step.replace(now.step) != Some(now.step) && !is_verifying(now.step);
+        let is_due = at.saturating_sub(self.last) >= LINE_INTERVAL;
+        let (len, percent) = (Bytes(now.len), 100 * now.done / now.total.max(1));
         let line = match (now.step, is_new) {
             (PackStep::Reading, true) => "reading".to_owned(),
             (PackStep::Compressing, true) => format!("compressing {len}"),
             (PackStep::Writing, true) => format!("writing {len}"),
-            (PackStep::Compressing, false) if at.saturating_sub(self.last) >= LINE_INTERVAL => {
-                let percent = 100 * now.done / now.total.max(1);
+            _ if !is_due => return None,
+            (PackStep::Reading, _) if now.total == 0 => "reading: listing the files".to_owned(),
+            (PackStep::Reading, _) => format!("reading: {} of {} files", now.done, now.total),
+            (PackStep::Compressing, _) => {
                 let left = now.remaining.map_or(String::new(), |left| format!(", {}", TimeLeft(left)));
                 format!("compressing: {percent}%{left}")
             }
-            _ => return None,
+            (PackStep::Writing, _) => format!("writing: {percent}%"),
+            (PackStep::Checksums, _) => format!("verifying checksums: {percent}%"),
+            (PackStep::Contents, _) => format!("verifying contents: {} of {}", now.done, now.total),
+            (PackStep::Members, _) => format!("verifying members: {percent}%"),
         };
         self.last = at;
         Some(line)
     }
+}
+
+/// Whether the step is one of verifying, not of packing.
+fn is_verifying(step: PackStep) -> bool {
+    matches!(step, PackStep::Checksums | PackStep::Contents | PackStep::Members)
 }
 
 /// A remaining time, as coarse as the estimate is.
@@ -118,6 +132,9 @@ fn style(step: PackStep) -> ProgressStyle {
         PackStep::Reading => "reading     [{wide_bar}] {pos} of {len} files",
         PackStep::Compressing => "compressing [{wide_bar}] {percent}%{msg}",
         PackStep::Writing => "writing     [{wide_bar}] {bytes} of {total_bytes}",
+        PackStep::Checksums => "checksums   [{wide_bar}] {bytes} of {total_bytes}",
+        PackStep::Contents => "contents    [{wide_bar}] {pos} of {len}",
+        PackStep::Members => "members     [{wide_bar}] {bytes} of {total_bytes}",
     };
     // All terminals agree on the width of these characters.
     ProgressStyle::with_template(template).expect("the template is valid").progress_chars("=> ")
@@ -125,6 +142,8 @@ fn style(step: PackStep) -> ProgressStyle {
 
 /// The bar moves smoothly enough.
 const REFRESH_INTERVAL: Duration = Duration::from_millis(100);
+/// When a bar appears while a site is verified.
+const BAR_DELAY: Duration = Duration::from_secs(1);
 /// A log shows progress, but stays short.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -133,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_step_has_a_line_and_compression_has_more() {
+    fn each_step_has_a_line_and_more_at_intervals() {
         let now = |step, done, left: Option<u64>| {
             let left = left.map(Duration::from_secs);
             ProgressSnapshot { step, done, total: 200, len: 64 << 20, remaining: left }
@@ -150,7 +169,40 @@ mod tests {
             (20.4,  now(PackStep::Compressing, 51, None),              Some("compressing: 25%")),
             (30.5,  now(PackStep::Compressing, 199, Some(0)),          Some("compressing: 99%, 1 s left")),
             (31.0,  now(PackStep::Writing, 0, None),              Some("writing 64.0 MiB")),
-            (99.0,  now(PackStep::Writing, 100, None),            None),
+            (40.9,  now(PackStep::Writing, 100, None),            None),
+            (41.1,  now(PackStep::Writing, 110, None),            Some("writing: 55%")),
+        ];
+        let mut lines = Lines::default();
+        for (at, now, want) in cases {
+            assert_eq!(lines.line(now, Duration::from_secs_f64(at)).as_deref(), want, "at {at} s");
+        }
+        let listing = ProgressSnapshot { total: 0, ..now(PackStep::Reading, 0, None) };
+        #[rustfmt::skip]
+        let cases = [
+            (0.0,   listing,                                      Some("reading")),
+            (10.0,  listing,                                      Some("reading: listing the files")),
+            (15.0,  now(PackStep::Reading, 9, None),              None),
+            (20.0,  now(PackStep::Reading, 50, None),             Some("reading: 50 of 200 files")),
+        ];
+        let mut lines = Lines::default();
+        for (at, now, want) in cases {
+            assert_eq!(lines.line(now, Duration::from_secs_f64(at)).as_deref(), want, "at {at} s");
+        }
+    }
+
+    #[test]
+    fn verifying_has_lines_after_ten_seconds_only() {
+        let now = |step, done| ProgressSnapshot { step, done, total: 200, len: 200, remaining: None };
+        #[rustfmt::skip]
+        let cases = [
+            // s    progress                       line
+            (0.1,   now(PackStep::Checksums, 0),   None),
+            (9.9,   now(PackStep::Checksums, 30),  None),
+            (10.0,  now(PackStep::Checksums, 50),  Some("verifying checksums: 25%")),
+            (11.0,  now(PackStep::Contents, 0),    None),
+            (20.0,  now(PackStep::Contents, 7),    Some("verifying contents: 7 of 200")),
+            (29.0,  now(PackStep::Members, 100),   None),
+            (30.0,  now(PackStep::Members, 150),   Some("verifying members: 75%")),
         ];
         let mut lines = Lines::default();
         for (at, now, want) in cases {

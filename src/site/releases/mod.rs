@@ -43,6 +43,7 @@ use std::{
     path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
 };
+use tarpon_pack::Progress;
 use tarpon_site::Printable;
 
 /// A directory of releases.
@@ -192,15 +193,15 @@ impl Releases {
         Ok(files)
     }
 
-    /// Makes a release the current one: checks that it can be served, verifies all of it if `is_verified` is set, and replaces the link.
-    /// While another process holds the lock of the directory, calls `held_by` with its PID, if known, and waits.
+    /// Makes a release the current one: checks that it can be served, verifies all of it if `verification` has its progress, and replaces
+    /// the link. While another process holds the lock of the directory, calls `held_by` with its PID, if known, and waits.
     ///
     /// # Errors
     /// The release does not exist, is not a packed site or is damaged, or the link cannot be replaced. An error leaves the link unchanged.
     pub fn activate(
         &self,
         name: &str,
-        is_verified: bool,
+        verification: Option<&Progress>,
         held_by: impl FnOnce(Option<u32>),
     ) -> Result<Activation, UserError> {
         if let Err(why) = check_name(name) {
@@ -209,7 +210,7 @@ impl Releases {
         }
         let _lock = self.lock(held_by)?;
         let mut history = self.history()?;
-        self.check(name, is_verified)?;
+        self.check(name, verification)?;
         let from = self.current()?;
         if from.as_deref() != Some(name) {
             self.replace_link(name)?;
@@ -232,7 +233,7 @@ impl Releases {
         let Some(to) = history.rolled_back(now_s()) else {
             return Err(UserError::new(what, "no release was active before", self.hint()));
         };
-        self.check(&to, false)?;
+        self.check(&to, None)?;
         self.replace_link(&to)?;
         self.write_history(&history)?;
         Ok(Activation { to, from })
@@ -329,8 +330,8 @@ impl Releases {
         Ok(history)
     }
 
-    /// Checks that a release can be served; verifies all of it if `is_verified` is set.
-    fn check(&self, name: &str, is_verified: bool) -> Result<(), UserError> {
+    /// Checks that a release can be served; verifies all of it if `verification` has its progress.
+    fn check(&self, name: &str, verification: Option<&Progress>) -> Result<(), UserError> {
         let path = self.at(name);
         if !path.is_file() {
             let what = format_args!("cannot activate {}", name.printable());
@@ -338,7 +339,9 @@ impl Releases {
             return Err(UserError::new(what, why, self.hint()));
         }
         open(&path)?;
-        if is_verified && let [first, others @ ..] = &*verify(&path, &[], MAX_UNPACKED_LEN)?.defects {
+        if let Some(progress) = verification
+            && let [first, others @ ..] = &*verify(&path, &[], MAX_UNPACKED_LEN, progress)?.defects
+        {
             let more = match others.len() {
                 0 => String::new(),
                 count => format!(", and {count} more"),

@@ -47,11 +47,11 @@ impl Releases {
         let (kept, old) = split(good, keep_count);
         // Another name of a kept file may be the target of a link.
         let mut kept_files: HashSet<_> =
-            kept.iter().filter_map(|release| FileId::of(&self.at(&release.name)).ok()).collect();
+            kept.iter().filter_map(|release| ReleaseFileId::of(&self.at(&release.name)).ok()).collect();
         report.kept_count = kept.len();
         for release in old {
             let path = self.at(&release.name);
-            if FileId::of(&path).is_ok_and(|file| !kept_files.insert(file)) {
+            if ReleaseFileId::of(&path).is_ok_and(|file| !kept_files.insert(file)) {
                 report.kept_count += 1;
                 continue;
             }
@@ -79,15 +79,15 @@ fn split(releases: Vec<Release>, keep_count: usize) -> (Vec<Release>, Vec<Releas
 
 /// A file, whatever its name.
 #[derive(PartialEq, Eq, Hash)]
-struct FileId {
+struct ReleaseFileId {
     dev: u64,
     ino: u64,
 }
 
-impl FileId {
+impl ReleaseFileId {
     /// Follows symbolic links.
-    fn of(path: &Path) -> io::Result<FileId> {
-        fs::metadata(path).map(|meta| FileId { dev: meta.dev(), ino: meta.ino() })
+    fn of(path: &Path) -> io::Result<ReleaseFileId> {
+        fs::metadata(path).map(|meta| ReleaseFileId { dev: meta.dev(), ino: meta.ino() })
     }
 }
 

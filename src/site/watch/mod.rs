@@ -40,6 +40,7 @@ use std::{
     thread,
     time::{Duration, Instant, SystemTime},
 };
+use tarpon_pack::Progress;
 use tarpon_site::Printable;
 
 /// A watcher that rebuilds a site when its directory or archive changes.
@@ -123,6 +124,11 @@ impl SiteWatcher {
         let site = self.builder.build(&self.source)?;
         self.is_built = true;
         Ok(site)
+    }
+
+    /// Returns the progress of the current build, for another thread.
+    pub(crate) fn progress(&self) -> Arc<Progress> {
+        self.builder.progress()
     }
 
     /// Sets up the watches without building the site. [`follow`](SiteWatcher::follow) builds it at once and reports the result, unless

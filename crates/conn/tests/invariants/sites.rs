@@ -10,7 +10,7 @@ use tarpon_conn::{
     Hosts, Limits, SiteId, Sites,
     sim::{Cuts, Sim, Through},
 };
-use tarpon_pack::{BuildCache, PackOptions, pack_dir, pack_tar};
+use tarpon_pack::{BuildCache, PackOptions, Progress, pack_dir, pack_tar};
 use tarpon_site::{Image, ResidentPages};
 
 /// The length of the file beside the image.
@@ -110,7 +110,15 @@ pub(crate) fn archived() -> Sim {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&archive).unwrap();
         let mut out = Cursor::new(Vec::new());
-        pack_tar(&file, "a.tar".as_ref(), "".as_ref(), &mut out, &PackOptions::new(784_111_777)).unwrap();
+        pack_tar(
+            &file,
+            "a.tar".as_ref(),
+            "".as_ref(),
+            &mut out,
+            &PackOptions::new(784_111_777),
+            &Progress::default(),
+        )
+        .unwrap();
         (Image::new(Bytes::from(out.into_inner())).unwrap(), archive)
     });
     let mut sim = Sim::new(ARCHIVED.0.clone());

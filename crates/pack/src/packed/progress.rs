@@ -1,10 +1,10 @@
-//! The progress of packing, which other threads can read.
+//! The progress of packing, reading or verifying a site, which other threads can read.
 
 use super::estimate::{Estimate, WorkKind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The progress of packing. Any thread may read it at any time.
+/// The progress of packing, reading or verifying a site. Any thread may read it at any time.
 #[derive(Debug)]
 pub struct Progress {
     began: Instant,
@@ -26,7 +26,7 @@ pub struct ProgressSnapshot {
     pub remaining: Option<Duration>,
 }
 
-/// A step of packing.
+/// A step of packing or verifying a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PackStep {
     /// Lists and reads files. The unit is a file.
@@ -35,6 +35,12 @@ pub enum PackStep {
     Compressing,
     /// Writes the archive. The unit is a byte.
     Writing,
+    /// Verifies the checksums of the archive. The unit is a byte.
+    Checksums,
+    /// Verifies contents and decodes their variants. The unit is a content.
+    Contents,
+    /// Compares the members of the archive with what the server sends. The unit is a byte.
+    Members,
 }
 
 #[derive(Debug)]

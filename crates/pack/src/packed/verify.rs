@@ -16,6 +16,7 @@ use super::error::OpenError;
 use super::fingerprint::{Fingerprint, HashingWriter, copy, fingerprint_of};
 use super::jobs::run_jobs;
 use super::open::{OpenedSite, stored_fingerprint};
+use super::progress::{PackStep, Progress};
 use crate::archive;
 use crate::content::OffsetReader;
 use crate::rules::is_hidden;
@@ -111,7 +112,7 @@ pub enum Defect {
     },
 }
 
-/// Checks a packed site. `path` is its name in errors. Decodes the deltas whose dictionaries are among `dictionaries`.
+/// Checks a packed site. `path` is its name in errors. Decodes the deltas whose dictionaries are among `dictionaries`. Reports to `progress`.
 ///
 /// # Errors
 /// The archive cannot be read, is not a packed site, or its image is so damaged that the server could not serve it.
@@ -120,11 +121,12 @@ pub fn verify(
     path: &Path,
     dictionaries: &Dictionaries,
     workers: NonZeroUsize,
+    progress: &Progress,
 ) -> Result<Verification, OpenError> {
     let opened = OpenedSite::new(archive)?;
     let image = &opened.image;
     let mut defects = Vec::new();
-    checksums(&opened, archive, &mut defects);
+    checksums(&opened, archive, progress, &mut defects);
     framing(image, &mut defects);
     let mut entries: BTreeMap<_, _> = image.entries().collect();
     let invalid = image.record_count().saturating_sub(entries.len() as u64);
@@ -134,14 +136,16 @@ pub fn verify(
         defects.push(Defect::Records { count: invalid });
     }
     let paths = entries.keys().filter(|path| path.starts_with(b"/")).count() as u64;
-    let (contents, undecoded) = contents(&opened, archive, &entries, dictionaries, workers, &mut defects);
-    members(image, archive, path, &entries, &mut defects);
+    let (contents, undecoded) =
+        contents(&opened, archive, &entries, dictionaries, workers, progress, &mut defects);
+    members(image, archive, path, &entries, progress, &mut defects);
     Ok(Verification { paths, contents, undecoded, len: image.archive_len(), defects })
 }
 
 /// Checks all checksums.
-fn checksums(opened: &OpenedSite, archive: &File, defects: &mut Vec<Defect>) {
+fn checksums(opened: &OpenedSite, archive: &File, progress: &Progress, defects: &mut Vec<Defect>) {
     let header = opened.header();
+    progress.begin(PackStep::Checksums, header.archive_len);
     if !opened.is_body_good() {
         defects.push(Defect::Body);
     }
@@ -169,6 +173,7 @@ fn checksums(opened: &OpenedSite, archive: &File, defects: &mut Vec<Defect>) {
         if checksum(archive, row) != Some(row.hash) {
             defects.push(Defect::Stretch { at: row.at, len: row.len });
         }
+        progress.add(row.len);
         at = if end == opened.image_at { image_end } else { end };
     }
     if at != header.archive_len {
@@ -231,6 +236,7 @@ fn contents(
     entries: &BTreeMap<&[u8], Entry>,
     dictionaries: &Dictionaries,
     workers: NonZeroUsize,
+    progress: &Progress,
     defects: &mut Vec<Defect>,
 ) -> (u64, u64) {
     let known = dictionaries.by_hash();
@@ -251,6 +257,7 @@ fn contents(
             }
         }
     }
+    progress.begin(PackStep::Contents, jobs.len() as u64);
     let mut workers = vec![(); workers.get()];
     let checked = run_jobs(&mut workers, &jobs, |(), &(path, file)| {
         let mut checked = FileCheck::default();
@@ -286,6 +293,7 @@ fn contents(
             });
         }
         checked.undecoded = undecoded;
+        progress.add(1);
         Ok::<_, Infallible>(checked)
     });
     let Ok(checked) = checked;
@@ -381,6 +389,7 @@ fn members(
     archive: &File,
     path: &Path,
     entries: &BTreeMap<&[u8], Entry>,
+    progress: &Progress,
     defects: &mut Vec<Defect>,
 ) {
     let walk = match archive::list(archive, path, Path::new("")) {
@@ -396,6 +405,7 @@ fn members(
         .filter(|(path, _)| path.starts_with(b"/") && image.listing_json(path) == Ok(None))
         .map(|(&path, _)| path)
         .collect();
+    progress.begin(PackStep::Members, walk.files.iter().map(|found| found.location.content.len).sum());
     // By offset, since a member may have many links.
     let mut read = BTreeMap::new();
     for found in walk.files.iter().filter(|found| !is_hidden(&found.path)) {
@@ -403,6 +413,7 @@ fn members(
         let member = *read.entry(stretch.at).or_insert_with(|| {
             fingerprint_of(OffsetReader { file: archive, at: stretch.at }.take(stretch.len), u64::MAX).ok()
         });
+        progress.add(stretch.len);
         let mut scratch = [0; PATH_LEN_MAX];
         let served = match entries.get(&found.path[..]) {
             Some(Entry::File(file)) => stored_fingerprint(image, &file.identity),
