@@ -171,8 +171,9 @@ pub fn pack_tree<W: Write + Seek>(
     let contents = SiteContents { files: site.files, site_count, skipped: site.skipped, archive_len: 0 };
     progress.begin(PackStep::Reading, contents.files.len() as u64);
     let packed = write_site(contents, &rules, out, options, |file: &TreeFile| {
+        let read = content::read(file, options, cache);
         progress.add(1);
-        content::read(file, options, cache)
+        read
     })?;
     cache.evict_unused();
     Ok(PackedImage { omitted: users.omitted, ..packed })
@@ -226,9 +227,8 @@ pub fn pack_tar<W: Write + Seek>(
     let contents = SiteContents { files: site.files, site_count, skipped: site.skipped, archive_len };
     progress.begin(PackStep::Reading, contents.files.len() as u64);
     write_site(contents, &rules, out, options, |member: &ArchiveMember| {
+        let read = content::read_member(archive, member.content, options);
         progress.add(1);
-        content::read_member(archive, member.content, options)
-            .map(Some)
-            .map_err(|error| failed(member, error))
+        read.map(Some).map_err(|error| failed(member, error))
     })
 }
