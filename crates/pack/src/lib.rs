@@ -175,8 +175,9 @@ pub fn pack_tree<W: Write + Seek>(
     let contents = SiteContents { files, site_count, skipped, unreadable, archive_len: 0 };
     progress.begin(PackStep::Reading, contents.files.len() as u64);
     let packed = write_site(contents, &rules, out, options, |file: &TreeFile| {
+        let read = content::read(file, hash, options, cache);
         progress.add(1);
-        content::read(file, hash, options, cache)
+        read
     })?;
     cache.evict_unused();
     Ok(PackedImage { omitted: users.omitted, ..packed })
@@ -232,9 +233,9 @@ pub fn pack_tar<W: Write + Seek>(
     let contents = SiteContents { files, site_count, skipped, unreadable, archive_len };
     progress.begin(PackStep::Reading, contents.files.len() as u64);
     write_site(contents, &rules, out, options, |member: &ArchiveMember| {
+        let name = url_path::file_name(&member.name);
+        let read = content::read_member(archive, member.content, name, hash, options);
         progress.add(1);
-        content::read_member(archive, member.content, url_path::file_name(&member.name), hash, options)
-            .map(Some)
-            .map_err(|error| failed(member, error))
+        read.map(Some).map_err(|error| failed(member, error))
     })
 }

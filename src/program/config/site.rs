@@ -337,7 +337,7 @@ const OPTIONS: &[Opt] = &[
     Opt {
         name: "follow-links",
         commands: &[Serve, Pack],
-        heading: "Files",
+        heading: "Symbolic links",
         value_name: "DIR",
         kind: ValueKind::Path(|config, dir| config.site().source.follow_links.push(dir)),
         is_list: true,
