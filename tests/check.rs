@@ -137,7 +137,7 @@ fn check_fails_exactly_if_the_start_fails() {
         ("prefix of a directory",  site("good", "prefix = \"closed\""),                          &["5:10: cannot serve closed of DIR/good: it is not an archive"]),
         ("the same port twice",    listen("[[listener]]\naddress = \"127.0.0.1:5991\"\n[[listener]]\naddress = \"127.0.0.1:5991\""), &["8:11: listener 127.0.0.1:5991 occurs twice"]),
         ("one port of all",        listen("[[listener]]\naddress = \"0.0.0.0:5991\"\n[[listener]]\naddress = \"127.0.0.1:5991\""), &["8:11: 127.0.0.1:5991 uses the port of 0.0.0.0:5991"]),
-        ("one port of the admin",  format!("[[listener]]\naddress = \"0.0.0.0:5991\"\n[[site]]\npath = \"good\"\n[server]\nadmin = \"127.0.0.1:5991\"\n"), &["6:9: 127.0.0.1:5991 uses the port of 0.0.0.0:5991"]),
+        ("one port of the admin",  "[[listener]]\naddress = \"0.0.0.0:5991\"\n[[site]]\npath = \"good\"\n[server]\nadmin = \"127.0.0.1:5991\"\n".into(), &["6:9: 127.0.0.1:5991 uses the port of 0.0.0.0:5991"]),
         ("a foreign address",      listen("[[listener]]\naddress = \"192.0.2.1:5991\""),         &["6:11: cannot listen on 192.0.2.1:5991"]),
         ("a Unix socket",          listen("[[listener]]\naddress = \"unix:run/socket\"\n[[listener]]\naddress = \"127.0.0.1:0\""), &[]),
         ("no directory for it",    listen("[[listener]]\naddress = \"unix:none/socket\""),       &["6:11: cannot listen on unix:DIR/none/socket"]),

@@ -112,7 +112,7 @@ fn invalid_configuration_changes_nothing() {
         ("one", "[server]\nno-such-option = 1\n", "no-such-option"),
         ("missing", "", "it does not exist"),
         ("one", &used, "address already in use"),
-        ("one", &everywhere, "this server already uses the port"),
+        ("one", &everywhere, "uses the port of 127.0.0.1"),
         ("one", "[server]\nuser = \"no-such-user\"\n", "no-such-user"),
     ];
     for (site, rest, why) in cases {

@@ -103,7 +103,7 @@ pub(super) fn run(
     }
 }
 
-/// What a builder has opened, with the rights of the server's user.
+/// The sites that a builder has opened, with the rights of the server's user.
 struct OpenedSites {
     /// Each site, or why it cannot be served.
     sites: Vec<Result<ConfinedSite, UserError>>,

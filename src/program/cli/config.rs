@@ -1,7 +1,6 @@
 //! `tarpon config`: checks and prints the configuration.
 
 use super::{CommandResult, flags, ignore_closed_pipe, read, serve};
-use crate::UserError;
 use crate::config::{self, CommandKind, ConfigErrors, OptionValue, ResolvedConfig};
 use crate::program::output::{self, OutputForm, messages, tables};
 use clap::{Arg, ArgAction, ArgMatches, Command};
@@ -67,16 +66,15 @@ fn show(matches: &ArgMatches) -> CommandResult {
 
 fn check(matches: &ArgMatches) -> CommandResult {
     let resolved = read::resolve_file(matches)?;
-    let warnings = match matches.get_flag("offline") {
-        true => Vec::new(),
-        false => check_machine(&resolved)?,
-    };
-    messages::config_ok(&resolved, &warnings);
+    if !matches.get_flag("offline") {
+        check_machine(&resolved)?;
+    }
+    messages::config_ok(&resolved);
     Ok(())
 }
 
-/// Checks that a server with a valid configuration would start on this machine. Returns warnings.
-fn check_machine(resolved: &ResolvedConfig) -> Result<Vec<UserError>, read::ReadError> {
+/// Checks that a server with a valid configuration would start on this machine. Prints warnings.
+fn check_machine(resolved: &ResolvedConfig) -> Result<(), read::ReadError> {
     // The limits decide how many large files a site may have.
     serve::raise_limits();
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec;
@@ -92,10 +90,11 @@ fn check_machine(resolved: &ResolvedConfig) -> Result<Vec<UserError>, read::Read
     }
     let start = config::check_start(resolved, service, now);
     warnings.extend(config::cgi_warnings(resolved));
+    messages::config_warnings(&warnings);
     let found = ConfigErrors::join([system, certificates, start]);
     // A site that holds files of the server may have other errors, too.
     match (found, config::check_exposed(resolved)) {
-        (None, Ok(())) => Ok(warnings),
+        (None, Ok(())) => Ok(()),
         (Some(errors), Ok(())) | (None, Err(errors)) => Err(read::ReadError(errors)),
         (Some(errors), Err(exposed)) => Err(read::ReadError(errors.with(exposed))),
     }

@@ -300,11 +300,15 @@ pub(crate) fn error(error: &dyn std::error::Error) {
     eprintln!("{ERROR}tarpon{ERROR:#}: {error}");
 }
 
-/// Prints that a configuration is valid.
-pub(crate) fn config_ok(resolved: &ResolvedConfig, warnings: &[UserError]) {
+/// Prints the warnings of a check.
+pub(crate) fn config_warnings(warnings: &[UserError]) {
     for warning in warnings {
         warn!("{warning}");
     }
+}
+
+/// Prints that a configuration is valid.
+pub(crate) fn config_ok(resolved: &ResolvedConfig) {
     let path = resolved.file.as_ref().map_or("".into(), |file| file.path.printable().to_string());
     let Config { sites, listeners, .. } = &resolved.config;
     let (sites, listeners) = (Count(sites.len() as u64, "site"), listeners.len().max(1));
