@@ -224,7 +224,7 @@ fn unreachable_backend_is_a_502() {
             RunningWorker::start(engine, EchoConnector { refuses: true, ..EchoConnector::default() });
         let mut client = TcpStream::connect(worker.address).unwrap();
         client.write_all(b"GET /app/ HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
-        let response = read_to(&mut client, b"moment.\n");
+        let response = read_to(&mut client, b"</a>\n");
         assert!(response.starts_with(b"HTTP/1.1 502 Bad Gateway\r\n"), "{engine:?}");
     }
 }

@@ -576,9 +576,12 @@ pub(super) fn open_path(path: &str) -> Result<String, String> {
 fn glob(text: &str) -> Result<String, String> {
     let balance = |open, close| text.matches(open).count() == text.matches(close).count();
     match text {
-        "" => Err("expected the path or the name of files, as in /assets/**".to_owned()),
-        _ if !balance('[', ']') => Err("a bracket is not closed".to_owned()),
-        _ if !balance('{', '}') => Err("a brace is not closed".to_owned()),
+        "" => Err("expected the path or the name of files".to_owned()),
+        _ if !balance('[', ']') => Err("expected a glob whose brackets are closed".to_owned()),
+        _ if !balance('{', '}') => Err("expected a glob whose braces are closed".to_owned()),
+        _ if text.contains(char::is_control) => {
+            Err("expected the path or the name of files, without control characters".to_owned())
+        }
         glob => Ok(glob.to_owned()),
     }
 }

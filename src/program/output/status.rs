@@ -54,7 +54,7 @@ pub(crate) fn write(metrics: &Metrics, unix_s: u64, to: &mut impl Write) -> io::
         (
             "not logged",
             grouped(log_dropped + log_lost),
-            "requests: the access log was too slow, or its disk full".to_owned(),
+            "requests: the log was slow, or its disk full".to_owned(),
         ),
     ];
     for (what, value, more) in rows {

@@ -330,7 +330,7 @@ fn exchanges_are_recorded_with_the_status_of_the_backend() {
         ("whole",        "X-Size: 9\r\n",                               Some(200),   (9, true)),
         ("status",       "X-Status: 404\r\nX-Size: 9\r\nX-Length: 9\r\n", Some(404), (9, true)),
         ("aborted",      "X-Size: 9\r\nX-Length: 9\r\nX-Abort: 5\r\n",  Some(200),   (5, false)),
-        ("no head",      "X-Status: 99\r\n",                            Some(502),   (441, true)),
+        ("no head",      "X-Status: 99\r\n",                            Some(502),   (470, true)),
         ("silent",       "X-Silent: 1\r\n",                             None,        (0, false)),
     ];
     let samplings = [(NonZeroU32::MIN, true), (NonZeroU32::MAX, false)];
