@@ -79,7 +79,7 @@ fn failed_read_is_visible_until_the_next_one_succeeds() {
         assert!(why.starts_with("_redirects:1:"), "{engine}: {why}");
         let status = service.status();
         assert!(status.contains("stale for ") && status.contains(&why), "{engine}: {status}");
-        // What is live stays.
+        // The version before is served.
         assert_eq!((service.content("/"), service.reading("digest")), (b"home".to_vec(), digest.clone()));
         fs::write(&rules, "/old /new 301\n").unwrap();
         wait_for("the next success", || (service.admin("/ready") == "serving\n").then_some(()));

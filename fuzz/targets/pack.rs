@@ -39,7 +39,8 @@ fuzz_target!(|members: Vec<FuzzMember<'_>>| {
     if pack(&plain, &packed) {
         let file = File::open(&packed).expect("an archive");
         let verified =
-            verify(&file, &packed, &Dictionaries::default(), NonZeroUsize::MIN, &Progress::default()).expect("a packed site");
+            verify(&file, &packed, &Dictionaries::default(), NonZeroUsize::MIN, &Progress::default())
+                .expect("a packed site");
         assert!(verified.defects.is_empty(), "{:?}", verified.defects);
         assert!(pack(&packed, &again), "a packed site can be packed again");
         assert!(fs::read(&packed).expect("an archive") == fs::read(&again).expect("an archive"));

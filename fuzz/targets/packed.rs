@@ -40,7 +40,13 @@ fuzz_target!(|input: &[u8]| {
 /// Verifies, inspects and reads an archive. Returns whether it is damaged.
 fn visit(bytes: &[u8]) -> bool {
     let file = scratch(bytes);
-    let verified = verify(&file, Path::new("site.tar"), &Dictionaries::default(), NonZeroUsize::MIN, &Progress::default());
+    let verified = verify(
+        &file,
+        Path::new("site.tar"),
+        &Dictionaries::default(),
+        NonZeroUsize::MIN,
+        &Progress::default(),
+    );
     let inspected = inspect(&file);
     let len = bytes.len() as u64;
     let image = image_in(bytes, len).ok().flatten().and_then(|place| {

@@ -17,7 +17,14 @@ fuzz_target!(|input: &[u8]| {
     archive.write_all(input).expect("a file for the archive");
     archive.rewind().expect("its start");
     let mut out = Cursor::new(Vec::new());
-    let packed = pack_tar(&archive, Path::new("site.tar"), Path::new(""), &mut out, &PackOptions::new(0), &Progress::default());
+    let packed = pack_tar(
+        &archive,
+        Path::new("site.tar"),
+        Path::new(""),
+        &mut out,
+        &PackOptions::new(0),
+        &Progress::default(),
+    );
     let Ok(packed) = packed else { return };
     assert!(packed.files.is_empty(), "all contents lie in the archive");
     let image = Image::new(Bytes::from(out.into_inner())).expect("a packed image is in order");

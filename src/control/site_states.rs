@@ -1,5 +1,4 @@
-//! What the site builder knows of each site, in memory that all processes of a service share: which version is live, and whether the last
-//! read failed.
+//! The states of the sites, in memory that all processes of a service share: which version of each is live, and whether the last read failed.
 //!
 //! ```text
 //! builder ─ writes ─▶ SiteStates ◀─ reads ─ status, metrics, readiness

@@ -110,7 +110,7 @@ impl AttackedServer {
         });
     }
 
-    /// What the descriptors of the server refer to. `None`: its processes or threads come and go, and their descriptors with them.
+    /// Returns the files of the descriptors of the server. `None`: its processes or threads come and go, and their descriptors with them.
     fn descriptors(&self) -> Option<Vec<String>> {
         (!self.engine.is_blocking()).then(|| self.program.processes().into_iter().flat_map(targets).collect())
     }
@@ -136,7 +136,7 @@ impl AttackedServer {
     }
 }
 
-/// What the descriptors of a process refer to, as `/proc` has it.
+/// Returns the files of the descriptors of a process, as `/proc` names them.
 fn targets(pid: Pid) -> Vec<String> {
     let links = fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).into_iter().flatten().flatten();
     links.filter_map(|link| Some(format!("{pid:?} {}", fs::read_link(link.path()).ok()?.display()))).collect()
