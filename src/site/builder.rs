@@ -7,7 +7,7 @@
 //! ```
 
 use super::{
-    Site,
+    BuildNotes, Site,
     archive::{self, Archive},
     build_error::{denied, pack_error},
     link_trees,
@@ -129,10 +129,10 @@ impl SiteBuilder {
         let (cache, progress) = (&mut self.cache, &self.progress);
         let site = site(|out| pack_tree(tree, out, &options, cache, progress));
         let mut site = site.map_err(|error| pack_error(error, self.user.as_deref()))?;
-        let omitted = site.omitted.clone();
-        site.omitted.retain(|omitted| !self.omitted.contains(omitted));
+        let omitted = site.notes.omitted.clone();
+        site.notes.omitted.retain(|omitted| !self.omitted.contains(omitted));
         self.omitted = omitted;
-        site.root = root;
+        site.notes.root = root;
         Ok(site)
     }
 }
@@ -228,18 +228,8 @@ pub(crate) fn from_archive(
         None => (image.record_count(), archive.map.len()),
     };
     let archive = Some(archive);
-    Ok(Site {
-        image,
-        store: None,
-        files: Vec::new(),
-        archive,
-        file_count,
-        content_len,
-        skipped: Vec::new(),
-        omitted: Vec::new(),
-        root: None,
-        immutable_count: None,
-    })
+    let (store, files, notes) = (None, Vec::new(), BuildNotes::default());
+    Ok(Site { image, store, files, archive, file_count, content_len, notes })
 }
 
 /// Returns the site whose image `pack` writes into memory.
@@ -255,20 +245,8 @@ fn site(
     let image = Image::new(bytes).expect("a packed image is valid");
     let store = Some(store);
     let (file_count, content_len) = (summary.files, summary.bytes);
-    let immutable_count = Some(summary.immutable);
-    let (archive, root) = (None, None);
-    Ok(Site {
-        image,
-        store,
-        files,
-        archive,
-        file_count,
-        content_len,
-        skipped,
-        omitted,
-        root,
-        immutable_count,
-    })
+    let notes = BuildNotes { skipped, omitted, root: None, immutable_count: Some(summary.immutable) };
+    Ok(Site { image, store, files, archive: None, file_count, content_len, notes })
 }
 
 /// Returns how many files a site may keep open: a quarter of the limit on descriptors. While one site replaces another, both are open;

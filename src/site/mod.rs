@@ -76,6 +76,12 @@ pub struct Site {
     file_count: u64,
     /// Total size of all files, in bytes.
     content_len: u64,
+    notes: BuildNotes,
+}
+
+/// What a build says of a site beside its image. Another process that gets the site does not need it.
+#[derive(Debug, Default)]
+struct BuildNotes {
     skipped: Vec<Skipped>,
     /// Directories of users that this build omits and the previous build did not.
     omitted: Vec<Omitted>,
@@ -86,10 +92,10 @@ pub struct Site {
 }
 
 impl Site {
-    /// Builds a site from a directory.
+    /// Builds a site from a directory. A file that cannot be read answers 403, and [`warnings`](Site::warnings) tells of it.
     ///
     /// # Errors
-    /// The directory does not exist, a file cannot be read, or there are more large files than the limit on open files allows.
+    /// The directory does not exist or cannot be read, or there are more large files than the limit on open files allows.
     pub fn from_dir(dir: impl AsRef<Path>) -> Result<Site, UserError> {
         let source = SiteSource { path: dir.as_ref().to_owned(), ..SiteSource::default() };
         let failed = |error| pack_error(PackError::Root { path: source.path.clone(), error }, None);
@@ -129,12 +135,12 @@ impl Site {
 
     /// Returns how many files browsers keep for a year, as their paths change with their contents. `None`: unknown, as of a packed site.
     pub fn immutable_count(&self) -> Option<u64> {
-        self.immutable_count
+        self.notes.immutable_count
     }
 
     /// Returns how many files and directories cannot be read, and the first of them.
     pub(crate) fn unreadable(&self) -> (u64, Option<&Path>) {
-        let row = self.skipped.iter().find(|row| row.reason == SkipReason::Unreadable);
+        let row = self.notes.skipped.iter().find(|row| row.reason == SkipReason::Unreadable);
         row.map_or((0, None), |row| (row.count, Some(&row.example)))
     }
 
@@ -147,7 +153,7 @@ impl Site {
 
     /// Returns the path of the directory or archive that was read, without links. `None`: the system does not tell, or it was removed.
     pub(crate) fn real_path(&self) -> Option<PathBuf> {
-        let path = match (&self.archive, &self.root) {
+        let path = match (&self.archive, &self.notes.root) {
             (Some(archive), _) => fd_path(&archive.file),
             (None, Some(root)) => return Some(root.clone()),
             (None, None) => return None,
@@ -157,8 +163,8 @@ impl Site {
 
     /// Returns one line for each kind of entry that the site does not serve, such as sockets or unreadable user directories.
     pub fn warnings(&self) -> impl Iterator<Item = impl fmt::Display + '_> {
-        let skipped = self.skipped.iter().map(Skipped::to_string);
-        skipped.chain(self.omitted.iter().map(Omitted::to_string))
+        let skipped = self.notes.skipped.iter().map(Skipped::to_string);
+        skipped.chain(self.notes.omitted.iter().map(Omitted::to_string))
     }
 
     /// Returns whether two sites have the same paths, fields and contents. Comparing images is enough: an image contains a hash of

@@ -6,7 +6,7 @@
 //!
 //! The receiver does not trust the sender: it requires sealed memory and validates the image.
 
-use super::Site;
+use super::{BuildNotes, Site};
 use crate::{site::archive::Archive, sys::memory};
 use rustix::fs::{Stat, fstat};
 use serde::{Deserialize, Serialize};
@@ -97,20 +97,8 @@ impl Site {
         if image.archive_len() > archive.as_ref().map_or(0, |archive| archive.map.len()) {
             return Err(invalid("a part of the archive is missing"));
         }
-        let (skipped, omitted) = (Vec::new(), Vec::new());
-        let (root, immutable_count) = (None, None);
-        Ok(Site {
-            image,
-            store,
-            files,
-            archive,
-            file_count,
-            content_len,
-            skipped,
-            omitted,
-            root,
-            immutable_count,
-        })
+        let notes = BuildNotes::default();
+        Ok(Site { image, store, files, archive, file_count, content_len, notes })
     }
 }
 
