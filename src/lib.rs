@@ -107,8 +107,9 @@ pub use tarpon_conn::{
 };
 pub use tarpon_http::forwarded::ForwardedField;
 pub use tarpon_pack::{
-    ArchiveSizes, CODINGS, Changes, CompressionEffort, ConfiguredRules, DELTA_CODINGS, Defect, Dialect,
-    ErrorPage, HeaderEntry, InspectedEntry, InspectedLogPath, InspectedPath, InspectedRule, InspectedVariant,
-    PackReport, PackStep, PathEntry, Policy, Progress, ProgressSnapshot, RedirectEntry, Reuse, RulePosition,
-    RuleText, Savings, SiteInspection, TrailingSlash, UserDirectory, Verification,
+    ArchiveSizes, BackgroundCompression, CODINGS, Changes, CompressedFiles, CompressionEffort,
+    ConfiguredRules, DELTA_CODINGS, Defect, Dialect, ErrorPage, HeaderEntry, InspectedEntry,
+    InspectedLogPath, InspectedPath, InspectedRule, InspectedVariant, PackReport, PackStep, PathEntry,
+    Policy, Progress, ProgressSnapshot, RedirectEntry, Reuse, RulePosition, RuleText, Savings,
+    SiteInspection, TrailingSlash, UserDirectory, Verification,
 };

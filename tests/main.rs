@@ -19,6 +19,7 @@ mod check;
 mod clients;
 mod closed;
 mod cold;
+mod compression;
 mod config;
 mod curl;
 mod deltas;

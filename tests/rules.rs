@@ -584,7 +584,16 @@ fn archive_and_packed_site_have_the_rules_of_their_directory() {
         let mut out = Cursor::new(Vec::new());
         let file = File::open(&path).expect("an archive");
         let options = PackOptions { dialect: case.dialect, ..PackOptions::new(UNIX_S) };
-        pack_tar(&file, &path, Path::new(""), &mut out, &options, &Progress::default()).expect(case.name);
+        pack_tar(
+            &file,
+            &path,
+            Path::new(""),
+            &mut out,
+            &options,
+            &mut BuildCache::default(),
+            &Progress::default(),
+        )
+        .expect(case.name);
         let (image, archive) = (image_of(out.into_inner()), fs::read(&path).expect("an archive"));
         case.check(|request| in_memory(&image, &archive, request, Cuts::NONE), "archive");
 

@@ -9,7 +9,7 @@ use std::{
     io::{Cursor, Seek, Write},
     path::Path,
 };
-use tarpon_pack::{PackOptions, Progress, pack_tar};
+use tarpon_pack::{BuildCache, PackOptions, Progress, pack_tar};
 use tarpon_site::{Content, Entry, Image};
 
 fuzz_target!(|input: &[u8]| {
@@ -23,6 +23,7 @@ fuzz_target!(|input: &[u8]| {
         Path::new(""),
         &mut out,
         &PackOptions::new(0),
+        &mut BuildCache::default(),
         &Progress::default(),
     );
     let Ok(packed) = packed else { return };

@@ -6,7 +6,7 @@ use super::{
 };
 use std::path::PathBuf;
 use tarpon_conn::{HostName, PathPrefix};
-use tarpon_pack::{Dialect, Policy, ProgramFiles, UserDirectory};
+use tarpon_pack::{BackgroundCompression, Dialect, Policy, ProgramFiles, UserDirectory};
 
 /// The configuration of one site.
 #[derive(Clone, Debug, Default)]
@@ -75,6 +75,8 @@ pub struct SiteSource {
     pub preload: bool,
     /// Whether a file or directory that cannot be read refuses the whole site. Otherwise it answers 403. A packed site ignores it.
     pub is_strict: bool,
+    /// How a watcher compresses the contents of a directory or tar archive while it is served. `None`: it does not. A packed site ignores it.
+    pub compression: Option<BackgroundCompression>,
     /// The dialect of `_headers` and `_redirects` at the root of the site. A packed site ignores it.
     pub dialect: Dialect,
     /// How paths map to responses. A packed site has its policy built in and accepts only the default here.
@@ -97,6 +99,7 @@ impl Default for SiteSource {
             max_unpacked_len: MAX_UNPACKED_LEN,
             preload: false,
             is_strict: false,
+            compression: None,
             dialect: Dialect::default(),
             policy: Policy::default(),
             follow_links: Vec::new(),

@@ -40,17 +40,22 @@ use std::{
     thread,
     time::Duration,
 };
-use tarpon_pack::{Progress, ProgressSnapshot, UserDirectory};
+use tarpon_pack::{BuildCache, Progress, ProgressSnapshot, UserDirectory};
+
+/// What a builder gets from the supervisor.
+pub(super) struct BuilderProcessStart<'s> {
+    pub(super) sites: &'s [SiteConfig],
+    pub(super) privileges: &'s Privileges,
+    pub(super) start: BuilderStart,
+    /// The image of the latest version of each site, in sealed memory, if it has one.
+    pub(super) images: Vec<Option<File>>,
+    pub(super) states: Arc<SiteStates>,
+    pub(super) emit: fn(Notice<'_>),
+}
 
 /// Runs until the supervisor exits or kills it. Returns an exit status.
-pub(super) fn run(
-    sites: &[SiteConfig],
-    privileges: &Privileges,
-    start: BuilderStart,
-    channel: Channel,
-    states: Arc<SiteStates>,
-    emit: fn(Notice<'_>),
-) -> i32 {
+pub(super) fn run(start: BuilderProcessStart<'_>, channel: Channel) -> i32 {
+    let BuilderProcessStart { sites, privileges, start, images, states, emit } = start;
     let Channel { sender, mut receiver } = channel;
     let supervisor = Arc::new(BuilderChannel { sender: Mutex::new(sender), states, emit });
     let trusted = link_trees::trusted_users();
@@ -65,11 +70,12 @@ pub(super) fn run(
     let ConfinedBuilder { sites: known, in_files, names } = confined;
     let mut written = Vec::new();
     let has_names = names.is_some();
-    let kept = known.into_iter().enumerate().map(|(number, site)| {
+    let kept = known.into_iter().zip(images).enumerate().map(|(number, (site, image))| {
         // Messages about the only site do not name it.
         let of = (sites.len() > 1).then(|| site.config.source.path.clone());
         let links = site.config.source.follow_links.clone();
-        let Some(watched) = watch(number, site, of.as_deref(), start, in_files, &supervisor)? else {
+        let from = WatchFrom { start, in_files, image };
+        let Some(watched) = watch(number, site, of.as_deref(), from, &supervisor)? else {
             if !has_names && !links.is_empty() {
                 await_links(links, trusted, &supervisor)?;
             }
@@ -360,14 +366,22 @@ fn check(
     root.barrier().map_or(Ok(()), |barrier| Err(privileges.barred(path, &barrier)))
 }
 
+/// What a watch begins with.
+struct WatchFrom {
+    start: BuilderStart,
+    /// This process cannot read a replacement of a site.
+    in_files: bool,
+    /// The image of the latest version.
+    image: Option<File>,
+}
+
 /// Watches a site. If none was served yet, builds it, and sends it after earlier releases, of which the latest comes first here.
 /// Returns `None` if there is no site now, and has then reported it.
 fn watch(
     number: usize,
     mut known: ConfinedSite,
     of: Option<&Path>,
-    start: BuilderStart,
-    in_files: bool,
+    WatchFrom { start, in_files, image }: WatchFrom,
     supervisor: &BuilderChannel,
 ) -> Result<Option<SiteWatcher>, String> {
     let is_first = start == BuilderStart::First;
@@ -381,7 +395,7 @@ fn watch(
     // users, another process has to look the users up. Trees for links are opened before this process is confined.
     let needs_another = in_files || source.users.user_database.is_some() || !source.follow_links.is_empty();
     let earlier = std::mem::take(&mut known.earlier);
-    let mut watched = prepare(known).map_err(|error| error.to_string())?;
+    let mut watched = prepare(known).map_err(|error| error.to_string())?.with_variants_of(image);
     if needs_another {
         watched = watched.until_replaced();
     }
@@ -395,7 +409,8 @@ fn watch(
         for (path, file) in earlier.into_iter().rev() {
             let source = SiteSource { path, ..SiteSource::default() };
             let archive = Archive::from_file(file, &source.path, source.max_unpacked_len, false);
-            match archive.and_then(|archive| from_archive(archive, &source, &Progress::default())) {
+            let (mut cache, progress) = (BuildCache::default(), Progress::default());
+            match archive.and_then(|archive| from_archive(archive, &source, &mut cache, &progress)) {
                 Ok(site) => supervisor.send_site(number, site, true),
                 Err(error) => (supervisor.emit)(Notice::ReleaseNotKept(&error)),
             }
@@ -463,6 +478,11 @@ fn follow(
             is_same = false;
             supervisor.states.read(number, &path, &built);
             (supervisor.emit)(notice);
+            supervisor.send_site(number, *built, false);
+        }
+        SiteChange::Compressed(built) => {
+            supervisor.states.read(number, &path, &built);
+            (supervisor.emit)(Notice::SiteCompressed(of.as_deref(), &built));
             supervisor.send_site(number, *built, false);
         }
         SiteChange::Failed(error) => supervisor.failed(number, &error),

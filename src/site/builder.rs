@@ -26,14 +26,17 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 use tarpon_pack::{
-    BuildCache, DirTree, Omitted, PackError, PackOptions, PackedImage, Policy, Progress, pack_tar, pack_tree,
+    BuildCache, CompressionJob, DirTree, JobFiles, MadeVariant, Omitted, PackError, PackOptions, PackedImage,
+    Policy, Progress, VariantCache, content_hash, pack_tar, pack_tree,
 };
-use tarpon_site::{Image, ImageError, Printable, packed};
+use tarpon_site::{Image, ImageError, Printable, format::HEADER_LEN, packed};
 
-/// A builder of one site. It keeps the hashes of large files, so that a rebuild reads a large file only if it has changed.
+/// A builder of one site. It keeps the hashes of large files and the compressed variants, so that a rebuild costs only what has changed.
 #[derive(Default)]
 pub(crate) struct SiteBuilder {
     cache: BuildCache,
+    /// What the last build left to compress.
+    to_compress: Option<CompressionBatch>,
     /// The user directories that the last build omitted: the next build does not report them again.
     omitted: Vec<Omitted>,
     /// The open directory or archive to read, even if the path now leads to another one. `None`: open the path.
@@ -44,6 +47,12 @@ pub(crate) struct SiteBuilder {
     user: Option<String>,
     /// How many files the current build has read.
     progress: Arc<Progress>,
+}
+
+/// The contents of a site that lack compressed variants, and the files that have them.
+pub(super) struct CompressionBatch {
+    pub(super) jobs: Vec<CompressionJob>,
+    pub(super) files: JobFiles,
 }
 
 impl SiteBuilder {
@@ -64,6 +73,28 @@ impl SiteBuilder {
         SiteBuilder { user, ..self }
     }
 
+    /// Sets an image of an earlier builder, whose compressed variants the next site gets.
+    pub(crate) fn use_variants_of(&mut self, store: File) {
+        // Without them the contents are compressed anew.
+        if let Ok(image) =
+            memory::map_sealed(&store).map_err(drop).and_then(|bytes| Image::new(bytes).map_err(drop))
+        {
+            self.cache.variants = VariantCache::of_image(store, &image);
+        }
+    }
+
+    /// Adds variants, which the next build uses.
+    pub(super) fn add_variants(&mut self, made: Vec<MadeVariant>, source: &SiteSource) {
+        if let Some(compression) = source.compression {
+            self.cache.variants.insert(made, compression.memory_max);
+        }
+    }
+
+    /// Takes what the last build left to compress. `None`: nothing.
+    pub(super) fn take_batch(&mut self) -> Option<CompressionBatch> {
+        self.to_compress.take()
+    }
+
     /// Returns the progress of the current build, for another thread.
     pub(crate) fn progress(&self) -> Arc<Progress> {
         Arc::clone(&self.progress)
@@ -74,10 +105,24 @@ impl SiteBuilder {
     /// # Errors
     /// The source cannot be read, or its options do not fit it.
     pub(crate) fn build(&mut self, source: &SiteSource) -> Result<Site, UserError> {
+        let site = self.read(source)?;
+        self.to_compress = site.store.as_ref().filter(|_| source.compression.is_some()).and_then(|store| {
+            // Without descriptors the site is served as it is.
+            let archive = site.archive.as_ref().map(|archive| archive.file.try_clone()).transpose().ok()?;
+            self.cache.variants.follow(store.try_clone().ok()?, &site.image);
+            let files = JobFiles { image: store.try_clone().ok()?, archive };
+            let jobs = self.cache.variants.take_jobs();
+            (!jobs.is_empty()).then_some(CompressionBatch { jobs, files })
+        });
+        Ok(site)
+    }
+
+    fn read(&mut self, source: &SiteSource) -> Result<Site, UserError> {
         let &SiteSource { ref path, ref prefix, preload, max_unpacked_len, .. } = source;
         let tree = match &self.root {
             None if path.is_file() => {
-                return from_archive(Archive::new(path, max_unpacked_len, preload)?, source, &self.progress);
+                let archive = Archive::new(path, max_unpacked_len, preload)?;
+                return from_archive(archive, source, &mut self.cache, &self.progress);
             }
             None => DirTree::open(path).map_err(|error| PackError::Root { path: path.clone(), error }),
             Some(root) => match root.tree() {
@@ -87,7 +132,7 @@ impl SiteBuilder {
                         None => archive::unreadable(path, &error),
                     })?;
                     let archive = Archive::from_file(file, path, max_unpacked_len, preload)?;
-                    return from_archive(archive, source, &self.progress);
+                    return from_archive(archive, source, &mut self.cache, &self.progress);
                 }
                 Ok(Some(tree)) => Ok(tree),
                 Err(error) => Err(PackError::Root { path: path.clone(), error }),
@@ -127,7 +172,7 @@ impl SiteBuilder {
         }
         let root = Some(tree.path().to_owned());
         let (cache, progress) = (&mut self.cache, &self.progress);
-        let site = site(|out| pack_tree(tree, out, &options, cache, progress));
+        let site = site(cache, |out, cache| pack_tree(tree, out, &options, cache, progress));
         let mut site = site.map_err(|error| pack_error(error, self.user.as_deref()))?;
         let omitted = site.notes.omitted.clone();
         site.notes.omitted.retain(|omitted| !self.omitted.contains(omitted));
@@ -140,8 +185,8 @@ impl SiteBuilder {
 fn options(source: &SiteSource) -> PackOptions {
     let (dialect, policy, users) = (source.dialect, source.policy.clone(), source.users.directories.clone());
     let programs = source.programs.clone();
-    let is_strict = source.is_strict;
-    PackOptions { dialect, policy, users, programs, is_strict, ..PackOptions::new(unix_s()) }
+    let &SiteSource { is_strict, compression, .. } = source;
+    PackOptions { dialect, policy, users, programs, is_strict, compression, ..PackOptions::new(unix_s()) }
 }
 
 /// Builds a site without files.
@@ -153,14 +198,18 @@ pub(super) fn empty() -> Result<Site, UserError> {
     archive.set_len(1024).map_err(failed)?;
     let options = options(&source);
     let (path, prefix) = (Path::new("empty.tar"), Path::new(""));
-    site(|out| pack_tar(&archive, path, prefix, out, &options, &Progress::default()))
-        .map_err(|error| pack_error(error, None))
+    let pack = |out: &mut _, cache: &mut _| {
+        pack_tar(&archive, path, prefix, out, &options, cache, &Progress::default())
+    };
+    site(&mut BuildCache::default(), pack).map_err(|error| pack_error(error, None))
 }
 
-/// Builds the site of an open archive, with the settings of `source`. Reports to `progress` how many files it has read.
+/// Builds the site of an open archive, with the settings of `source` and the compressed variants of `cache`. Reports to `progress` how many files
+/// it has read.
 pub(crate) fn from_archive(
     archive: Archive,
     source: &SiteSource,
+    cache: &mut BuildCache,
     progress: &Progress,
 ) -> Result<Site, UserError> {
     let SiteSource { path, prefix, policy, .. } = source;
@@ -180,8 +229,10 @@ pub(crate) fn from_archive(
     let Some(image) = archive.image().map_err(damaged)? else {
         // `pack_tar` reads the file from offset 0. The archive begins there: only an embedded site does not, and it has an image.
         let options = options(source);
-        let site = site(|out| pack_tar(&archive.file, path, prefix, out, &options, progress))
-            .map_err(|error| pack_error(error, None))?;
+        let pack = |out: &mut _, cache: &mut _| {
+            pack_tar(&archive.file, path, prefix, out, &options, cache, progress)
+        };
+        let site = site(cache, pack).map_err(|error| pack_error(error, None))?;
         return Ok(Site { archive: Some(archive), ..site });
     };
     if !prefix.as_os_str().is_empty() {
@@ -229,24 +280,29 @@ pub(crate) fn from_archive(
     };
     let archive = Some(archive);
     let (store, files, notes) = (None, Vec::new(), BuildNotes::default());
-    Ok(Site { image, store, files, archive, file_count, content_len, notes })
+    // The header has hashes of all the rest.
+    let header = image.as_bytes();
+    let content_id = content_hash(&header[..HEADER_LEN.min(header.len())]);
+    Ok(Site { image, store, files, archive, file_count, content_len, content_id, notes })
 }
 
 /// Returns the site whose image `pack` writes into memory.
 fn site(
-    pack: impl FnOnce(&mut BufWriter<File>) -> Result<PackedImage, PackError>,
+    cache: &mut BuildCache,
+    pack: impl FnOnce(&mut BufWriter<File>, &mut BuildCache) -> Result<PackedImage, PackError>,
 ) -> Result<Site, PackError> {
     let failed = PackError::Write;
     let mut out = BufWriter::with_capacity(WRITE_LEN, memory::file().map_err(failed)?);
-    let PackedImage { files, summary, skipped, omitted } = pack(&mut out)?;
+    let PackedImage { files, summary, skipped, omitted, content_id } = pack(&mut out, cache)?;
     out.flush().map_err(failed)?;
     let store = out.into_inner().map_err(|error| failed(error.into_error()))?;
     let bytes = memory::seal(&store).map_err(failed)?;
     let image = Image::new(bytes).expect("a packed image is valid");
     let store = Some(store);
     let (file_count, content_len) = (summary.files, summary.bytes);
-    let notes = BuildNotes { skipped, omitted, root: None, immutable_count: Some(summary.immutable) };
-    Ok(Site { image, store, files, archive: None, file_count, content_len, notes })
+    let (immutable_count, compressed) = (Some(summary.immutable), cache.variants.saved());
+    let notes = BuildNotes { skipped, omitted, root: None, immutable_count, compressed };
+    Ok(Site { image, store, files, archive: None, file_count, content_len, content_id, notes })
 }
 
 /// Returns how many files a site may keep open: a quarter of the limit on descriptors. While one site replaces another, both are open;

@@ -12,6 +12,7 @@
 //! |---|---|
 //! | `mod.rs` | [`Site`]: the image that workers serve, and its descriptors |
 //! | `builder.rs` | builds a site from a directory or an archive, and rebuilds it |
+//! | `compressor.rs` | compresses contents while the site is served without them |
 //! | `build_error.rs` | the messages for sites that cannot be built |
 //! | `archive.rs` | opens, unpacks and maps an archive |
 //! | `trusted_path.rs` | opens the path to a site step by step, only through trusted directories |
@@ -30,6 +31,7 @@
 pub(crate) mod archive;
 mod build_error;
 pub(crate) mod builder;
+mod compressor;
 pub(crate) mod inspect;
 pub(crate) mod link_trees;
 pub(crate) mod pack;
@@ -57,8 +59,8 @@ use std::{
     fs::File,
     path::{Path, PathBuf},
 };
-use tarpon_pack::{DirTree, Omitted, PackError, Progress, SkipReason, Skipped, content_hash};
-use tarpon_site::{Image, Region, format::HEADER_LEN, packed};
+use tarpon_pack::{BuildCache, CompressedFiles, DirTree, Omitted, PackError, Progress, SkipReason, Skipped};
+use tarpon_site::{Image, Region, packed};
 use trusted_path::fd_path;
 
 /// A site, ready to be served: an immutable image of its files.
@@ -76,6 +78,8 @@ pub struct Site {
     file_count: u64,
     /// Total size of all files, in bytes.
     content_len: u64,
+    /// A hash of all paths, contents and rules. Versions with the same hash differ in compressed variants at most.
+    content_id: u128,
     notes: BuildNotes,
 }
 
@@ -89,6 +93,8 @@ struct BuildNotes {
     root: Option<PathBuf>,
     /// Files that browsers keep for a year. `None`: unknown, as of a packed site.
     immutable_count: Option<u64>,
+    /// The files with variants that were compressed in the background.
+    compressed: CompressedFiles,
 }
 
 impl Site {
@@ -112,7 +118,7 @@ impl Site {
         let (path, prefix) = (path.as_ref().to_owned(), prefix.as_ref().to_owned());
         let source = SiteSource { path, prefix, ..SiteSource::default() };
         let archive = Archive::new(&source.path, source.max_unpacked_len, source.preload)?;
-        from_archive(archive, &source, &Progress::default())
+        from_archive(archive, &source, &mut BuildCache::default(), &Progress::default())
     }
 
     /// Returns a site without files: each of its responses is an error page.
@@ -144,11 +150,14 @@ impl Site {
         row.map_or((0, None), |row| (row.count, Some(&row.example)))
     }
 
-    /// Returns a hash of all paths, fields and contents, in hexadecimal. The header of an image has hashes of the rest, so only the header is
-    /// read.
+    /// Returns which files have variants that were compressed in the background: those of a packed site were compressed before.
+    pub fn compressed(&self) -> CompressedFiles {
+        self.notes.compressed
+    }
+
+    /// Returns a hash of all paths, contents and rules, in hexadecimal. Compressing contents in the background does not change it.
     pub fn digest(&self) -> String {
-        let image = self.image.as_bytes();
-        format!("{:032x}", content_hash(&image[..HEADER_LEN.min(image.len())]))
+        format!("{:032x}", self.content_id)
     }
 
     /// Returns the path of the directory or archive that was read, without links. `None`: the system does not tell, or it was removed.
@@ -167,10 +176,9 @@ impl Site {
         skipped.chain(self.notes.omitted.iter().map(Omitted::to_string))
     }
 
-    /// Returns whether two sites have the same paths, fields and contents. Comparing images is enough: an image contains a hash of
-    /// each content outside of it.
+    /// Returns whether two sites have the same paths, contents and rules. Their compressed variants may differ.
     pub(crate) fn is_same(&self, other: &Site) -> bool {
-        self.image.as_bytes() == other.image.as_bytes()
+        self.content_id == other.content_id
     }
 
     /// Returns how many descriptors the site keeps open.

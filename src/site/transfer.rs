@@ -8,23 +8,22 @@
 
 use super::{BuildNotes, Site};
 use crate::{site::archive::Archive, sys::memory};
-use rustix::fs::{Stat, fstat};
 use serde::{Deserialize, Serialize};
 use std::{fs::File, io, os::fd::OwnedFd};
-use tarpon_pack::content_hash;
 use tarpon_site::{Image, Region};
 
 /// The record that accompanies the descriptors of a site.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SiteTransfer {
     /// Whether the first descriptor is the memory of the image. Otherwise the image is part of the archive.
-    has_store: bool,
+    pub(crate) has_store: bool,
     /// The place of the archive in the next descriptor. The remaining descriptors are the large files, by number.
     archive: Option<TransferPlace>,
     pub(crate) file_count: u64,
     /// Total size of all files, in bytes.
     pub(crate) content_len: u64,
-    /// A hash of the image: versions with the same content have the same. The sender computes it, so the receiver never reads the image.
+    /// A hash of the content: versions that differ in compressed variants only have the same. The sender computes it, so the receiver never reads
+    /// the image.
     pub(crate) content_id: [u64; 2],
 }
 
@@ -47,15 +46,11 @@ struct TransferPlace {
 impl Site {
     /// Returns the record and the descriptors for another process. The warnings about entries that are not served are lost.
     pub(crate) fn into_transfer(self) -> (SiteTransfer, Vec<OwnedFd>) {
-        let Site { image, store, files, archive, file_count, content_len, .. } = self;
+        let Site { store, files, archive, file_count, content_len, content_id, .. } = self;
         let place_of = |archive: &Archive| TransferPlace {
             at: archive.at,
             len: archive.map.len(),
             is_preloaded: archive.is_preloaded,
-        };
-        let content_id = match (&store, &archive) {
-            (None, Some(archive)) => file_id(&archive.file),
-            _ => content_hash(image.as_bytes()),
         };
         let record = SiteTransfer {
             content_id: [(content_id >> 64) as u64, content_id as u64],
@@ -73,7 +68,8 @@ impl Site {
     /// # Errors
     /// A descriptor is missing, or the image or archive is invalid: another process may have truncated the archive.
     pub(crate) fn from_transfer(record: &SiteTransfer, descriptors: Vec<OwnedFd>) -> io::Result<Site> {
-        let &SiteTransfer { has_store, archive, file_count, content_len, .. } = record;
+        let &SiteTransfer { has_store, archive, file_count, content_len, content_id: [high, low] } = record;
+        let content_id = u128::from(high) << 64 | u128::from(low);
         let mut descriptors = descriptors.into_iter().map(File::from);
         let mut next = || descriptors.next().ok_or_else(|| invalid("a descriptor is missing"));
         let store = has_store.then(&mut next).transpose()?;
@@ -98,19 +94,7 @@ impl Site {
             return Err(invalid("a part of the archive is missing"));
         }
         let notes = BuildNotes::default();
-        Ok(Site { image, store, files, archive, file_count, content_len, notes })
-    }
-}
-
-/// Returns a hash of what tells a file from others and from its earlier content.
-fn file_id(file: &File) -> u128 {
-    match fstat(file) {
-        Ok(stat) => {
-            let Stat { st_dev, st_ino, st_size, st_mtime, st_mtime_nsec, .. } = stat;
-            content_hash(format!("{st_dev} {st_ino} {st_size} {st_mtime} {st_mtime_nsec}").as_bytes())
-        }
-        // Like no other file.
-        Err(_) => 0,
+        Ok(Site { image, store, files, archive, file_count, content_len, content_id, notes })
     }
 }
 

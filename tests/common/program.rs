@@ -103,10 +103,10 @@ fn with_human_log(command: &mut Command) {
     }
 }
 
-/// Returns the command `tarpon` with these arguments.
+/// Returns the command `tarpon` with these arguments. Its sites stay as they are: background compression would change responses at any time.
 pub(crate) fn tarpon<'a>(arguments: impl IntoIterator<Item = &'a OsStr>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tarpon"));
-    command.args(arguments);
+    command.args(arguments).env("TARPON_COMPRESS", "off");
     command
 }
 
@@ -114,6 +114,7 @@ pub(crate) fn tarpon<'a>(arguments: impl IntoIterator<Item = &'a OsStr>) -> Comm
 pub(crate) fn wrap_command(wrapper: &[&str], command: &Command) -> Command {
     let mut wrapped = Command::new(wrapper[0]);
     wrapped.args(&wrapper[1..]).arg(command.get_program()).args(command.get_args());
+    wrapped.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     if let Some(dir) = command.get_current_dir() {
         wrapped.current_dir(dir);
     }

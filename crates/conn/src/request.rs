@@ -163,7 +163,7 @@ mod tests {
         head,
         target::{self, Target},
     };
-    use tarpon_pack::{PackOptions, Progress, pack_tar};
+    use tarpon_pack::{BuildCache, PackOptions, Progress, pack_tar};
     use tarpon_site::Image;
 
     /// A request as HTTP/2 has it, with the status of its response: a method, a path, and fields in lower case.
@@ -298,6 +298,7 @@ mod tests {
             Path::new(""),
             &mut out,
             &PackOptions::new(784_111_777),
+            &mut BuildCache::default(),
             &Progress::default(),
         )
         .expect("a site");

@@ -1,17 +1,27 @@
-//! The hashes and media types of large files, kept from one pack to the next: an unchanged file need not be read again.
+//! What is kept from one pack of a site to the next: the hashes and media types of large files, as an unchanged file need not be read again, and
+//! compressed variants.
 //!
 //! A file is identified by device, inode, size, and both of its times in nanoseconds; each write changes the last of them. Names do
 //! not matter: a file with two names is read once.
 
 use crate::content::content_hash;
 use crate::media::SniffedType;
+use crate::variant_cache::VariantCache;
 use std::collections::HashMap;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 
-/// The results of reading large files. Keep it from one pack of a site to the next.
+/// What is kept from one pack of a site to the next.
 #[derive(Debug, Default)]
 pub struct BuildCache {
+    pub(crate) contents: ContentCache,
+    /// The compressed variants.
+    pub variants: VariantCache,
+}
+
+/// The results of reading large files.
+#[derive(Debug, Default)]
+pub(crate) struct ContentCache {
     files: HashMap<FileIdentity, CachedInfo>,
 }
 
@@ -44,7 +54,7 @@ struct CachedInfo {
     is_used: bool,
 }
 
-impl BuildCache {
+impl ContentCache {
     pub(crate) fn get(&mut self, identity: &FileIdentity) -> Option<ContentInfo> {
         let cached = self.files.get_mut(identity)?;
         cached.is_used = true;
@@ -75,8 +85,16 @@ impl FileIdentity {
     /// Returns a hash that no other version of any file of this machine has. A version that another may still replace without another identity, as the
     /// file was written just now, has a hash of its own for this second.
     pub(crate) fn hash(&self, now: u64) -> u128 {
+        self.hash_with(if self.is_settled(now) { 0 } else { now })
+    }
+
+    /// Returns the hash of a version that was settled when it was read.
+    pub(crate) fn settled_hash(&self) -> u128 {
+        self.hash_with(0)
+    }
+
+    fn hash_with(&self, unsettled: u64) -> u128 {
         let FileIdentity { dev, ino, len, modified, changed } = self;
-        let unsettled = if self.is_settled(now) { 0 } else { now };
         content_hash(format!("{dev} {ino} {len} {modified:?} {changed:?} {unsettled}").as_bytes())
     }
 
@@ -103,7 +121,7 @@ mod tests {
     fn used_entries_stay_and_unused_ones_are_evicted() {
         let identity = |ino| FileIdentity { dev: 1, ino, len: 9, modified: (5, 0), changed: (5, 0) };
         let info = ContentInfo { len: 9, hash: 7, sniffed: SniffedType::of(b"text") };
-        let mut cache = BuildCache::default();
+        let mut cache = ContentCache::default();
         cache.insert(identity(1), info);
         cache.insert(identity(2), info);
         cache.evict_unused();

@@ -10,7 +10,7 @@
 //! it, without a read. It differs from machine to machine, which is why the contents of usual sites are read.
 
 use crate::archive::MemberContent;
-use crate::build_cache::{BuildCache, ContentInfo, FileIdentity};
+use crate::build_cache::{ContentCache, ContentInfo, FileIdentity};
 use crate::error::PackError;
 use crate::media::{SniffedType, may_be_text};
 use crate::options::PackOptions;
@@ -24,6 +24,7 @@ use tarpon_site::format::Storage;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 /// The content of a file, and its properties.
+#[derive(Debug)]
 pub(crate) struct FileContent {
     pub(crate) source: ContentPlace,
     /// In bytes.
@@ -36,6 +37,7 @@ pub(crate) struct FileContent {
 }
 
 /// The place of a content's bytes.
+#[derive(Debug)]
 pub(crate) enum ContentPlace {
     InMemory(Vec<u8>),
     OnDisk(File),
@@ -78,7 +80,7 @@ pub(crate) fn read(
     file: &TreeFile,
     hash: HashSource,
     options: &PackOptions,
-    cache: &mut BuildCache,
+    cache: &mut ContentCache,
 ) -> Result<Option<FileContent>, PackError> {
     let Some((opened, meta)) = file.open()? else { return Ok(None) };
     let name = file.path.file_name().map(OsStrExt::as_bytes).unwrap_or_default();
@@ -120,7 +122,7 @@ pub(crate) fn read_member(
         let identity = FileIdentity::of(&meta).hash(options.now);
         ContentInfo {
             len: if is_whole { len } else { 0 },
-            hash: content_hash(format!("{identity} {at} {len}").as_bytes()),
+            hash: member_identity_hash(identity, at, len),
             sniffed: sniff_start(archive, at, len, name)?,
         }
     };
@@ -130,6 +132,11 @@ pub(crate) fn read_member(
     let last_modified = modified_s.min(options.now);
     let source = ContentPlace::Placed(Storage::Archive, at);
     Ok(FileContent { source, len, hash: info.hash, sniffed: info.sniffed, last_modified })
+}
+
+/// Returns the hash of a member that is known by the identity of its archive, of which this is the hash, and by its place there.
+pub(crate) fn member_identity_hash(archive: u128, at: u64, len: u64) -> u128 {
+    content_hash(format!("{archive} {at} {len}").as_bytes())
 }
 
 /// Reads a file from an offset on, and does not move the position of the descriptor.
@@ -152,7 +159,7 @@ fn read_open(
     name: &[u8],
     hash: HashSource,
     options: &PackOptions,
-    cache: &mut BuildCache,
+    cache: &mut ContentCache,
 ) -> io::Result<FileContent> {
     let identity = FileIdentity::of(meta);
     // A time before 1970 becomes 0.
@@ -272,8 +279,9 @@ mod tests {
         ];
         for (name, served) in cases {
             let file = TreeFile { tree: Arc::clone(&tree), path: name.into() };
-            let content = read(&file, HashSource::Content, &PackOptions::new(0), &mut BuildCache::default())
-                .expect(name);
+            let content =
+                read(&file, HashSource::Content, &PackOptions::new(0), &mut ContentCache::default())
+                    .expect(name);
             assert_eq!(content.is_some(), served, "{name}");
         }
     }

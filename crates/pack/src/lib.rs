@@ -17,7 +17,9 @@
 //! | `user.rs` | user directories beside a site |
 //! | `skip.rs` | the entries that are not served, by reason |
 //! | `content.rs` | the content of one file: read once, so that length, hash and bytes agree |
-//! | `build_cache.rs` | the hashes of large files, kept from one pack to the next |
+//! | `build_cache.rs` | what is kept from one pack to the next: the hashes of large files, and variants |
+//! | `variant_cache.rs` | compressed variants of a site that is served from a directory |
+//! | `background.rs` | compresses contents of a site while it is served |
 //! | `media.rs` | Content-Type, by name and by content |
 //! | `precompressed.rs` | `.br`, `.gz` and `.zst` files beside their sources |
 //! | `url_path.rs` | paths of URLs |
@@ -40,6 +42,7 @@
 
 mod address;
 mod archive;
+mod background;
 mod build_cache;
 mod cache_control;
 mod content;
@@ -62,13 +65,15 @@ mod skip;
 mod tree;
 mod url_path;
 mod user;
+mod variant_cache;
 mod walk;
 mod write;
 
+pub use background::{CompressionJob, JobFiles, MadeVariant};
 pub use build_cache::BuildCache;
 pub use content::content_hash;
 pub use error::{Damage, PackError};
-pub use options::PackOptions;
+pub use options::{BackgroundCompression, PackOptions};
 pub use packed::{
     ArchiveSizes, CODINGS, Changes, CompressionEffort, DELTA_CODINGS, Defect, Dictionaries, InspectedEntry,
     InspectedLogPath, InspectedPath, InspectedRule, InspectedVariant, OpenError, PackInput, PackReport,
@@ -86,6 +91,7 @@ pub use rules::{
 pub use skip::{SkipReason, Skipped};
 pub use tree::{DirTree, Inaccessible, LINK_COUNT_MAX, OPEN_DIR, reversed_components};
 pub use user::{OmitReason, Omitted, USER_ENTRY_COUNT_MAX, USER_LEN_MAX, UserDirectory};
+pub use variant_cache::{CompressedFiles, VariantCache};
 
 use archive::{ArchiveMember, MemberContent};
 use content::{HashSource, OffsetReader};
@@ -108,6 +114,8 @@ pub struct PackedImage {
     pub skipped: Vec<Skipped>,
     /// User directories that are not served.
     pub omitted: Vec<Omitted>,
+    /// A hash of all paths, contents and rules: images with the same hash differ in compressed variants at most.
+    pub content_id: u128,
 }
 
 /// The number of files, and their bytes.
@@ -174,12 +182,13 @@ pub fn pack_tree<W: Write + Seek>(
     let hash = HashSource::of(files.iter().filter_map(|file| file.location.len()), options);
     let contents = SiteContents { files, site_count, skipped, unreadable, archive_len: 0 };
     progress.begin(PackStep::Reading, contents.files.len() as u64);
-    let packed = write_site(contents, &rules, out, options, |file: &TreeFile| {
-        let read = content::read(file, hash, options, cache);
+    let BuildCache { contents: known, variants } = cache;
+    let packed = write_site(contents, &rules, out, options, variants, |file: &TreeFile| {
+        let read = content::read(file, hash, options, known);
         progress.add(1);
         read
     })?;
-    cache.evict_unused();
+    cache.contents.evict_unused();
     Ok(PackedImage { omitted: users.omitted, ..packed })
 }
 
@@ -198,6 +207,7 @@ pub fn pack_tar<W: Write + Seek>(
     prefix: &Path,
     out: &mut W,
     options: &PackOptions,
+    cache: &mut BuildCache,
     progress: &Progress,
 ) -> Result<PackedImage, PackError> {
     progress.begin(PackStep::Reading, 0);
@@ -232,7 +242,7 @@ pub fn pack_tar<W: Write + Seek>(
     let hash = HashSource::of(files.iter().map(|file| file.location.content.len), options);
     let contents = SiteContents { files, site_count, skipped, unreadable, archive_len };
     progress.begin(PackStep::Reading, contents.files.len() as u64);
-    write_site(contents, &rules, out, options, |member: &ArchiveMember| {
+    write_site(contents, &rules, out, options, &mut cache.variants, |member: &ArchiveMember| {
         let name = url_path::file_name(&member.name);
         let read = content::read_member(archive, member.content, name, hash, options);
         progress.add(1);

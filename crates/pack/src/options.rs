@@ -1,5 +1,6 @@
 //! The options of packing a directory or an archive into an image.
 
+use crate::packed::CompressionEffort;
 use crate::policy::Policy;
 use crate::programs::ProgramFiles;
 use crate::rules::Dialect;
@@ -29,6 +30,35 @@ pub struct PackOptions {
     /// Whether a file or directory that cannot be read ends the packing. Otherwise it answers 403, or 500 if the disk is at fault, and the
     /// rest is served. `_headers` and `_redirects` must be readable anyway: they may restrict the rest.
     pub is_strict: bool,
+    /// How contents are compressed while the site is served. `None`: the image has no variants but those of precompressed files.
+    pub compression: Option<BackgroundCompression>,
+}
+
+/// How contents are compressed while the site is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackgroundCompression {
+    /// How much time compressing may take. Default: [`CompressionEffort::Fast`].
+    pub effort: CompressionEffort,
+    /// The most bytes of all variants together. While contents are compressed, up to half as much is used besides. Default: 256 MiB.
+    pub memory_max: u64,
+}
+
+impl Default for BackgroundCompression {
+    fn default() -> BackgroundCompression {
+        BackgroundCompression { effort: CompressionEffort::Fast, memory_max: COMPRESSION_MEMORY_MAX }
+    }
+}
+
+impl BackgroundCompression {
+    /// Returns the longest content that is compressed, in bytes: an encoder holds it in memory, with its result.
+    pub fn content_len_max(&self) -> u64 {
+        self.memory_max / 8
+    }
+
+    /// Returns how many bytes of new variants wait for the next image, at most.
+    pub fn waiting_len_max(&self) -> u64 {
+        self.memory_max / 4
+    }
 }
 
 impl PackOptions {
@@ -49,6 +79,7 @@ impl PackOptions {
             users,
             programs,
             is_strict,
+            compression: None,
         }
     }
 }
@@ -57,5 +88,7 @@ impl PackOptions {
 const FILE_LEN_MIN: u64 = 64 << 10;
 /// See [`PackOptions::new`]. A second of a slow disk.
 const READ_LEN_MAX: u64 = 256 << 20;
+/// See [`BackgroundCompression::memory_max`]. The variants of a text take about half of its length together, so this is enough for half a GiB of text.
+const COMPRESSION_MEMORY_MAX: u64 = 256 << 20;
 /// See [`PackOptions::new`]. Half of the usual soft limit of 1,024 open files.
 const FILE_COUNT_MAX: usize = 512;

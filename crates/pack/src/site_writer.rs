@@ -13,6 +13,7 @@ use crate::rule_records::RuleRecords;
 use crate::rules::RuleSet;
 use crate::skip::{SkipReason, Skipped, skip_path};
 use crate::url_path::file_name;
+use crate::variant_cache::VariantCache;
 use crate::walk::SiteFile;
 use crate::write::{FileRecord, ImageDelta, ImageVariant, ImageWriter};
 use crate::{PackedImage, Summary, address::PageAddresses};
@@ -20,8 +21,9 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{ErrorKind, Seek, Write};
-use tarpon_site::format::PATH_LEN_MAX;
+use tarpon_site::format::{PATH_LEN_MAX, Storage};
 use tarpon_site::{Coding, JSON_SUFFIX};
+use xxhash_rust::xxh3::Xxh3;
 
 /// The files of a site and of its users.
 pub(crate) struct SiteContents<F> {
@@ -35,12 +37,14 @@ pub(crate) struct SiteContents<F> {
     pub(crate) archive_len: u64,
 }
 
-/// Writes the image of a site. `read` reads a file, and returns `None` if it no longer exists.
+/// Writes the image of a site, with those compressed variants that `variants` knows. `read` reads a file, and returns `None` if it no longer
+/// exists.
 pub(crate) fn write_site<F, W: Write + Seek>(
     SiteContents { files, site_count, mut skipped, unreadable, archive_len }: SiteContents<F>,
     rules: &RuleSet,
     out: &mut W,
     options: &PackOptions,
+    compressed: &mut VariantCache,
     mut read: impl FnMut(&F) -> Result<Option<FileContent>, PackError>,
 ) -> Result<PackedImage, PackError> {
     let mut precompressed = PrecompressedFiles::of(&files);
@@ -51,6 +55,8 @@ pub(crate) fn write_site<F, W: Write + Seek>(
     let mut open_files = Vec::new();
     let mut summary = Summary::default();
     let mut listed = Vec::new();
+    let mut id = ContentId::new(rules, options);
+    compressed.begin(options.compression);
     let mut large_count = 0;
     for (number, SiteFile { path, location }) in files.iter().enumerate() {
         if precompressed.is_variant(number) {
@@ -61,6 +67,7 @@ pub(crate) fn write_site<F, W: Write + Seek>(
         let unreadable = content.as_ref().err().and_then(status_if_unreadable);
         if let Some(status) = unreadable.filter(|_| !options.is_strict && !is_of_user) {
             skip_path(&mut skipped, SkipReason::Unreadable, path);
+            id.add(path, u128::from(status), 0);
             write_error(&mut writer, &rule_records, path, status)?;
             continue;
         }
@@ -92,6 +99,7 @@ pub(crate) fn write_site<F, W: Write + Seek>(
         }
         large_count += more;
         for (path, content) in all() {
+            id.add(path, content.hash, content.last_modified);
             listed.push(ListedFile { path, len: content.len, modified_s: content.last_modified, is_of_user });
             summary.files += 1;
             summary.bytes += content.len;
@@ -102,32 +110,69 @@ pub(crate) fn write_site<F, W: Write + Seek>(
             // There will be no image; the loop goes on to count the large files for the error.
             continue;
         }
-        write_file(&mut writer, &mut rule_records, path, content, variants, &mut open_files)?;
+        let file = SourceFile { path, content, precompressed: variants };
+        write_file(&mut writer, &mut rule_records, file, compressed, &mut open_files)?;
     }
     if large_count > options.file_count_max {
         return Err(PackError::FileCount { count: large_count, max: options.file_count_max });
     }
     for path in unreadable {
+        id.add(&path, u128::from(UNREADABLE_STATUS), 0);
         write_missing_error(&mut writer, &rule_records, &path, UNREADABLE_STATUS)?;
     }
     for Listing { dir, html, json, modified_s } in listing::listings(listed, &addresses) {
-        let content = |text: String| {
-            vec![(Coding::Identity, FileContent { last_modified: modified_s, ..FileContent::of(text) })]
+        let mut content = |text: String| {
+            let text = FileContent { last_modified: modified_s, ..FileContent::of(text) };
+            let mut contents = vec![(Coding::Identity, text)];
+            compressed.add_to(&mut contents);
+            contents
         };
-        write_listing(&mut writer, &mut rule_records, &dir, content(html), content(json))?;
+        let (html, json) = (content(html), content(json));
+        for written in write_listing(&mut writer, &mut rule_records, &dir, html, json)? {
+            compressed.written(&written, &open_files);
+        }
     }
     let sections = rule_records.finish(&mut writer)?;
     writer.finish(open_files.len() as u64, archive_len, &sections)?;
-    Ok(PackedImage { files: open_files, summary, skipped, omitted: Vec::new() })
+    Ok(PackedImage { files: open_files, summary, skipped, omitted: Vec::new(), content_id: id.finish() })
 }
 
-/// Writes a file with its precompressed variants, and each of these at its own path too.
+/// A hash of what a site consists of, apart from compressed variants.
+struct ContentId(Xxh3);
+
+impl ContentId {
+    fn new(rules: &RuleSet, options: &PackOptions) -> ContentId {
+        let mut id = ContentId(Xxh3::new());
+        id.0.update(format!("{rules:?} {:?} {:?}", options.dialect, options.policy).as_bytes());
+        id
+    }
+
+    /// Adds a file, or the status that answers in its place.
+    fn add(&mut self, path: &[u8], content: u128, last_modified: u64) {
+        self.0.update(&(path.len() as u64).to_le_bytes());
+        self.0.update(path);
+        self.0.update(&content.to_le_bytes());
+        self.0.update(&last_modified.to_le_bytes());
+    }
+
+    fn finish(self) -> u128 {
+        self.0.digest128()
+    }
+}
+
+/// A file of a site, as it was read.
+struct SourceFile<'f> {
+    path: &'f [u8],
+    content: FileContent,
+    precompressed: Vec<Precompressed<'f>>,
+}
+
+/// Writes a file with its precompressed variants and those that are known, and each precompressed one at its own path too.
 fn write_file<W: Write + Seek>(
     writer: &mut ImageWriter<'_, W>,
     rule_records: &mut RuleRecords<'_>,
-    path: &[u8],
-    content: FileContent,
-    precompressed: Vec<Precompressed<'_>>,
+    SourceFile { path, content, precompressed }: SourceFile<'_>,
+    compressed: &mut VariantCache,
     files: &mut Vec<File>,
 ) -> Result<(), PackError> {
     let media = media_of(path, &content);
@@ -137,9 +182,16 @@ fn write_file<W: Write + Seek>(
         contents.push((coding, content));
         paths.push(path);
     }
+    let has_variants = !is_compressed(&media);
+    if has_variants {
+        compressed.add_to(&mut contents);
+    }
     let file = FileToWrite { media, contents, deltas: Vec::new(), offer: None };
-    let contents = write_variants(writer, rule_records, path, file, files)?;
-    for (path, (_, content)) in paths.into_iter().zip(contents.into_iter().skip(1)) {
+    let written = write_variants(writer, rule_records, path, file, files)?;
+    if has_variants {
+        compressed.written(&written, files);
+    }
+    for (path, (_, content)) in paths.into_iter().zip(written.contents.into_iter().skip(1)) {
         let (media, contents) = (media_of(path, &content), vec![(Coding::Identity, content)]);
         let file = FileToWrite { media, contents, deltas: Vec::new(), offer: None };
         write_variants(writer, rule_records, path, file, files)?;
@@ -208,21 +260,26 @@ pub(crate) struct FileToWrite<'w> {
     pub(crate) offer: Option<&'w str>,
 }
 
-/// Writes a file in all its codings, at each of its paths, and the redirects to it. Returns the contents; those that the writer has
-/// placed can be used by other files.
+/// A file that the writer has written.
+pub(crate) struct WrittenFile {
+    /// Those that the writer has placed can be used by other files. The first content is not coded.
+    pub(crate) contents: Vec<(Coding, FileContent)>,
+    /// Where the first of them is.
+    pub(crate) plain_at: (Storage, u64),
+}
+
+/// Writes a file in all its codings, at each of its paths, and the redirects to it.
 pub(crate) fn write_variants<W: Write + Seek>(
     writer: &mut ImageWriter<'_, W>,
     rule_records: &mut RuleRecords<'_>,
     path: &[u8],
     file: FileToWrite<'_>,
     files: &mut Vec<File>,
-) -> Result<Vec<(Coding, FileContent)>, PackError> {
+) -> Result<WrittenFile, PackError> {
     let FileToWrite { media, contents, deltas, offer } = file;
     let (media, varies) = (&*media, Varies::of(contents.len(), deltas.len()));
     let cache = cache_control::of_file(path, &rule_records.addresses.policy.immutable);
-    let Some(last_modified) = contents.first().map(|(_, content)| content.last_modified) else {
-        return Ok(contents);
-    };
+    let last_modified = contents.first().expect("a file has a content").1.last_modified;
     let PageAddress { served_at, redirects } = rule_records.addresses.address_of(path);
     let extras: Vec<_> = served_at.iter().map(|path| rule_records.fields(path)).collect();
     let representation =
@@ -238,6 +295,7 @@ pub(crate) fn write_variants<W: Write + Seek>(
     let mut deltas: Vec<_> = deltas.collect();
     let [first, rest @ ..] = &served_at[..] else { unreachable!("each file has a path") };
     let mut records = writer.file(first, &mut variants, rule_records.file_record(first), files)?;
+    let plain_at = records.place();
     writer.deltas(&records, &mut deltas, files)?;
     rule_records.file_written(path, first, media, &variants, &records);
     for (address, extra) in rest.iter().zip(extras.windows(2)) {
@@ -254,17 +312,21 @@ pub(crate) fn write_variants<W: Write + Seek>(
         rule_records.file_written(path, address, media, &variants, &records);
     }
     write_redirects(writer, rule_records, &redirects, rest.last().unwrap_or(first))?;
-    Ok(variants.into_iter().map(|variant| (variant.coding, variant.content)).collect())
+    Ok(WrittenFile { contents: contents_of(variants), plain_at })
 }
 
-/// Writes the listing of a directory at the address of the directory, as a page and as JSON.
+fn contents_of(variants: Vec<ImageVariant>) -> Vec<(Coding, FileContent)> {
+    variants.into_iter().map(|variant| (variant.coding, variant.content)).collect()
+}
+
+/// Writes the listing of a directory at the address of the directory, as a page and as JSON. Returns both.
 pub(crate) fn write_listing<W: Write + Seek>(
     writer: &mut ImageWriter<'_, W>,
     rule_records: &mut RuleRecords<'_>,
     dir: &[u8],
     html: Vec<(Coding, FileContent)>,
     json: Vec<(Coding, FileContent)>,
-) -> Result<(), PackError> {
+) -> Result<Vec<WrittenFile>, PackError> {
     let PageAddress { served_at, redirects } = rule_records.addresses.address_of(dir);
     let [address] = &served_at[..] else { unreachable!("a listing has one address") };
     let extra = rule_records.fields(address).with("Vary", "Accept");
@@ -286,12 +348,16 @@ pub(crate) fn write_listing<W: Write + Seek>(
     let purpose = FileRecord::AtPath { has_rule: true };
     let records = writer.file(address, &mut page, purpose, &mut Vec::new())?;
     rule_records.file_written(dir, address, media, &page, &records);
+    let mut written = vec![WrittenFile { contents: contents_of(page), plain_at: records.place() }];
     let name = [address.strip_prefix(b"/").unwrap_or(address), JSON_SUFFIX].concat();
     if name.len() <= PATH_LEN_MAX {
         let mut json = variants("application/json", json, &json_extra);
-        writer.file(&name, &mut json, FileRecord::AtPath { has_rule: false }, &mut Vec::new())?;
+        let purpose = FileRecord::AtPath { has_rule: false };
+        let records = writer.file(&name, &mut json, purpose, &mut Vec::new())?;
+        written.push(WrittenFile { contents: contents_of(json), plain_at: records.place() });
     }
-    write_redirects(writer, rule_records, &redirects, address)
+    write_redirects(writer, rule_records, &redirects, address)?;
+    Ok(written)
 }
 
 fn write_redirects<W: Write + Seek>(
@@ -307,6 +373,27 @@ fn write_redirects<W: Write + Seek>(
     }
     Ok(())
 }
+
+/// Returns whether contents of a media type are compressed already.
+fn is_compressed(media: &str) -> bool {
+    let kind = media.split(';').next().unwrap_or(media);
+    let is_text = ["image/svg+xml", "image/bmp", "image/x-icon", "image/vnd.microsoft.icon"].contains(&kind);
+    let of_kind = ["image/", "video/", "audio/"].iter().any(|start| kind.starts_with(start));
+    (of_kind && !is_text) || COMPRESSED_MEDIA.contains(&kind)
+}
+
+/// Media types of contents that are compressed already, beside pictures, sound and video.
+const COMPRESSED_MEDIA: [&str; 9] = [
+    "font/woff",
+    "font/woff2",
+    "application/zip",
+    "application/gzip",
+    "application/zstd",
+    "application/x-xz",
+    "application/x-bzip2",
+    "application/x-7z-compressed",
+    "application/vnd.rar",
+];
 
 fn media_of(path: &[u8], content: &FileContent) -> Cow<'static, str> {
     content_type(file_name(path), &content.sniffed)

@@ -130,6 +130,12 @@ pub(crate) struct ImageDelta {
 pub(crate) struct VariantRecords(Vec<EntryRecord>);
 
 impl VariantRecords {
+    /// Returns the place of the content that is not coded.
+    pub(crate) fn place(&self) -> (Storage, u64) {
+        let record = self.0.first().expect("a file has a variant");
+        (record.storage, record.content_at)
+    }
+
     /// Returns the place of each variant's content.
     pub(crate) fn places(&self) -> impl Iterator<Item = (Storage, u64)> {
         self.0.iter().map(|record| (record.storage, record.content_at))

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{Cursor, Write};
 use std::path::Path;
 use tar::{Builder, EntryType, Header};
-use tarpon_pack::{Damage, PackError, PackOptions, PackedImage, Progress, SkipReason, pack_tar};
+use tarpon_pack::{BuildCache, Damage, PackError, PackOptions, PackedImage, Progress, SkipReason, pack_tar};
 use tarpon_site::{Coding, Content, Entry, Image};
 
 /// A member: its kind, its name, and its content or target.
@@ -250,8 +250,15 @@ fn pack(bytes: &[u8], prefix: &str) -> Result<(Image, PackedImage, File), PackEr
     file.write_all(bytes).expect("a file");
     let mut out = Cursor::new(Vec::new());
     let options = PackOptions::new(1_700_000_000);
-    let packed =
-        pack_tar(&file, Path::new("site.tar"), Path::new(prefix), &mut out, &options, &Progress::default())?;
+    let packed = pack_tar(
+        &file,
+        Path::new("site.tar"),
+        Path::new(prefix),
+        &mut out,
+        &options,
+        &mut BuildCache::default(),
+        &Progress::default(),
+    )?;
     let image = Image::new(Bytes::from(out.into_inner())).expect("an image");
     assert_eq!(image.archive_len(), bytes.len() as u64);
     Ok((image, packed, file))

@@ -83,7 +83,10 @@ impl WorkerFilter {
 /// Allows the calls of the builder.
 pub(super) fn allow_building() -> io::Result<()> {
     forbidden::report_and_die()?;
-    apply_all(&[refuse_with_nosys()?, allow(&[COMMON, BUILDING], &[&common(), &threads(), &reading()])?])
+    apply_all(&[
+        refuse_with_nosys()?,
+        allow(&[COMMON, BUILDING], &[&common(), &threads(), &reading(), &yielding()])?,
+    ])
 }
 
 /// Allows the calls of a helper that looks names up and connects. `has_unix`: also to Unix sockets.
@@ -368,6 +371,11 @@ fn reading() -> Vec<Conditional> {
         (libc::SYS_open, vec![masked(1, mode, libc::O_RDONLY as u64)]),
         (libc::SYS_fcntl, vec![equal(1, libc::F_ADD_SEALS as u64)]),
     ]
+}
+
+/// Returns the call by which a thread lowers its own priority: compressing gives way to serving. Raising it needs a right that no process here has.
+fn yielding() -> Vec<Conditional> {
+    vec![(libc::SYS_setpriority, vec![equal(0, libc::PRIO_PROCESS as u64), equal(1, 0)])]
 }
 
 /// Returns a separate filter that refuses calls which a library may try in a server and can do without. If several filters judge a call, the

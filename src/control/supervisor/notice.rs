@@ -14,6 +14,8 @@ pub enum Notice<'a> {
     SiteLoaded(SiteLabel<'a>, &'a Site),
     /// A site has changed and was loaded again.
     SiteReloaded(SiteLabel<'a>, &'a Site),
+    /// More contents of a site have compressed variants.
+    SiteCompressed(SiteLabel<'a>, &'a Site),
     /// A site has changed and cannot be loaded: the server keeps the previous state.
     SiteReloadFailed(&'a UserError),
     /// An earlier release cannot be retained.

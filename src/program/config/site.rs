@@ -6,8 +6,8 @@ use super::{
 };
 use super::{acme, cgi, proxy};
 use crate::{
-    CertificateFiles, Dialect, HostName, ListenValue, LogClientIp, LogFormat, PathPrefix, TrailingSlash,
-    UnknownHost,
+    BackgroundCompression, CertificateFiles, CompressionEffort, Dialect, HostName, ListenValue, LogClientIp,
+    LogFormat, PathPrefix, TrailingSlash, UnknownHost,
 };
 use CommandKind::{Embedded, Inspect, Pack, Serve};
 use std::num::NonZeroU32;
@@ -428,6 +428,38 @@ const OPTIONS: &[Opt] = &[
         ..OPT
     },
     Opt {
+        name: "compress",
+        commands: &[Serve],
+        heading: "Server",
+        value_name: "NAME",
+        kind: ValueKind::Choice(&[
+            ("off", |config| config.site().source.compression = None),
+            ("fast", |config| compress(config, CompressionEffort::Fast)),
+            ("best", |config| compress(config, CompressionEffort::Best)),
+        ]),
+        default: OptionDefault::Value("fast"),
+        help: "Compress the files of a directory or plain archive in the background",
+        details: "The site is served at once; files that gain from it are compressed at low priority, and responses become smaller as soon as \
+                  they are. The value best takes up to a hundred times as long. A packed site is compressed already.",
+        ..OPT
+    },
+    Opt {
+        name: "compress-memory",
+        commands: &[Serve],
+        heading: "Server",
+        value_name: "BYTES",
+        kind: ValueKind::Size(1 << 20..=1 << 40, "", |config, len| {
+            if let Some(compression) = &mut config.site().source.compression {
+                compression.memory_max = len;
+            }
+        }),
+        default: OptionDefault::Value("256MiB"),
+        example: "1GiB",
+        help: "Keep this much of compressed files in memory, those that save most first",
+        details: "A file longer than an eighth of it is not compressed. While files are compressed, up to half as much is used besides.",
+        ..OPT
+    },
+    Opt {
         name: "preload",
         commands: &[Serve, Embedded],
         heading: "Server",
@@ -561,6 +593,12 @@ impl Config {
     pub(super) fn site(&mut self) -> &mut SiteConfig {
         self.sites.last_mut().expect("add() pushed a site")
     }
+}
+
+/// Sets how the site is compressed in the background.
+fn compress(config: &mut Config, effort: CompressionEffort) {
+    config.site().source.compression =
+        Some(BackgroundCompression { effort, ..BackgroundCompression::default() });
 }
 
 /// Accepts a path of a site.

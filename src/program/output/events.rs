@@ -5,7 +5,7 @@
 //! `tracing` take the same form.
 
 use crate::program::output::{self, OutputForm, messages, notice_text};
-use crate::{Notice, ServingReport, Site, SiteLabel, config::EventFormat};
+use crate::{CompressedFiles, Notice, ServingReport, Site, SiteLabel, config::EventFormat};
 use anstream::adapter::strip_str;
 use serde_json::Value;
 use std::{
@@ -94,6 +94,17 @@ pub(crate) fn notice(notice: Notice<'_>) {
                 "site_reloaded"
             );
             warnings(of, site);
+        }
+        Notice::SiteCompressed(of, site) => {
+            let CompressedFiles { files, plain, coded } = site.compressed();
+            info!(
+                text,
+                site = of.map(name),
+                files,
+                bytes = plain,
+                compressed_bytes = coded,
+                "site_compressed"
+            )
         }
         // These have no values besides their text.
         Notice::SiteReloadFailed(_)

@@ -8,7 +8,7 @@
 //! Does not print.
 
 use crate::program::output::messages::{Bytes, Count};
-use crate::{Address, HostName, Notice, ServingReport, Site, SiteLabel};
+use crate::{Address, CompressedFiles, HostName, Notice, ServingReport, Site, SiteLabel};
 use anstream::adapter::strip_str;
 use anstyle::{AnsiColor, Style};
 use std::{fmt, time::Duration};
@@ -107,6 +107,11 @@ pub(crate) fn of(notice: &Notice<'_>) -> Option<NoticeText> {
             let name = of.map_or(String::new(), |path| format!(" {}", path.printable()));
             let size = size(site.file_count(), site.content_len());
             news(format_args!("read the site{name} again: {size}"))
+        }
+        Notice::SiteCompressed(of, site) => {
+            let CompressedFiles { files, plain, coded } = site.compressed();
+            let (name, files) = (name(of), Count(files, "file"));
+            news(format_args!("{name}compressed {files}: {} become {}", Bytes(plain), Bytes(coded)))
         }
         Notice::SiteReloadFailed(error) => {
             warning(format_args!("{error}; still serving the previous version"))

@@ -22,7 +22,8 @@ use crate::{
         error::{UserError, reason},
         site_config::SiteSource,
     },
-    site::{Site, builder::SiteBuilder, missing, trusted_path::SiteRoot},
+    site::{Site, builder::SiteBuilder, compressor::Compressor, missing, trusted_path::SiteRoot},
+    sys::inject,
 };
 use homes::{HomeState, Homes};
 use notify::{
@@ -30,7 +31,9 @@ use notify::{
     event::{AccessKind, AccessMode},
 };
 use std::{
-    fs, io, mem,
+    fs,
+    fs::File,
+    io, mem,
     os::unix::fs::MetadataExt,
     path::{self, Component, Path, PathBuf},
     sync::{
@@ -40,7 +43,7 @@ use std::{
     thread,
     time::{Duration, Instant, SystemTime},
 };
-use tarpon_pack::Progress;
+use tarpon_pack::{MadeVariant, Progress};
 use tarpon_site::Printable;
 
 /// A watcher that rebuilds a site when its directory or archive changes.
@@ -55,8 +58,12 @@ pub struct SiteWatcher {
     watch: DirectoryWatch,
     send: Sender<WatchEvent>,
     events: Receiver<WatchEvent>,
-    /// Whether the site was built once.
-    is_built: bool,
+    /// Compresses contents. `None`: nothing was to be compressed yet.
+    compressor: Option<Compressor>,
+    /// The variants that the next build uses.
+    made: Vec<MadeVariant>,
+    /// The hash of the content of the last site. `None`: the site was not built yet.
+    content_id: Option<u128>,
     /// Whether to stop and report when another directory or archive replaces this one, instead of reading it.
     until_replaced: bool,
 }
@@ -70,6 +77,8 @@ pub struct WatchHandle {
 pub enum SiteChange {
     /// The rebuilt site.
     Site(Box<Site>),
+    /// The same site, with more compressed variants. Only a source with [`compression`](SiteSource::compression) has this report.
+    Compressed(Box<Site>),
     /// A rebuild failed. The server keeps the site it has; the watcher retries.
     Failed(UserError),
     /// The kernel cannot watch the files, for this reason: the watcher polls every two seconds.
@@ -84,6 +93,8 @@ enum WatchEvent {
     Event(notify::Result<Event>),
     /// Another process wrote to the archive.
     Written,
+    /// Contents were compressed.
+    Compressed(Vec<MadeVariant>),
     /// The handle was dropped.
     Stop,
 }
@@ -122,7 +133,7 @@ impl SiteWatcher {
     /// Builds the site for the first time.
     pub(crate) fn build(&mut self) -> Result<Site, UserError> {
         let site = self.builder.build(&self.source)?;
-        self.is_built = true;
+        self.content_id = Some(site.content_id);
         Ok(site)
     }
 
@@ -158,13 +169,35 @@ impl SiteWatcher {
         let builder = root.clone().map_or_else(SiteBuilder::default, SiteBuilder::with_root);
         let builder = builder.with_links(links.clone());
         let until_replaced = root.is_some();
-        Ok(SiteWatcher { source, builder, root, links, watch, send, events, is_built: false, until_replaced })
+        let (compressor, made, content_id) = (None, Vec::new(), None);
+        Ok(SiteWatcher {
+            source,
+            builder,
+            root,
+            links,
+            watch,
+            send,
+            events,
+            compressor,
+            made,
+            content_id,
+            until_replaced,
+        })
     }
 
     /// Sets the user that this process has switched to, for messages.
     #[must_use]
     pub(crate) fn with_user(self, user: Option<String>) -> SiteWatcher {
         SiteWatcher { builder: self.builder.with_user(user), ..self }
+    }
+
+    /// Sets an image of the same source, whose compressed variants the site gets.
+    #[must_use]
+    pub(crate) fn with_variants_of(mut self, store: Option<File>) -> SiteWatcher {
+        if let (Some(_), Some(store)) = (self.source.compression, store) {
+            self.builder.use_variants_of(store);
+        }
+        self
     }
 
     /// Returns a function to call after another process has written to the archive.
@@ -204,10 +237,10 @@ impl SiteWatcher {
                 reported = Some(reason.clone());
                 report(SiteChange::Polling(reason));
             }
-            let state = if mem::replace(&mut self.is_built, true) {
-                self.next(retry_at, build_time)
-            } else {
-                WatchState::Build
+            self.compress();
+            let state = match self.content_id {
+                None if retry_at.is_none() => WatchState::Build,
+                _ => self.next(retry_at, build_time),
             };
             match state {
                 WatchState::Nothing => continue,
@@ -224,12 +257,23 @@ impl SiteWatcher {
                 WatchState::Stop => return,
             }
             let started = Instant::now();
+            let made = mem::take(&mut self.made);
+            let is_compressed = made.iter().any(|made| made.len() > 0);
+            self.builder.add_variants(made, &self.source);
             let built = self.builder.build(&self.source);
             build_time = started.elapsed();
             let previous_error = last_error.take();
             retry_at = built.is_err().then(|| Instant::now() + POLL);
             match built {
-                Ok(site) => report(SiteChange::Site(Box::new(site))),
+                Ok(site) => {
+                    let former_id = self.content_id.replace(site.content_id);
+                    let is_former = former_id == self.content_id;
+                    let site = Box::new(site);
+                    report(match is_compressed && is_former {
+                        true => SiteChange::Compressed(site),
+                        false => SiteChange::Site(site),
+                    });
+                }
                 Err(error) => {
                     let text = last_error.insert(error.to_string());
                     // A retry that fails for the same reason is not reported again.
@@ -241,10 +285,37 @@ impl SiteWatcher {
         }
     }
 
+    /// Returns what an event requires, and keeps the variants that it has.
+    fn received(&mut self, event: WatchEvent) -> WatchState {
+        let state = event.state(&self.watch.names);
+        if let WatchEvent::Compressed(made) = event {
+            self.made.extend(made);
+        }
+        state
+    }
+
+    /// Begins to compress what the last build left to compress.
+    fn compress(&mut self) {
+        let options = self.source.compression.filter(|_| inject::compresses());
+        let (Some(options), Some(batch)) = (options, self.builder.take_batch()) else { return };
+        let send = self.send.clone();
+        let report = move |made| {
+            // A failed send means that the watcher has stopped.
+            let _ = send.send(WatchEvent::Compressed(made));
+        };
+        if self.compressor.is_none() {
+            // Without a thread the site is served as it is; the next build tries again.
+            self.compressor = Compressor::start(options, report).ok();
+        }
+        if let Some(compressor) = &self.compressor {
+            compressor.compress(batch);
+        }
+    }
+
     /// Waits for a change and the end of its burst, or for the polling interval, and returns what to do.
     fn next(&mut self, retry_at: Option<Instant>, build_time: Duration) -> WatchState {
         let mut state = match self.events.recv_timeout(POLL) {
-            Ok(event) => event.state(&self.watch.names),
+            Ok(event) => self.received(event),
             Err(RecvTimeoutError::Timeout) => WatchState::Nothing,
             Err(RecvTimeoutError::Disconnected) => return WatchState::Stop,
         };
@@ -262,7 +333,7 @@ impl SiteWatcher {
             && since.elapsed() < BURST_MAX.max(build_time)
         {
             match self.events.recv_timeout(QUIET.saturating_sub(quiet_from.elapsed())) {
-                Ok(event) => match event.state(&self.watch.names) {
+                Ok(event) => match self.received(event) {
                     WatchState::Nothing => {}
                     WatchState::Stop => return WatchState::Stop,
                     more => (state, quiet_from) = (state.max(more), Instant::now()),
@@ -299,6 +370,11 @@ impl WatchEvent {
             // The kernel dropped events, or a new directory cannot be watched.
             WatchEvent::Event(Err(_)) => return WatchState::WatchAndBuild,
             WatchEvent::Written => return WatchState::Build,
+            // Without a variant there is nothing new to serve.
+            WatchEvent::Compressed(made) if made.iter().all(|made| made.len() == 0) => {
+                return WatchState::Nothing;
+            }
+            WatchEvent::Compressed(_) => return WatchState::Build,
             WatchEvent::Stop => return WatchState::Stop,
         };
         if event.need_rescan() {

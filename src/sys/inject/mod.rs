@@ -11,10 +11,13 @@
 //! | `edges` | the same | raises the events of epoll that belong to the faults |
 //! | `counts` | the same | counts the faults in a file that a test reads |
 //! | `clock` | the same | moves the clocks that certificates are renewed by, if `TARPON_CLOCK_OFFSET` is set |
+//! | `compression` | the same | leaves contents as they are, if `TARPON_COMPRESS` is set |
 //! | `none` | all other builds | the same functions, which pass and leave no instruction |
 
 #[cfg(all(debug_assertions, target_os = "linux"))]
 mod clock;
+#[cfg(all(debug_assertions, target_os = "linux"))]
+mod compression;
 #[cfg(all(debug_assertions, target_os = "linux"))]
 mod counts;
 #[cfg(all(debug_assertions, target_os = "linux"))]
@@ -27,10 +30,11 @@ mod seeded;
 mod table;
 
 #[cfg(not(all(debug_assertions, target_os = "linux")))]
-pub(crate) use none::{before, child_stream, clock_offset, fails, init, update_clock_offset};
+pub(crate) use none::{before, child_stream, clock_offset, compresses, fails, init, update_clock_offset};
 #[cfg(all(debug_assertions, target_os = "linux"))]
 pub(crate) use {
     clock::{clock_offset, update_clock_offset},
+    compression::compresses,
     seeded::{before, child_stream, fails, init},
 };
 

@@ -20,6 +20,12 @@ pub(crate) fn clock_offset() -> Duration {
     Duration::ZERO
 }
 
+/// Returns `true`.
+#[inline(always)]
+pub(crate) fn compresses() -> bool {
+    true
+}
+
 /// Returns `len`.
 #[inline(always)]
 pub(crate) fn before(_: Call, _: impl AsFd, len: usize) -> Result<usize, Errno> {

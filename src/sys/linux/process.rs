@@ -19,6 +19,11 @@ pub(crate) fn set_name(name: &CStr) {
     let _ = rustix::thread::set_name(name);
 }
 
+/// Lowers the priority of this thread as far as possible: it runs when others leave time. setpriority(2): threads have their own.
+pub(crate) fn lower_thread_priority() {
+    let _ = rustix::process::setpriority_process(None, 19);
+}
+
 /// Returns the number of threads of this process.
 pub(crate) fn thread_count() -> io::Result<usize> {
     Ok(fs::read_dir("/proc/self/task")?.count())

@@ -116,6 +116,7 @@ pub(crate) fn archived() -> Sim {
             "".as_ref(),
             &mut out,
             &PackOptions::new(784_111_777),
+            &mut BuildCache::default(),
             &Progress::default(),
         )
         .unwrap();

@@ -65,16 +65,22 @@ mod verify;
 mod write_archive;
 
 pub use changes::Changes;
+pub(crate) use codings::is_worthwhile;
 pub use codings::{CODINGS, DELTA_CODINGS};
+pub(crate) use decode::decodes_to;
 pub use dictionaries::Dictionaries;
 pub use embed::embedded_site;
+pub(crate) use encode::encode;
 pub use encode::{CompressionEffort, Encoder, compress};
 pub use error::{OpenError, SiteError};
+pub(crate) use fingerprint::Fingerprint;
 pub use input::PackInput;
 pub use inspect::{
     InspectedEntry, InspectedLogPath, InspectedPath, InspectedRule, InspectedVariant, SiteInspection, inspect,
 };
+pub(crate) use open::stored_fingerprint;
 pub use options::SiteOptions;
+pub(crate) use plan::is_compressible;
 pub use progress::{PackStep, Progress, ProgressSnapshot};
 pub use report::{PackReport, Savings};
 pub use reuse::Reuse;

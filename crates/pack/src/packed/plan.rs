@@ -189,7 +189,7 @@ impl FileScan {
         Ok(FileScan {
             fingerprint: Fingerprint { len: hashed.len, hash: hashed.hash },
             look: hashed.sniffed,
-            compressible: is_compressible(plain)?,
+            compressible: is_compressible(plain.len, |at, len| plain.block(at, len))?,
             modified_s: plain.modified_s,
             mode: plain.mode,
         })
@@ -197,15 +197,18 @@ impl FileScan {
 }
 
 /// Returns whether compressing a content is worth an attempt: always if it is short and not empty. If it is long, a quick attempt must
-/// save at least a 32nd of three samples, from the start, the middle and the end.
-fn is_compressible(plain: &InputFile<'_>) -> io::Result<bool> {
-    if plain.len <= ALWAYS_LEN {
-        return Ok(plain.len > 0);
+/// save at least a 32nd of three samples, from the start, the middle and the end. `block` reads a part of the content.
+pub(crate) fn is_compressible(
+    plain_len: u64,
+    block: impl Fn(u64, usize) -> io::Result<Vec<u8>>,
+) -> io::Result<bool> {
+    if plain_len <= ALWAYS_LEN {
+        return Ok(plain_len > 0);
     }
     let (mut len, mut coded_len) = (0, 0);
-    let last = plain.len.saturating_sub(SAMPLE_LEN as u64);
+    let last = plain_len.saturating_sub(SAMPLE_LEN as u64);
     for at in [0, last / 2, last].into_iter().take(if last == 0 { 1 } else { 3 }) {
-        let block = match plain.block(at, SAMPLE_LEN) {
+        let block = match block(at, SAMPLE_LEN) {
             // The file was truncated after it was opened. The next read reports it as changed.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
             block => block?,

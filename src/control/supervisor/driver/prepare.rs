@@ -200,7 +200,7 @@ impl Driver<'_> {
 }
 
 /// Returns what tells the source of a site from others: its path and its prefix, without loss.
-fn source_key(source: &SiteSource) -> String {
+pub(super) fn source_key(source: &SiteSource) -> String {
     let escaped = |path: &std::path::Path| path.as_os_str().as_encoded_bytes().escape_ascii().to_string();
     // A version that has the source of a program must not serve a configuration with the program.
     let programs = &source.programs;

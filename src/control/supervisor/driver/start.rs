@@ -3,12 +3,13 @@
 use super::{
     super::event::{BuilderStart, GenerationId, ProcessStart},
     Driver,
+    prepare::source_key,
 };
 use crate::{
-    base::{engine::Engine, error::reason, settings::Settings},
+    base::{engine::Engine, error::reason, settings::Settings, site_config::SiteConfig},
     control::{
         acme::net::{self, NetStart},
-        builder_process,
+        builder_process::{self, BuilderProcessStart},
         cgi::{self, CgiStart, service::CgiService},
         handover::successor,
         helpers::HelperKind,
@@ -25,6 +26,7 @@ use crate::{
 };
 use rustix::process::Pid;
 use std::{
+    fs::File,
     io,
     os::fd::{AsFd, AsRawFd},
     sync::Arc,
@@ -92,10 +94,27 @@ impl Driver<'_> {
         let generation = self.generations.get(&id).ok_or_else(forgotten)?;
         let (sites, privileges, emit) = (&generation.service.sites, &generation.privileges, self.emit);
         let states = Arc::clone(&generation.states);
+        let images = self.images(sites)?;
+        let keep = images.iter().flatten().map(|image| image.as_raw_fd()).collect();
         let (single_threaded, channel) = (SingleThreaded::new()?, Channel::pair()?);
-        fork(&single_threaded, c"tarpon-builder", channel, Vec::new(), |channel| {
-            builder_process::run(sites, privileges, start, channel, states, emit)
+        let start = BuilderProcessStart { sites, privileges, start, images, states, emit };
+        fork(&single_threaded, c"tarpon-builder", channel, keep, |channel| {
+            builder_process::run(start, channel)
         })
+    }
+
+    /// Returns the image of the latest version of each site: the next one uses its compressed variants.
+    fn images(&self, sites: &[SiteConfig]) -> io::Result<Vec<Option<File>>> {
+        let held = self.machine.inherit();
+        let image = |site: &SiteConfig| {
+            let source = source_key(&site.source);
+            let latest = held.iter().rev().find(|held| held.source == source)?;
+            let (transfer, descriptors) = self.versions.get(&latest.version.id)?;
+            let store =
+                descriptors.first().filter(|_| transfer.has_store && site.source.compression.is_some())?;
+            Some(store.try_clone().map(File::from))
+        };
+        sites.iter().map(|site| image(site).transpose()).collect()
     }
 
     fn start_server(

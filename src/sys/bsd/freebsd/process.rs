@@ -17,6 +17,9 @@ pub(crate) fn set_name(name: &CStr) {
     unsafe { libc::setproctitle(c"-%s".as_ptr(), name.as_ptr()) };
 }
 
+/// Does nothing: the call is about all threads of a process here.
+pub(crate) fn lower_thread_priority() {}
+
 /// Returns the number of threads of this process.
 pub(crate) fn thread_count() -> io::Result<usize> {
     let pid = getpid().as_raw_nonzero().get();

@@ -14,6 +14,9 @@ pub(crate) fn set_name(name: &CStr) {
     unsafe { libc::pthread_setname_np(name.as_ptr()) };
 }
 
+/// Does nothing: the call is about all threads of a process here.
+pub(crate) fn lower_thread_priority() {}
+
 /// Returns the number of threads of this process.
 pub(crate) fn thread_count() -> io::Result<usize> {
     // SAFETY: plain numbers.

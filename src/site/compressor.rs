@@ -1,0 +1,98 @@
+//! Compresses contents of a site on a thread of low priority, while the site is served without them.
+//!
+//! ```text
+//! build ─ CompressionBatch ─▶ thread: a job after another ─ variants ─▶ report ─▶ build again, with them
+//!                             └── a newer batch replaces the rest of the one before
+//! ```
+
+use super::builder::CompressionBatch;
+use crate::sys::process::lower_thread_priority;
+use std::{
+    collections::HashSet,
+    io, mem,
+    sync::mpsc::{Receiver, Sender, TryRecvError, channel},
+    thread,
+    time::{Duration, Instant},
+};
+use tarpon_pack::{BackgroundCompression, MadeVariant};
+
+/// The handle of the thread. Dropping it ends the thread after its current job.
+pub(super) struct Compressor {
+    batches: Sender<CompressionBatch>,
+}
+
+impl Compressor {
+    /// Starts the thread. It calls `report` with variants that the next build of the site is to use.
+    ///
+    /// # Errors
+    /// The thread cannot be created.
+    pub(super) fn start(
+        options: BackgroundCompression,
+        report: impl FnMut(Vec<MadeVariant>) + Send + 'static,
+    ) -> io::Result<Compressor> {
+        let (batches, received) = channel();
+        let run = move || {
+            lower_thread_priority();
+            run(options, &received, report);
+        };
+        thread::Builder::new().name("compress".to_owned()).spawn(run)?;
+        Ok(Compressor { batches })
+    }
+
+    /// Compresses the contents of a batch, and no others of earlier batches.
+    pub(super) fn compress(&self, batch: CompressionBatch) {
+        // A failed send means that the thread has panicked: the site is served as it is.
+        let _ = self.batches.send(batch);
+    }
+}
+
+/// Runs until the sender of the batches is dropped.
+fn run(
+    options: BackgroundCompression,
+    batches: &Receiver<CompressionBatch>,
+    mut report: impl FnMut(Vec<MadeVariant>),
+) {
+    // Contents of earlier batches: a newer batch may ask for them, if its build began before their variants were reported.
+    let mut done = HashSet::new();
+    let (mut made, mut made_len) = (Vec::new(), 0);
+    let mut next = batches.recv().ok();
+    while let Some(batch) = next.take() {
+        let asked: HashSet<_> = batch.jobs.iter().map(|job| job.hash()).collect();
+        done.retain(|hash| asked.contains(hash));
+        let (mut reported, mut interval) = (Instant::now(), REPORT_AFTER);
+        for job in batch.jobs {
+            match batches.try_recv() {
+                Ok(newer) => next = Some(newer),
+                Err(TryRecvError::Disconnected) => return,
+                Err(TryRecvError::Empty) => {}
+            }
+            if next.is_some() {
+                break;
+            }
+            if !done.insert(job.hash()) {
+                continue;
+            }
+            // A content that cannot be read, or that has changed, is served as it is.
+            let variants = job.run(&batch.files, options.effort).unwrap_or_default();
+            made_len += variants.iter().map(MadeVariant::len).sum::<u64>();
+            made.extend(variants);
+            if made_len >= options.waiting_len_max() || reported.elapsed() >= interval {
+                report(mem::take(&mut made));
+                (made_len, reported, interval) = (0, Instant::now(), REPORT_EVERY_MAX.min(2 * interval));
+            }
+        }
+        if next.is_none() {
+            if !made.is_empty() {
+                report(mem::take(&mut made));
+                made_len = 0;
+            }
+            next = batches.recv().ok();
+        }
+    }
+}
+
+/// When a long batch reports its first variants: clients get the longest contents compressed soon. Each further report comes after twice the time,
+/// as each costs a build.
+const REPORT_AFTER: Duration = Duration::from_secs(10);
+/// The longest time between two reports.
+const REPORT_EVERY_MAX: Duration = Duration::from_secs(600);
