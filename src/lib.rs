@@ -85,6 +85,7 @@ pub use control::{
     admin::{Admin, Order, fetch_metrics, send_order},
     listeners::{Listener, default_admin_address},
     metrics::{CertificateMetrics, Metrics, Responses, ServerState, SiteMetrics, TlsHandshakes},
+    process_usage::ProcessMetrics,
     server::{Handle, Server},
     site_states::{ReadFailure, SiteReading},
     supervisor::{Notice, Role, Service, ServingReport, SiteLabel, supervise},

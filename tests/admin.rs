@@ -258,6 +258,9 @@ fn metrics_match_the_traffic() {
             ("tarpon_site_files host=,site=0", 2),
             ("tarpon_site_bytes host=,site=0", (30 << 20) + 4),
             ("tarpon_site_loads_total host=,site=0", 1),
+            ("tarpon_site_requests_total host=,site=0,status=2xx", 7),
+            ("tarpon_site_requests_total host=,site=0,status=4xx", 4),
+            ("tarpon_site_requests_total host=,site=0,status=5xx", 0),
         ];
         // The server may count the last closed connection as open for a moment, so the test polls.
         let missing = |found: &BTreeMap<String, u64>| {

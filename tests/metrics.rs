@@ -4,7 +4,9 @@ use crate::common::{
     ENGINES,
     client::{TestClient, get},
     distinct_bytes,
-    program::{RunningProgram, UpgradedProgram, children, has_exited, process_name, serve, tarpon},
+    program::{
+        RunningProgram, UpgradedProgram, children, has_exited, process_name, serve, serve_config, tarpon,
+    },
     site, wait_for,
 };
 use rustix::process::{Pid, Signal, kill_process};
@@ -12,12 +14,12 @@ use serde_json::Value;
 use std::{
     collections::BTreeMap,
     fs,
-    net::SocketAddr,
+    net::{SocketAddr, TcpListener},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering::SeqCst},
     thread,
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 /// More than the socket buffers of a connection hold.
@@ -290,7 +292,7 @@ fn poll_status(admin: &Path, stopping: &AtomicBool) -> usize {
 
 /// Returns all counters of requests. While one server takes over from another, each reports its own sites.
 fn counters(status: &Value) -> Vec<(String, u64)> {
-    let names = ["accepted", "received_len", "sent_len", "aborted", "log_dropped", "completed", "latency_ms"];
+    let names = ["accepted", "received_len", "sent_len", "aborted", "log_dropped", "completed", "latency_us"];
     let number = |value: &Value| value.as_u64().expect("a number");
     let rows = |name: &str| status[name].as_array().expect("rows").clone();
     let plain = names.map(|name| (name.to_owned(), number(&status[name])));
@@ -310,4 +312,64 @@ fn table_count(pid: Pid) -> usize {
 
 fn unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("a time after 1970").as_secs()
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn process_is_measured_under_the_usual_names() {
+    for &engine in ENGINES {
+        let service = ServiceFixture::start(engine.name());
+        let value =
+            |name: &str| metric(&service.admin, name).unwrap_or_else(|| panic!("{engine}: no {name}"));
+        let (resident, all) = (value("process_resident_memory_bytes"), value("process_virtual_memory_bytes"));
+        assert!(resident > 1e6 && all > resident, "{engine}: {resident} of {all}");
+        // Standard input, output and error, at least.
+        assert!(value("process_max_fds") >= value("process_open_fds"), "{engine}");
+        assert!(value("process_open_fds") >= 3.0, "{engine}");
+        assert!(value("process_start_time_seconds") >= service.start_unix_s as f64 - 1.0, "{engine}");
+        // Time goes by only while the server works.
+        let before = value("process_cpu_seconds_total");
+        wait_for("CPU time", || {
+            TestClient::connect(service.address).get("/");
+            let [process, workers] =
+                ["process_cpu_seconds_total", "tarpon_worker_cpu_seconds_total"].map(value);
+            (process > before && workers > 0.0).then_some(())
+        });
+    }
+}
+
+#[test]
+fn duration_includes_the_wait_for_an_upstream_server() {
+    let upstream = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let to = upstream.local_addr().expect("an address");
+    let answer = thread::spawn(move || {
+        let (stream, _) = upstream.accept().expect("a connection");
+        let mut client = TestClient::new(stream);
+        client.read_exact(b"GET / HTTP/1.1\r\n".len());
+        // At least as long as a bucket of the histogram.
+        thread::sleep(Duration::from_millis(6));
+        client.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        client
+    });
+    let dir = tempfile::tempdir().expect("a directory");
+    fs::create_dir(dir.path().join("public")).expect("a directory");
+    let admin = dir.path().join("admin");
+    let config = format!(
+        "[[site]]\npath = \"public\"\nproxy = [\"/=http://{to}\"]\n[[listener]]\naddress = \"127.0.0.1:0\"\n"
+    );
+    let option = format!("unix:{}", admin.display());
+    let program = RunningProgram::start_ready(serve_config(&config, dir.path(), &["--admin", &option]));
+    assert_eq!(TestClient::connect(program.address()).get("/").content, b"ok");
+    let count =
+        |end: &str| metric(&admin, &format!("tarpon_response_duration_seconds_bucket{{le=\"{end}\"}}"));
+    wait_for("the response", || (count("+Inf") == Some(1.0)).then_some(()));
+    assert_eq!((count("0.0001"), count("0.005")), (Some(0.0), Some(0.0)));
+    drop(answer.join());
+}
+
+/// Returns the value of a row of the metrics.
+fn metric(admin: &Path, name: &str) -> Option<f64> {
+    let page = TestClient::connect_unix(admin).get("/metrics").content;
+    let page = String::from_utf8(page).expect("text");
+    page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
 }

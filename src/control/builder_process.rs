@@ -402,8 +402,9 @@ fn watch(
     if is_first {
         let progress = watched.progress();
         let emit = |now: ProgressSnapshot| (supervisor.emit)(Notice::SiteLoading(of, now.done, now.total));
-        let built =
-            report_progress(&progress, emit, || watched.build()).map_err(|error| error.to_string())?;
+        let built = report_progress(&progress, emit, || watched.build());
+        (supervisor.emit)(Notice::SiteLoadingEnded);
+        let built = built.map_err(|error| error.to_string())?;
         supervisor.states.read(number, &path, &built);
         (supervisor.emit)(Notice::SiteLoaded(of, &built));
         for (path, file) in earlier.into_iter().rev() {
@@ -455,8 +456,8 @@ fn emit_while(mut is_due: impl FnMut() -> bool, progress: &Progress, emit: impl 
     }
 }
 
-/// How often the progress of reading a site is reported: a log stays short, and shows that the start goes on.
-const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
+/// How often the progress of reading a site is reported: a bar moves smoothly enough.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Builds and sends a site whenever it changes.
 fn follow(

@@ -10,12 +10,13 @@
 use super::{
     cgi::stats::CgiMetrics,
     counters::ServerCounters,
+    process_usage::ProcessMetrics,
     site_states::SiteReading,
     upstreams::stats::{UpstreamMetrics, UpstreamState},
 };
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Write};
-use tarpon_conn::{Counters, LATENCY_MS, VERSIONS};
+use tarpon_conn::{Counters, LATENCY_US, VERSIONS};
 use tarpon_http::{head::Version, status::Status};
 
 /// The metrics of a server.
@@ -57,13 +58,19 @@ pub struct Metrics {
     pub tls_handshakes: Vec<TlsHandshakes>,
     /// Connections that failed in TLS: no agreement with the client, an invalid record, or a request without TLS.
     pub tls_failed: u64,
-    /// How many responses were sent within each number of milliseconds. The server reads its clock once for many requests, with a
-    /// resolution of some milliseconds, so most responses take 0 ms.
+    /// How many responses were sent within each number of microseconds. A worker reads its clock once when it wakes, so a response that is sent
+    /// at once takes 0 µs.
     pub latencies: Vec<(u64, u64)>,
     /// Responses sent completely.
     pub completed: u64,
-    /// The sum of the durations of these responses, in milliseconds.
-    pub latency_ms: u64,
+    /// The sum of the durations of these responses, in microseconds.
+    pub latency_us: u64,
+    /// CPU time of the workers, in microseconds.
+    #[serde(default)]
+    pub worker_cpu_us: u64,
+    /// What the process takes that answers. `None`: the system does not tell.
+    #[serde(default)]
+    pub process: Option<ProcessMetrics>,
     /// The CGI programs, if any configuration since the start had some.
     pub cgi: Option<CgiMetrics>,
     /// The sites, by number.
@@ -151,6 +158,10 @@ pub struct SiteMetrics {
     pub bytes: u64,
     /// How often the site was loaded: 1 at the start, and one more with each reload.
     pub loads: u64,
+    /// Responses by the class of their status, 2xx to 5xx, since the service started or was upgraded; of the site that had this number before, too. Empty: the
+    /// site is not among the first 64.
+    #[serde(default)]
+    pub responses: Vec<u64>,
     /// How the site was read. `None`: no builder reads it, as in a server within another program.
     #[serde(default)]
     pub reading: Option<SiteReading>,
@@ -165,13 +176,13 @@ impl SiteMetrics {
 
 impl Metrics {
     /// Returns the metrics of a server that waits for its sites.
-    pub(crate) fn of(counters: &ServerCounters) -> Metrics {
+    pub(crate) fn of(counters: &ServerCounters, totals: &Counters) -> Metrics {
         let mut metrics = Metrics {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             start_unix_s: counters.start_unix_s().unwrap_or_default(),
             ..Metrics::default()
         };
-        metrics.set_totals(&counters.totals());
+        metrics.set_totals(totals);
         metrics
     }
 
@@ -198,7 +209,8 @@ impl Metrics {
             count: counter.get(),
         }));
         self.tls_failed = totals.tls_failed.get();
-        self.latency_ms = totals.latency_ms.get();
+        self.latency_us = totals.latency_us.get();
+        self.worker_cpu_us = totals.cpu_us.get();
         let responses = Status::ALL.into_iter().flat_map(|status| {
             VERSIONS.map(|version| Responses {
                 status: status.code(),
@@ -209,11 +221,11 @@ impl Metrics {
         self.responses = responses.filter(|responses| responses.count > 0).collect();
         let mut below = 0_u64;
         self.latencies.clear();
-        for (&ms, counter) in LATENCY_MS.iter().zip(&totals.latencies) {
+        for (&us, counter) in LATENCY_US.iter().zip(&totals.latencies) {
             below = below.wrapping_add(counter.get());
-            self.latencies.push((ms, below));
+            self.latencies.push((us, below));
         }
-        self.completed = below.wrapping_add(totals.latencies[LATENCY_MS.len()].get());
+        self.completed = below.wrapping_add(totals.latencies[LATENCY_US.len()].get());
     }
 
     /// Returns the number of responses of any status.
@@ -269,6 +281,25 @@ impl Metrics {
         each_site("site_bytes", "gauge", "Bytes of the files of the site", |site| site.bytes);
         let help = "How often the site was loaded, at the start and by reloads";
         each_site("site_loads_total", "counter", help, |site| site.loads);
+        page.family(
+            "site_requests_total",
+            "counter",
+            "Requests of the site by the class of the response status",
+        );
+        for (number, site) in self.sites.iter().enumerate() {
+            let host = site.host.as_deref().unwrap_or_default();
+            for (class, count) in (2..).zip(&site.responses) {
+                let labels =
+                    [("site", &*number.to_string()), ("host", host), ("status", &format!("{class}xx"))];
+                page.row("site_requests_total", &labels, count);
+            }
+        }
+        let help = "CPU time of the workers";
+        page.family("worker_cpu_seconds_total", "counter", help);
+        page.row("worker_cpu_seconds_total", &[], seconds(self.worker_cpu_us));
+        if let Some(process) = &self.process {
+            process_page(process, &mut page);
+        }
         self.readings(&mut page);
         if !self.certificates.is_empty() {
             self.certificates(&mut page);
@@ -386,13 +417,38 @@ impl Metrics {
     fn histogram(&self, page: &mut PrometheusPage) {
         let name = "response_duration_seconds";
         page.family(name, "histogram", "Time from the head of a request to the end of its response");
-        for &(ms, count) in &self.latencies {
-            page.row(&format!("{name}_bucket"), &[("le", &seconds(ms).to_string())], count);
+        for &(us, count) in &self.latencies {
+            page.row(&format!("{name}_bucket"), &[("le", &seconds(us).to_string())], count);
         }
         page.row(&format!("{name}_bucket"), &[("le", "+Inf")], self.completed);
-        page.row(&format!("{name}_sum"), &[], seconds(self.latency_ms));
+        page.row(&format!("{name}_sum"), &[], seconds(self.latency_us));
         page.row(&format!("{name}_count"), &[], self.completed);
     }
+}
+
+/// Writes what a process takes, under the names that all programs use.
+fn process_page(process: &ProcessMetrics, page: &mut PrometheusPage) {
+    let mut row = |name: &str, kind: &str, help: &str, value: Option<f64>| {
+        if let Some(value) = value {
+            page.put(format_args!(
+                "# HELP process_{name} {help}.\n# TYPE process_{name} {kind}\nprocess_{name} {value}\n"
+            ));
+        }
+    };
+    let number = |value: Option<u64>| value.map(|value| value as f64);
+    let help = "CPU time of the server process, with that of worker processes";
+    row("cpu_seconds_total", "counter", help, Some(seconds(process.cpu_us)));
+    row(
+        "resident_memory_bytes",
+        "gauge",
+        "Resident memory of the server process",
+        number(process.resident_len),
+    );
+    row("virtual_memory_bytes", "gauge", "Address space of the server process", number(process.virtual_len));
+    row("open_fds", "gauge", "Open descriptors of the server process", number(process.open_descriptors));
+    row("max_fds", "gauge", "Limit on its descriptors", number(process.descriptor_max));
+    let help = "Start of the server process, since 1970: a restart of it changes this";
+    row("start_time_seconds", "gauge", help, Some(process.start_unix_s as f64));
 }
 
 /// A page in the text format of Prometheus.
@@ -427,8 +483,8 @@ fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-fn seconds(ms: u64) -> f64 {
-    ms as f64 / 1_000.0
+fn seconds(us: u64) -> f64 {
+    us as f64 / 1e6
 }
 
 fn name(version: Option<Version>) -> &'static str {

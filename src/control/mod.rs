@@ -24,6 +24,7 @@
 //! | `admin` | the admin listener: health, metrics, orders |
 //! | `counters` | the counters of all servers of a service, which outlive each of them |
 //! | `stats`, `metrics` | the statistics of a service, for Prometheus and `tarpon status` |
+//! | `process_usage` | what the server process takes from the system |
 //! | `acme` | obtains and renews certificates |
 //! | `cgi` | CGI programs, and the helper that runs them |
 //! | `upstreams` | upstream servers, and the helper that connects to them |
@@ -40,6 +41,7 @@ mod helpers;
 pub(crate) mod listeners;
 pub(crate) mod metrics;
 pub(crate) mod process;
+pub(crate) mod process_usage;
 pub(crate) mod sandbox;
 pub(crate) mod server;
 pub(crate) mod server_process;

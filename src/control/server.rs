@@ -15,6 +15,7 @@ use crate::{
         counters::ServerCounters,
         listeners::{Listener, SocketFile},
         metrics::Metrics,
+        process_usage::ProcessUsage,
         site_states::SiteStates,
         stats::ServerStats,
         upstreams::service::UpstreamBackends,
@@ -68,6 +69,8 @@ pub(crate) struct ServerHelpers {
     pub(crate) upstreams: Option<UpstreamBackends>,
     /// What the builder knows of the sites.
     pub(crate) states: Option<Arc<SiteStates>>,
+    /// What tells the usage of the server process.
+    pub(crate) usage: Option<Arc<ProcessUsage>>,
 }
 
 /// Controls a running server, from any thread.
@@ -120,7 +123,10 @@ impl Server {
             sites,
             loader::dev_null()?,
             counters,
-            ServerHelpers::default(),
+            ServerHelpers {
+                usage: Some(Arc::new(ProcessUsage::of_this_process())),
+                ..ServerHelpers::default()
+            },
         )
     }
 
@@ -132,7 +138,7 @@ impl Server {
         sites: impl Into<VirtualHosts>,
         dev_null: File,
         counters: ServerCounters,
-        ServerHelpers { acme, cgi, cgi_stats, upstreams, states }: ServerHelpers,
+        ServerHelpers { acme, cgi, cgi_stats, upstreams, states, usage }: ServerHelpers,
     ) -> io::Result<Server> {
         let hosts: VirtualHosts = sites.into();
         let policies: Vec<_> = listeners.iter().map(Listener::policy).collect();
@@ -176,7 +182,8 @@ impl Server {
         let stats = ServerStats::new(engine, worker_count, counters.clone(), &labels, acme.clone())
             .with_cgi(cgi_stats)
             .with_upstreams(upstreams.map(|upstreams| upstreams.stats))
-            .with_states(states);
+            .with_states(states)
+            .with_usage(usage);
         for (number, (versions, _)) in sites.iter().enumerate() {
             stats.site_loaded(number, versions.current.file_count(), versions.current.content_len());
         }

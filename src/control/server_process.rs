@@ -23,6 +23,7 @@ use crate::{
             channel::{Channel, Descriptors, Receiver, Sender},
             message::{FromServer, SiteRejection, ToServer},
         },
+        process_usage::ProcessUsage,
         sandbox::{self, Confinement, Privileges},
         server::{Handle, Server, ServerHelpers},
         site_states::SiteStates,
@@ -150,6 +151,7 @@ fn start_server(
     } = start;
     // Opened before the sandbox forbids it.
     let dev_null = loader::dev_null().map_err(|error| error.to_string())?;
+    let usage = Arc::new(ProcessUsage::of_this_process());
     privileges.assume().map_err(|error| error.to_string())?;
     let confinement = sandbox::confine_server(privileges).map_err(|error| sandbox::unconfined(&error))?;
     // A thread, so not before the sandbox. That the server is starting is an answer too.
@@ -193,7 +195,7 @@ fn start_server(
         hosts,
         dev_null,
         rows,
-        ServerHelpers { acme, cgi, cgi_stats, upstreams, states: Some(states) },
+        ServerHelpers { acme, cgi, cgi_stats, upstreams, states: Some(states), usage: Some(usage) },
     )
     .map_err(|error| error.to_string())?;
     let handle = server.handle();

@@ -2,12 +2,16 @@
 //!
 //! The counters are in memory that outlives the server; the rest is in the process that answers the admin listener.
 
-use super::{cgi::stats::CgiStats, site_states::SiteStates, upstreams::stats::UpstreamStats};
+use super::{
+    cgi::stats::CgiStats, process_usage::ProcessUsage, site_states::SiteStates,
+    upstreams::stats::UpstreamStats,
+};
 use crate::{
     base::engine::Engine,
     control::{
         counters::ServerCounters,
         metrics::{Metrics, ServerState, SiteMetrics},
+        worker_pool,
     },
     data::acme_table::AcmeTable,
 };
@@ -30,6 +34,7 @@ pub(crate) struct ServerStats {
     cgi: Option<Arc<CgiStats>>,
     upstreams: Option<UpstreamStats>,
     states: Option<Arc<SiteStates>>,
+    usage: Option<Arc<ProcessUsage>>,
     /// Lines that the access log could not write.
     log_lost: Arc<AtomicU64>,
     is_draining: AtomicBool,
@@ -71,6 +76,7 @@ impl ServerStats {
             cgi: None,
             upstreams: None,
             states: None,
+            usage: None,
             log_lost: Arc::default(),
             is_draining: AtomicBool::new(false),
         }
@@ -89,6 +95,11 @@ impl ServerStats {
     /// Adds what the builder knows of the sites.
     pub(crate) fn with_states(self, states: Option<Arc<SiteStates>>) -> ServerStats {
         ServerStats { states, ..self }
+    }
+
+    /// Adds what tells the usage of the server process.
+    pub(crate) fn with_usage(self, usage: Option<Arc<ProcessUsage>>) -> ServerStats {
+        ServerStats { usage, ..self }
     }
 
     /// Returns the counter of the lines that the access log of this process could not write.
@@ -117,16 +128,21 @@ impl ServerStats {
 
     /// Returns the metrics of this moment.
     pub(crate) fn metrics(&self) -> Metrics {
+        let totals = self.counters.totals();
         let site = |(number, entry): (usize, &SiteStats)| SiteMetrics {
             host: entry.host.clone(),
             files: entry.files.load(Ordering::Relaxed),
             bytes: entry.bytes.load(Ordering::Relaxed),
             loads: entry.loads.load(Ordering::Relaxed),
+            responses: totals.site_responses(number).map(Vec::from).unwrap_or_default(),
             reading: self.states.as_ref().and_then(|states| states.get(number)),
         };
         let certificate = |state: String| serde_json::from_str(&state).ok();
         let is_draining = self.is_draining.load(Ordering::Relaxed);
+        // Workers that are threads count in the process.
+        let worker_cpu_us = if worker_pool::runs(self.engine) { totals.cpu_us.get() } else { 0 };
         Metrics {
+            process: self.usage.as_ref().map(|usage| usage.metrics(worker_cpu_us)),
             start_unix_s: self.start_unix_s,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             engine: self.engine.name().to_owned(),
@@ -137,7 +153,7 @@ impl ServerStats {
             certificates: self.acme.iter().flat_map(|acme| acme.states()).filter_map(certificate).collect(),
             cgi: self.cgi.as_ref().map(|cgi| cgi.metrics()),
             upstreams: self.upstreams.as_ref().map(UpstreamStats::metrics).unwrap_or_default(),
-            ..Metrics::of(&self.counters)
+            ..Metrics::of(&self.counters, &totals)
         }
     }
 }

@@ -107,7 +107,7 @@ impl SiteBuilder {
     pub(crate) fn build(&mut self, source: &SiteSource) -> Result<Site, UserError> {
         let site = self.read(source)?;
         self.to_compress = site.store.as_ref().filter(|_| source.compression.is_some()).and_then(|store| {
-            // Without descriptors the site is served as it is.
+            // Without descriptors the site is served uncompressed.
             let archive = site.archive.as_ref().map(|archive| archive.file.try_clone()).transpose().ok()?;
             self.cache.variants.follow(store.try_clone().ok()?, &site.image);
             let files = JobFiles { image: store.try_clone().ok()?, archive };

@@ -41,7 +41,7 @@ impl Compressor {
 
     /// Compresses the contents of a batch, and no others of earlier batches.
     pub(super) fn compress(&self, batch: CompressionBatch) {
-        // A failed send means that the thread has panicked: the site is served as it is.
+        // A failed send means that the thread has panicked: the site is served uncompressed.
         let _ = self.batches.send(batch);
     }
 }
@@ -72,7 +72,7 @@ fn run(
             if !done.insert(job.hash()) {
                 continue;
             }
-            // A content that cannot be read, or that has changed, is served as it is.
+            // A content that cannot be read, or that has changed, is served uncompressed.
             let variants = job.run(&batch.files, options.effort).unwrap_or_default();
             made_len += variants.iter().map(MadeVariant::len).sum::<u64>();
             made.extend(variants);

@@ -39,12 +39,16 @@ pub struct Counters {
     pub tls12_resumed: Counter,
     /// Connections that failed in TLS: a handshake without agreement, an invalid record, or a request without TLS.
     pub tls_failed: Counter,
-    /// Responses by duration: each in the first class of [`LATENCY_MS`] whose end is not below its duration, or in the last class.
-    pub latencies: [Counter; LATENCY_MS.len() + 1],
-    /// The sum of these durations, in milliseconds.
-    pub latency_ms: Counter,
+    /// Responses by duration: each in the first class of [`LATENCY_US`] whose end is not below its duration, or in the last class.
+    pub latencies: [Counter; LATENCY_US.len() + 1],
+    /// The sum of these durations, in microseconds.
+    pub latency_us: Counter,
+    /// CPU time of the worker, in microseconds. An idle worker lacks what it has used since it last counted.
+    pub cpu_us: Counter,
     /// Responses by status and version.
     responses: ResponseCounters,
+    /// Responses by site and class of status.
+    sites: SiteCounters,
 }
 
 /// Responses by status and version.
@@ -59,6 +63,17 @@ impl Default for ResponseCounters {
     }
 }
 
+/// Responses of the first sites, by the classes 2xx to 5xx.
+#[derive(Debug)]
+#[repr(transparent)]
+struct SiteCounters([[Counter; STATUS_CLASSES]; COUNTED_SITES]);
+
+impl Default for SiteCounters {
+    fn default() -> SiteCounters {
+        SiteCounters(std::array::from_fn(|_| Default::default()))
+    }
+}
+
 /// A counter with one writer.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
@@ -68,14 +83,35 @@ pub struct Counter(AtomicU64);
 pub enum CounterName {
     /// A counter that a worker has once.
     Plain(&'static str),
-    /// Responses that took at most this many milliseconds, and more than the previous class. `None`: the last class.
+    /// Responses that took at most this many microseconds, and more than the previous class. `None`: the last class.
     Latency(Option<u64>),
     /// Responses with this status to requests of this version. `None`: the head was invalid or incomplete.
     Responses(Status, Option<Version>),
+    /// Responses of the site with this number, with a status of this class: 2 for 2xx.
+    Site(usize, usize),
 }
 
-/// The upper ends of the classes of durations, in milliseconds: the default buckets of Prometheus.
-pub const LATENCY_MS: [u64; 11] = [5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000];
+/// The upper ends of the classes of durations, in microseconds: the default buckets of Prometheus, and five below them.
+pub const LATENCY_US: [u64; 16] = [
+    100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
+    2_500_000, 5_000_000, 10_000_000,
+];
+
+/// The number of sites whose responses are counted by site: the first ones. Each takes half a cache line in the row of each worker.
+pub const COUNTED_SITES: usize = 64;
+
+/// The classes of final statuses, 2xx to 5xx.
+pub const STATUS_CLASSES: usize = 4;
+
+/// The place of each status in the counters of a site, by [`Status::index`].
+const CLASS_OF: [u8; Status::ALL.len()] = {
+    let (mut classes, mut number) = ([0; Status::ALL.len()], 0);
+    while number < classes.len() {
+        classes[number] = (Status::ALL[number].code() / 100 - 2) as u8;
+        number += 1;
+    }
+    classes
+};
 
 /// The versions that are counted separately. `None`: the head was invalid or incomplete.
 pub const VERSIONS: [Option<Version>; 3] = [None, Some(Version::Http10), Some(Version::Http11)];
@@ -111,16 +147,20 @@ impl Counters {
             ("tls12_full", &self.tls12_full),
             ("tls12_resumed", &self.tls12_resumed),
             ("tls_failed", &self.tls_failed),
-            ("latency_ms", &self.latency_ms),
+            ("latency_us", &self.latency_us),
+            ("cpu_us", &self.cpu_us),
         ];
         let plain = plain.into_iter().map(|(name, counter)| (CounterName::Plain(name), counter));
-        let ends = LATENCY_MS.into_iter().map(Some).chain([None]);
+        let ends = LATENCY_US.into_iter().map(Some).chain([None]);
         let latencies = ends.zip(&self.latencies).map(|(end, counter)| (CounterName::Latency(end), counter));
         let responses = Status::ALL.into_iter().zip(&self.responses.0).flat_map(|(status, row)| {
             let name = move |version| CounterName::Responses(status, version);
             iter::zip(VERSIONS, row).map(move |(version, counter)| (name(version), counter))
         });
-        plain.chain(latencies).chain(responses)
+        let sites = self.sites.0.iter().enumerate().flat_map(|(site, row)| {
+            row.iter().zip(2..).map(move |(counter, class)| (CounterName::Site(site, class), counter))
+        });
+        plain.chain(latencies).chain(responses).chain(sites)
     }
 
     /// Adds the counters of another worker. Only the single writer of `self` may call this.
@@ -134,12 +174,17 @@ impl Counters {
         self.responses.0[status.index()][index(version)].get()
     }
 
+    /// Returns the number of responses of a site by the class of their status, 2xx to 5xx. `None`: they are not counted by site.
+    pub fn site_responses(&self, site: usize) -> Option<[u64; STATUS_CLASSES]> {
+        self.sites.0.get(site).map(|row| std::array::from_fn(|class| row[class].get()))
+    }
+
     /// Counts a client that was refused before it sent anything: it got one response, with this status and length. `None`: its handshake
     /// failed, with an alert of this length.
     pub fn refused(&self, status: Option<Status>, len: u64) {
         self.accepted.add(1);
         match status {
-            Some(status) => self.responded(status, None),
+            Some(status) => self.responded(status, None, None),
             None => self.tls_failed.add(1),
         }
         self.sent_len.add(len);
@@ -151,18 +196,21 @@ impl Counters {
         self.closed.add(self.accepted.get().saturating_sub(self.closed.get()));
     }
 
-    /// Counts a queued response.
+    /// Counts a queued response. `site`: the number of the site that it is counted for.
     #[inline]
-    pub(crate) fn responded(&self, status: Status, version: Option<Version>) {
+    pub(crate) fn responded(&self, status: Status, version: Option<Version>, site: Option<usize>) {
         self.responses.0[status.index()][index(version)].add(1);
+        if let Some(row) = site.and_then(|site| self.sites.0.get(site)) {
+            row[CLASS_OF[status.index()] as usize % STATUS_CLASSES].add(1);
+        }
     }
 
-    /// Counts responses that were sent completely, each after `ms` milliseconds.
+    /// Counts responses that were sent completely, each after `us` microseconds.
     #[inline]
-    pub(crate) fn completed(&self, count: u64, ms: u64) {
-        let class = LATENCY_MS.iter().position(|&end| ms <= end).unwrap_or(LATENCY_MS.len());
+    pub(crate) fn completed(&self, count: u64, us: u64) {
+        let class = LATENCY_US.iter().position(|&end| us <= end).unwrap_or(LATENCY_US.len());
         self.latencies[class].add(count);
-        self.latency_ms.add(count * ms);
+        self.latency_us.add(count * us);
     }
 }
 
@@ -170,7 +218,7 @@ impl fmt::Display for CounterName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             CounterName::Plain(name) => f.write_str(name),
-            CounterName::Latency(Some(ms)) => write!(f, "latency_{ms}_ms"),
+            CounterName::Latency(Some(us)) => write!(f, "latency_{us}_us"),
             CounterName::Latency(None) => f.write_str("latency_max"),
             CounterName::Responses(status, version) => {
                 let version = version.map_or("none", |version| match version {
@@ -179,6 +227,7 @@ impl fmt::Display for CounterName {
                 });
                 write!(f, "responses_{}_{version}", status.code())
             }
+            CounterName::Site(site, class) => write!(f, "site_{site}_{class}xx"),
         }
     }
 }
@@ -226,13 +275,15 @@ mod tests {
 
     #[test]
     fn a_duration_belongs_to_the_first_class_that_is_not_below_it() {
-        for (ms, class) in [(0, 0), (5, 0), (6, 1), (10_000, 10), (10_001, 11), (u64::MAX / 4, 11)] {
+        for (us, class) in
+            [(0, 0), (100, 0), (101, 1), (10_000_000, 15), (10_000_001, 16), (u64::MAX / 4, 16)]
+        {
             let counters = Counters::default();
-            counters.completed(2, ms);
+            counters.completed(2, us);
             let counts: Vec<_> = counters.latencies.iter().map(Counter::get).collect();
-            assert_eq!(counts[class], 2, "{ms} ms: {counts:?}");
+            assert_eq!(counts[class], 2, "{us} µs: {counts:?}");
             assert_eq!(counts.iter().sum::<u64>(), 2);
-            assert_eq!(counters.latency_ms.get(), 2 * ms);
+            assert_eq!(counters.latency_us.get(), 2 * us);
         }
     }
 }

@@ -40,6 +40,7 @@
 //!     pool: &mut pool,
 //!     prefixes: &prefixes,
 //!     now: Tick(0),
+//!     now_us: 0,
 //!     counters: &counters,
 //!     records: &mut records,
 //!     pipes: &mut Pipes::default(),
@@ -104,7 +105,7 @@ pub use backend::{
     sim::{BackendSim, BackendTls, SimUpstream, UpstreamReply},
 };
 pub use challenge::{CHALLENGE_ANSWER_LEN_MAX, FindChallenge};
-pub use counters::{Counter, CounterName, Counters, LATENCY_MS, VERSIONS};
+pub use counters::{COUNTED_SITES, Counter, CounterName, Counters, LATENCY_US, STATUS_CLASSES, VERSIONS};
 pub use functions::{CollectBudget, InlineContent, InlineFunction, InlineRequest, InlineResponse, Payload};
 pub use h1::CONTENT_LEN_MAX;
 pub use hosts::{HostName, HostNameError, Hosts, HostsError};
@@ -207,6 +208,8 @@ pub struct ConnResources<'w> {
     pub prefixes: &'w ResponsePrefixes,
     /// The current time.
     pub now: Tick,
+    /// The same time in microseconds, for durations.
+    pub now_us: u64,
     /// The counters of the worker.
     pub counters: &'w Counters,
     /// The records for the access log.

@@ -25,7 +25,7 @@ pub struct CompressionJob {
     pub(crate) codings: [bool; 3],
 }
 
-/// Where the content of a job is.
+/// The place of the content of a job.
 #[derive(Debug)]
 pub(crate) enum JobSource {
     /// At this offset of the image.

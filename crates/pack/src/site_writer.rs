@@ -264,7 +264,7 @@ pub(crate) struct FileToWrite<'w> {
 pub(crate) struct WrittenFile {
     /// Those that the writer has placed can be used by other files. The first content is not coded.
     pub(crate) contents: Vec<(Coding, FileContent)>,
-    /// Where the first of them is.
+    /// The place of the first of them.
     pub(crate) plain_at: (Storage, u64),
 }
 

@@ -133,7 +133,7 @@ impl VariantCache {
             (Storage::Image, at) => JobSource::Image(at),
             (Storage::Archive, at) => JobSource::Archive(at),
             (Storage::File, number) => {
-                // Without a descriptor the file is served as it is.
+                // Without a descriptor the file is served uncompressed.
                 let file = open_files.get(number as usize).and_then(|file| file.try_clone().ok());
                 let Some(file) = file else { return };
                 JobSource::File(file)

@@ -29,6 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         pool: &mut pool,
         prefixes: &prefixes,
         now,
+        now_us: 0,
         counters: &counters,
         records: &mut records,
         pipes: &mut Pipes::default(),

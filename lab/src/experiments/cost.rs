@@ -162,7 +162,7 @@ impl CostBench {
         let mut command = self.callgrind.command(&self.tarpon);
         command.arg("serve").arg(self.site()).arg(format!("--listen={address}"));
         // The sandbox forbids system calls that callgrind makes for the server.
-        command.args(["--engine=epoll", "--workers=1", "--no-sandbox"]);
+        command.args(["--engine=epoll", "--workers=1", "--no-sandbox", "--compress=off"]);
         if geteuid().is_root() {
             // Another user could not write the counts.
             command.arg("--user=root");

@@ -122,6 +122,10 @@ impl TarponBuilds {
             command.arg(format!("--cgi={PROGRAMS_PATH}={}", programs.display()));
             command.args([&format!("--cgi-user={PROGRAM_USER}"), "--cgi-max-programs=256"]);
         }
+        // Requests are for files as they are, and a second version of the site would change a measurement.
+        if has_option(program, COMPRESS)? {
+            command.arg(format!("{COMPRESS}=off"));
+        }
         if has_option(program, KEEPALIVE_REQUESTS)? {
             let count = if values.switches.keeps_clients { u32::MAX } else { 1 };
             command.arg(format!("{KEEPALIVE_REQUESTS}={count}"));
@@ -272,3 +276,5 @@ const HAPROXY: &str = "/usr/sbin/haproxy";
 
 /// The option that lets tarpon keep connections open as long as nginx does: a race does not measure new connections.
 const KEEPALIVE_REQUESTS: &str = "--keepalive-requests";
+/// The option of background compression, which earlier versions lack.
+const COMPRESS: &str = "--compress";

@@ -199,6 +199,7 @@ mod tests {
             pool: &mut pool,
             prefixes: &prefixes,
             now: Tick(0),
+            now_us: 0,
             counters: &counters,
             records: &mut records,
             pipes: &mut Pipes::default(),

@@ -117,7 +117,7 @@ impl Responder {
     fn metrics(&self) -> Metrics {
         match (self.server.get(), &self.counters) {
             (Some(stats), _) => stats.metrics(),
-            (None, Some(counters)) => Metrics::of(counters),
+            (None, Some(counters)) => Metrics::of(counters, &counters.totals()),
             (None, None) => Metrics::default(),
         }
     }

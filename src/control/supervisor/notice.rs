@@ -8,8 +8,11 @@ use std::{fmt, path::Path, time::Duration};
 
 /// An event that a user may want to know.
 pub enum Notice<'a> {
-    /// A site is still being loaded for the first time: how many of its files were read. A total of 0: its files are being listed.
+    /// A site is still being loaded for the first time: how many of its files were read. A total of 0: its files are being listed. Comes several times a
+    /// second.
     SiteLoading(SiteLabel<'a>, u64, u64),
+    /// The site was loaded, or cannot be. Another notice or error tells more.
+    SiteLoadingEnded,
     /// A site was loaded for the first time.
     SiteLoaded(SiteLabel<'a>, &'a Site),
     /// A site has changed and was loaded again.

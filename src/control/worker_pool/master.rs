@@ -26,6 +26,7 @@ use crate::{
             clock::{self, MonotonicClock},
             notice_limit::NoticeLimit,
         },
+        process_usage::ProcessUsage,
         sandbox::{self, Confinement, WorkerSeccomp},
         server::ServerHelpers,
         server_process::ServerStart,
@@ -146,6 +147,8 @@ pub(super) struct SharedMemory {
     pub(super) upstreams: Option<UpstreamStats>,
     /// What the builder knows of the sites.
     pub(super) states: Option<Arc<SiteStates>>,
+    /// What tells the usage of the master.
+    pub(super) usage: Option<Arc<ProcessUsage>>,
     pub(super) helpers: Vec<ServiceEndpoint>,
 }
 
@@ -186,7 +189,8 @@ impl<'a> Master<'a> {
         } = start;
         let unconfined = |error| sandbox::unconfined(&error);
         let in_words = |error: io::Error| error.to_string();
-        // These two come before the sandbox, which forbids opening files.
+        // These come before the sandbox, which forbids opening files.
+        let usage = Some(Arc::new(ProcessUsage::of_this_process()));
         let single_threaded = SingleThreaded::new().map_err(in_words)?;
         let signals = Signals::block(&[Signal::CHILD]).map_err(in_words)?;
         privileges.assume().map_err(|error| error.to_string())?;
@@ -210,7 +214,7 @@ impl<'a> Master<'a> {
         let logs = LogPlan::new(settings.logging, site_logs, settings.debug);
         // A row for each worker, and one for this process.
         let counters = counters.with_rows(slot_count + 1).map_err(in_words)?;
-        let helpers = ServerHelpers { acme, cgi, cgi_stats, upstreams, states: Some(states) };
+        let helpers = ServerHelpers { acme, cgi, cgi_stats, upstreams, states: Some(states), usage };
         let shared = SharedMemory::new(counters, slot_count, &logs, helpers).map_err(in_words)?;
         let settings_of =
             |listener: &Listener| repeat_n(listener.settings(&routes), listener.sockets().len());
@@ -407,7 +411,7 @@ impl SharedMemory {
         counters: ServerCounters,
         slot_count: usize,
         logs: &LogPlan,
-        ServerHelpers { acme, cgi, cgi_stats, upstreams, states }: ServerHelpers,
+        ServerHelpers { acme, cgi, cgi_stats, upstreams, states, usage }: ServerHelpers,
     ) -> io::Result<SharedMemory> {
         let rings = match logs.recording() {
             Some(recording) => Some((recording, LogRings::new(slot_count)?)),
@@ -432,6 +436,7 @@ impl SharedMemory {
             backends,
             upstreams,
             states,
+            usage,
             helpers,
         })
     }

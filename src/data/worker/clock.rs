@@ -1,36 +1,46 @@
 //! The clocks of a worker, and the longest wait.
 
-use crate::sys::clock::{STEADY, WALL};
-use rustix::time::{Timespec, clock_gettime};
-use std::mem;
+use crate::sys::clock::WALL;
+use rustix::time::{ClockId, Timespec, clock_gettime};
 use tarpon_conn::Tick;
 
 /// The steady clock since the start of a worker.
 #[derive(Clone, Copy)]
 pub(super) struct SteadyClock {
     started_at: Timespec,
-    /// The last time that was read.
-    read_at: Timespec,
+    /// Microseconds from the start to the last reading.
+    now_us: u64,
+    /// When the next millisecond begins.
+    next_ms_at_us: u64,
 }
 
 impl SteadyClock {
     pub(super) fn start() -> SteadyClock {
-        let now = clock_gettime(STEADY);
-        SteadyClock { started_at: now, read_at: now }
+        SteadyClock { started_at: clock_gettime(ClockId::Monotonic), now_us: 0, next_ms_at_us: 1_000 }
     }
 
-    /// Reads the clock. Returns whether it has moved.
+    /// Reads the clock. Returns whether it has moved by a millisecond.
     #[inline]
     pub(super) fn advance(&mut self) -> bool {
-        let now = clock_gettime(STEADY);
-        now != mem::replace(&mut self.read_at, now)
+        let (now, start) = (clock_gettime(ClockId::Monotonic), self.started_at);
+        let elapsed_us = (now.tv_sec - start.tv_sec) * 1_000_000 + (now.tv_nsec - start.tv_nsec) / 1_000;
+        self.now_us = elapsed_us.max(0) as u64;
+        let has_moved = self.now_us >= self.next_ms_at_us;
+        if has_moved {
+            self.next_ms_at_us = (self.now_us / 1_000 + 1) * 1_000;
+        }
+        has_moved
     }
 
     /// Returns the time since the start that was read last.
     pub(super) fn now(&self) -> Tick {
-        let (now, start) = (self.read_at, self.started_at);
-        let elapsed_ms = (now.tv_sec - start.tv_sec) * 1_000 + (now.tv_nsec - start.tv_nsec) / 1_000_000;
-        Tick(elapsed_ms.max(0) as u64)
+        Tick(self.now_us / 1_000)
+    }
+
+    /// Returns the same time in microseconds.
+    #[inline]
+    pub(super) fn now_us(&self) -> u64 {
+        self.now_us
     }
 }
 
@@ -46,6 +56,12 @@ impl StartTime {
     pub(crate) fn now() -> StartTime {
         StartTime { steady: SteadyClock::start(), unix_ms: unix_ms() }
     }
+}
+
+/// Returns the CPU time of this thread, in microseconds.
+pub(super) fn thread_cpu_us() -> u64 {
+    let used = clock_gettime(ClockId::ThreadCPUTime);
+    used.tv_sec.max(0) as u64 * 1_000_000 + used.tv_nsec as u64 / 1_000
 }
 
 /// Returns the wall clock in milliseconds since 1970.

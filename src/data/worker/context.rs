@@ -1,10 +1,24 @@
 //! State that all connections of one worker share.
 
-use super::{clock::SteadyClock, served_site::ServedSite};
+use super::{
+    clock::{SteadyClock, thread_cpu_us},
+    served_site::ServedSite,
+};
 use crate::{data::log_ring::RingProducer, site::Site, sys::shared::SharedRow};
 use tarpon_conn::{
     BufId, ConnResources, Counters, ImageId, Pipes, Pool, RECORDS_LEN, Records, ResponsePrefixes, Sites, Tick,
 };
+
+/// What was counted of a worker's CPU time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CpuCount {
+    /// In microseconds.
+    pub(super) counted_us: u64,
+    pub(super) next_at: Tick,
+}
+
+/// How often the CPU time is counted, in milliseconds: it takes a system call.
+const CPU_COUNT_MS: u64 = 1_000;
 
 /// State that all connections of one worker share.
 pub(crate) struct WorkerContext {
@@ -27,6 +41,7 @@ pub(crate) struct WorkerContext {
     /// The worker has no loader: it sends without a check of residency, and blocks on disk reads.
     pub(super) blocks_on_disk: bool,
     pub(super) counters: SharedRow<Counters>,
+    pub(super) cpu: CpuCount,
     pub(super) records: Records,
     /// The ring that takes the records.
     pub(super) producer: Option<RingProducer>,
@@ -41,10 +56,26 @@ impl WorkerContext {
             pool: &mut self.pool,
             prefixes: &self.prefixes,
             now: self.now,
+            now_us: self.clock.now_us(),
             counters: &self.counters,
             records: &mut self.records,
             pipes: &mut self.pipes,
         }
+    }
+
+    /// Counts the CPU time of this thread, once a second at most.
+    pub(super) fn count_cpu_time(&mut self) {
+        if self.now >= self.cpu.next_at {
+            self.cpu.next_at = self.now.after(CPU_COUNT_MS);
+            self.count_cpu_time_now();
+        }
+    }
+
+    /// Counts the CPU time of this thread since it was counted last.
+    pub(super) fn count_cpu_time_now(&mut self) {
+        let now_us = thread_cpu_us();
+        self.counters.cpu_us.add(now_us.saturating_sub(self.cpu.counted_us));
+        self.cpu.counted_us = now_us;
     }
 
     /// Pushes the collected records to the log ring.

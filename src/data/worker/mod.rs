@@ -58,7 +58,8 @@ pub(crate) use slots::{Slot, SlotId, Slots, idle_len};
 
 use crate::{data::upstreams::link::UpstreamLink, sys::socket};
 use buffer_holders::BufferHolders;
-use clock::{SteadyClock, unix_ms};
+use clock::{SteadyClock, thread_cpu_us, unix_ms};
+use context::CpuCount;
 use handshakes::{HandshakeJob, Handshakes};
 use loader::{LoadJob, Loader};
 use mailbox::{Mailbox, ShutdownMode, WorkerMessage};
@@ -175,6 +176,7 @@ impl<S: Default> Worker<S> {
             copy: vec![0; COPY_LEN_MAX].into(),
             pipes,
             clock: SteadyClock::start(),
+            cpu: CpuCount { counted_us: thread_cpu_us(), next_at: Tick(0) },
             blocks_on_disk,
             runs_handshakes: handshakes.is_none(),
             counters,
@@ -316,6 +318,8 @@ impl<S: Default> Worker<S> {
             context.producer = Some(producer);
         }
         context.clock = start.steady;
+        // Each process has a thread of its own.
+        context.cpu = CpuCount { counted_us: 0, next_at: Tick(0) };
         self.set_time(start.unix_ms);
     }
 
@@ -333,6 +337,7 @@ impl<S: Default> Worker<S> {
         self.context.prefixes.set_time(unix_ms / 1_000);
         self.context.records.set_time(unix_ms);
         self.advance_to(self.context.clock.now());
+        self.context.count_cpu_time();
     }
 
     /// Sets the steady clock.
@@ -521,6 +526,7 @@ impl<S> Worker<S> {
             self.context.flush_records_if_half_full();
         }
         self.context.flush_records();
+        self.context.count_cpu_time_now();
         if let Some(upstreams) = &self.upstreams {
             upstreams.end();
         }

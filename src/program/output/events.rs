@@ -4,7 +4,7 @@
 //! fields. `message` is for programs and stays the same; `text` is the sentence of a terminal. Events that the library sends through
 //! `tracing` take the same form.
 
-use crate::program::output::{self, OutputForm, messages, notice_text};
+use crate::program::output::{self, OutputForm, loading, messages, notice_text};
 use crate::{CompressedFiles, Notice, ServingReport, Site, SiteLabel, config::EventFormat};
 use anstream::adapter::strip_str;
 use serde_json::Value;
@@ -66,6 +66,8 @@ pub(crate) fn notice(notice: Notice<'_>) {
     }
     let text = notice_text::of(&notice).map(|text| text.line());
     match notice {
+        Notice::SiteLoadingEnded => loading::end(),
+        Notice::SiteLoading(_, done, total) if !loading::update(done, total, true) => {}
         Notice::SiteLoading(of, done, total) => {
             info!(text, site = of.map(name), files = done, total, "site_loading")
         }

@@ -3,7 +3,7 @@
 //! Colours appear on terminals only; in a pipe or with `NO_COLOR` the text is the same without them.
 
 use crate::program::output::{
-    self, OutputForm,
+    self, OutputForm, loading,
     notice_text::{self, NoticeText},
 };
 use crate::{
@@ -47,7 +47,11 @@ pub(crate) fn notice(notice: Notice<'_>) {
             println!("{DIM}reloaded{DIM:#}");
             serving(served);
         }
+        Notice::SiteLoading(_, done, total) if !loading::update(done, total, false) => {}
         notice => {
+            if !matches!(notice, Notice::SiteLoading(..)) {
+                loading::end();
+            }
             if let Some(text) = notice_text::of(&notice) {
                 show(&text);
             }

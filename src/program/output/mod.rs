@@ -9,6 +9,7 @@
 //! so the first guard stays necessary.
 
 pub(crate) mod events;
+pub(crate) mod loading;
 pub(crate) mod messages;
 pub(crate) mod notice_text;
 pub(crate) mod progress;

@@ -92,6 +92,7 @@ pub(crate) fn of(notice: &Notice<'_>) -> Option<NoticeText> {
     let news = |text: fmt::Arguments<'_>| Some(NoticeText::news(text));
     let warning = |text: fmt::Arguments<'_>| Some(NoticeText::warning(text));
     match *notice {
+        Notice::SiteLoadingEnded => None,
         Notice::SiteLoaded(of, site) => {
             let (name, share) = (name(of), immutable_share(site)?);
             news(format_args!("cached for a year: {name}{share}, by a hash in the name or --immutable"))

@@ -148,7 +148,8 @@ fn by_status(metrics: &Metrics) -> String {
 fn percentile(metrics: &Metrics, share: f64) -> String {
     let wanted = (metrics.completed as f64 * share).ceil() as u64;
     match metrics.latencies.iter().find(|&&(_, count)| count >= wanted) {
-        Some((ms, _)) => format!("up to {ms} ms"),
+        Some(&(us, _)) if us < 1_000 => format!("up to {us} µs"),
+        Some((us, _)) => format!("up to {} ms", *us as f64 / 1e3),
         None => "over 10 s".to_owned(),
     }
 }

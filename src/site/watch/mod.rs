@@ -304,7 +304,7 @@ impl SiteWatcher {
             let _ = send.send(WatchEvent::Compressed(made));
         };
         if self.compressor.is_none() {
-            // Without a thread the site is served as it is; the next build tries again.
+            // Without a thread the site is served uncompressed; the next build tries again.
             self.compressor = Compressor::start(options, report).ok();
         }
         if let Some(compressor) = &self.compressor {

@@ -1,9 +1,6 @@
-//! Clocks that a worker reads at each iteration. clock_gettime(2).
+//! The clock of the date of responses. clock_gettime(2).
 
 use rustix::time::ClockId;
-
-/// Monotonic clock.
-pub(crate) const STEADY: ClockId = ClockId::Monotonic;
 
 /// Wall clock.
 pub(crate) const WALL: ClockId = ClockId::Realtime;

@@ -500,6 +500,7 @@ impl BackendSim {
             pool: &mut self.pool,
             prefixes: &self.prefixes,
             now: self.now,
+            now_us: self.now.0 * 1_000,
             counters: &self.counters,
             records: &mut self.records,
             pipes: &mut self.pipes,

@@ -83,8 +83,8 @@ pub(crate) struct Http1 {
     site: SiteId,
     /// Responses queued since the outbox was empty.
     queued_count: u32,
-    /// When the first of them was queued.
-    queued_since: Tick,
+    /// When the request for the first of them had arrived.
+    queued_since_us: u64,
     /// Those of them that are recorded and not sent whole.
     recorded: RecordedResponses,
     ending: Ending,
@@ -164,7 +164,7 @@ impl Http1 {
             request_count: 0,
             site,
             queued_count: 0,
-            queued_since: cx.now,
+            queued_since_us: cx.now_us,
             recorded: RecordedResponses::new(),
             ending: Ending::No,
             blocked: Blocked::No,
@@ -532,18 +532,26 @@ impl Http1 {
     /// Counts a queued response.
     #[inline]
     fn queued(&mut self, cx: &ConnResources<'_>, status: Status, version: Option<Version>) {
-        cx.counters.responded(status, version);
-        if self.queued_count == 0 {
-            self.queued_since = cx.now;
-        }
+        cx.counters.responded(status, version, Some(self.site.index()));
+        self.begin_duration(cx);
         self.queued_count += 1;
+    }
+
+    /// Begins the duration of the responses in the outbox, unless it has begun.
+    #[inline]
+    fn begin_duration(&mut self, cx: &ConnResources<'_>) {
+        // Such an exchange began before its response.
+        let has_begun = matches!(self.phase, Http1Phase::Piped(_) | Http1Phase::Function(_));
+        if self.queued_count == 0 && !has_begun {
+            self.queued_since_us = cx.now_us;
+        }
     }
 
     /// Counts the responses that have been sent: the outbox is empty.
     #[inline]
     fn completed(&mut self, cx: &mut ConnResources<'_>) {
-        let duration_ms = cx.now.0.saturating_sub(self.queued_since.0);
-        cx.counters.completed(self.queued_count.into(), duration_ms);
+        let duration_us = cx.now_us.saturating_sub(self.queued_since_us);
+        cx.counters.completed(self.queued_count.into(), duration_us);
         self.queued_count = 0;
     }
 

@@ -164,6 +164,7 @@ mod tests {
                 pool: &mut self.pool,
                 prefixes: &prefixes,
                 now: Tick(0),
+                now_us: 0,
                 counters: &counters,
                 records: &mut records,
                 pipes: &mut pipes,

@@ -65,6 +65,7 @@ impl Http1 {
             window_len: 0,
             window_end: cx.now.after(exchange.route.limits.content_window_ms),
         };
+        self.begin_duration(cx);
         self.phase = Http1Phase::Function(Box::new(FunctionPhase::Collecting(request)));
         head_len
     }

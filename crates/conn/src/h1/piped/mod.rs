@@ -181,6 +181,7 @@ impl Http1 {
         self.pipe = Some(OpenPipe { id: pipe, recorded_at });
         let PipedRequest { version, client_persists, with_content, awaits_continue, wants_upgrade, .. } =
             request;
+        self.begin_duration(cx);
         self.phase = Http1Phase::Piped(Box::new(PipedExchange {
             pipe,
             limits: route.limits,
@@ -213,6 +214,7 @@ impl Http1 {
         cx.pipes.push(pipe, Side::Client, Message::End(PipeEnd::Complete));
         let recorded_at = finish_piped_record(cx);
         self.pipe = Some(OpenPipe { id: pipe, recorded_at });
+        self.begin_duration(cx);
         self.phase = Http1Phase::Piped(Box::new(PipedExchange {
             pipe,
             limits: route.limits,

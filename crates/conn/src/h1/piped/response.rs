@@ -141,9 +141,8 @@ impl Http1 {
             })
         })?;
         out.push(cx.sites, Span::Buf(head));
-        cx.counters.responded(counted_as(code), Some(version));
+        cx.counters.responded(counted_as(code), Some(version), Some(self.site.index()));
         self.update_record(cx, |record| record.status = code);
-        self.queued_since = cx.now;
         self.queued_count += 1;
         Ok(())
     }
@@ -168,7 +167,6 @@ impl Http1 {
         })?;
         out.push(cx.sites, Span::Buf(head));
         self.update_record(cx, |record| record.status = 101);
-        self.queued_since = cx.now;
         self.queued_count += 1;
         Ok(())
     }
