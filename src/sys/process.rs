@@ -1,6 +1,8 @@
 //! Child processes by fork(2) without exec: they continue with a copy of their parent's memory.
 
-pub(crate) use super::system::process::{die_with_parent, hide_memory, lower_thread_priority, set_name};
+pub(crate) use super::system::process::{
+    die_with_parent, hide_memory, lower_thread_priority, release_free_memory, set_name,
+};
 
 use super::{
     inject,

@@ -281,6 +281,12 @@ impl Supervisor {
         self.current.as_ref().map(Generation::inherit).unwrap_or_default()
     }
 
+    /// Returns the versions that are or were served, the latest last. Some of them may have been dropped.
+    pub(super) fn known_versions(&self) -> Vec<InheritedVersion> {
+        let inherited = self.config.predecessor.iter().flat_map(|predecessor| &predecessor.inherited);
+        inherited.cloned().chain(self.inherit()).collect()
+    }
+
     /// Returns the versions that the current server is to serve, for the invariants of the simulator.
     #[cfg(test)]
     pub(super) fn current_versions(&self) -> Vec<super::event::VersionId> {

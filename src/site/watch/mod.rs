@@ -23,7 +23,7 @@ use crate::{
         site_config::SiteSource,
     },
     site::{Site, builder::SiteBuilder, compressor::Compressor, missing, trusted_path::SiteRoot},
-    sys::inject,
+    sys::{inject, process::release_free_memory},
 };
 use homes::{HomeState, Homes};
 use notify::{
@@ -273,6 +273,10 @@ impl SiteWatcher {
                         true => SiteChange::Compressed(site),
                         false => SiteChange::Site(site),
                     });
+                    if is_compressed {
+                        // The variants are in the image now.
+                        release_free_memory();
+                    }
                 }
                 Err(error) => {
                     let text = last_error.insert(error.to_string());

@@ -24,6 +24,15 @@ pub(crate) fn lower_thread_priority() {
     let _ = rustix::process::setpriority_process(None, 19);
 }
 
+/// Gives memory that was freed back to the system: the allocator keeps it for later, and there may be no later. malloc_trim(3).
+pub(crate) fn release_free_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: touches free memory only.
+    unsafe {
+        libc::malloc_trim(0)
+    };
+}
+
 /// Returns the number of threads of this process.
 pub(crate) fn thread_count() -> io::Result<usize> {
     Ok(fs::read_dir("/proc/self/task")?.count())

@@ -105,11 +105,12 @@ impl Driver<'_> {
 
     /// Returns the image of the latest version of each site: the next one uses its compressed variants.
     fn images(&self, sites: &[SiteConfig]) -> io::Result<Vec<Option<File>>> {
-        let held = self.machine.inherit();
+        let known = self.machine.known_versions();
         let image = |site: &SiteConfig| {
             let source = source_key(&site.source);
-            let latest = held.iter().rev().find(|held| held.source == source)?;
-            let (transfer, descriptors) = self.versions.get(&latest.version.id)?;
+            let of_source = known.iter().rev().filter(|known| known.source == source);
+            let (transfer, descriptors) =
+                of_source.filter_map(|known| self.versions.get(&known.version.id)).next()?;
             let store =
                 descriptors.first().filter(|_| transfer.has_store && site.source.compression.is_some())?;
             Some(store.try_clone().map(File::from))

@@ -20,6 +20,9 @@ pub(crate) fn set_name(name: &CStr) {
 /// Does nothing: the call is about all threads of a process here.
 pub(crate) fn lower_thread_priority() {}
 
+/// Does nothing: the allocator gives memory back by itself.
+pub(crate) fn release_free_memory() {}
+
 /// Returns the number of threads of this process.
 pub(crate) fn thread_count() -> io::Result<usize> {
     let pid = getpid().as_raw_nonzero().get();
