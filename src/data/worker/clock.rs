@@ -10,24 +10,24 @@ pub(super) struct SteadyClock {
     started_at: Timespec,
     /// Microseconds from the start to the last reading.
     now_us: u64,
-    /// When the next millisecond begins.
-    next_ms_at_us: u64,
+    /// When the next step begins.
+    next_step_at_us: u64,
 }
 
 impl SteadyClock {
     pub(super) fn start() -> SteadyClock {
-        SteadyClock { started_at: clock_gettime(ClockId::Monotonic), now_us: 0, next_ms_at_us: 1_000 }
+        SteadyClock { started_at: clock_gettime(ClockId::Monotonic), now_us: 0, next_step_at_us: STEP_US }
     }
 
-    /// Reads the clock. Returns whether it has moved by a millisecond.
+    /// Reads the clock. Returns whether it has moved by a step.
     #[inline]
     pub(super) fn advance(&mut self) -> bool {
         let (now, start) = (clock_gettime(ClockId::Monotonic), self.started_at);
         let elapsed_us = (now.tv_sec - start.tv_sec) * 1_000_000 + (now.tv_nsec - start.tv_nsec) / 1_000;
         self.now_us = elapsed_us.max(0) as u64;
-        let has_moved = self.now_us >= self.next_ms_at_us;
+        let has_moved = self.now_us >= self.next_step_at_us;
         if has_moved {
-            self.next_ms_at_us = (self.now_us / 1_000 + 1) * 1_000;
+            self.next_step_at_us = self.now_us + STEP_US;
         }
         has_moved
     }
@@ -43,6 +43,10 @@ impl SteadyClock {
         self.now_us
     }
 }
+
+/// How often deadlines, the date and the log get another time, in microseconds: as often as the coarse clocks of Linux tick. Only durations are
+/// finer.
+const STEP_US: u64 = 4_000;
 
 /// The time at which a process starts, as its parent has read it.
 #[derive(Clone, Copy)]
