@@ -1,6 +1,9 @@
 //! The progress of packing, reading or verifying a site, which other threads can read.
 
-use super::estimate::{Estimate, WorkKind};
+#[cfg(not(feature = "compress"))]
+use crate::no_estimate::{Estimate, WorkKind};
+#[cfg(feature = "compress")]
+use crate::packed::estimate::{Estimate, WorkKind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
