@@ -39,6 +39,8 @@
 //! | `sys` | system calls and kernel structures |
 
 #![deny(unsafe_code)]
+// Parts of the lower planes serve the program alone. The build with all features checks that each is in use, and public to someone.
+#![cfg_attr(not(feature = "program"), allow(dead_code, unreachable_pub))]
 // Examples compile without warnings, as users copy them.
 #![doc(test(attr(deny(warnings))))]
 
@@ -50,16 +52,16 @@ struct Readme;
 mod base;
 mod control;
 mod data;
+#[cfg(feature = "program")]
 mod program;
 mod site;
 #[allow(unsafe_code)]
+#[cfg_attr(not(feature = "program"), allow(unused_imports))]
 mod sys;
 
 pub use base::{
-    acme_config::{AcmeChallenge, AcmeConfig, ExternalAccount, LETS_ENCRYPT, LETS_ENCRYPT_STAGING},
     address::{Address, ListenAddress, ListenValue, default_addresses},
     admin_access::AdminAccess,
-    cgi_config::{CgiConfig, SiteCgi},
     engine::{ChosenEngine, Engine},
     error::UserError,
     functions::{
@@ -71,35 +73,24 @@ pub use base::{
     },
     log_config::{LogClientIp, LogFormat, LogTarget, Logging, Rotation, SiteLog},
     settings::{Settings, SiteLimits, UnknownHost},
-    site_config::{MAX_UNPACKED_LEN, SiteSource, UserConfig, UserDirectories},
+    site_config::{MAX_UNPACKED_LEN, SiteSource, UserDirectories},
     socket_access::SocketAccess,
-    tls_config::{CertificateFiles, ServiceTls, TlsPolicy},
-    upstream_config::{
-        Balance, HealthCheck, HostPolicy, ProxyPaths, SiteProxy, UpstreamAddress, UpstreamConfig,
-        UpstreamFastCgi, UpstreamProtocol, UpstreamServer, UpstreamTls,
-    },
 };
 pub use bytes::Bytes;
 pub use control::{
     access_log::{LogSink, rotate_files},
-    admin::{Admin, Order, fetch_metrics, send_order},
     listeners::{Listener, default_admin_address},
-    metrics::{CertificateMetrics, Metrics, Responses, ServerState, SiteMetrics, TlsHandshakes},
-    process_usage::ProcessMetrics,
+    metrics::{
+        CertificateMetrics, CgiMetrics, Metrics, ProcessMetrics, ReadFailure, Responses, ServerState,
+        SiteMetrics, SiteReading, TlsHandshakes, UpstreamMetrics, UpstreamState,
+    },
     server::{Handle, Server},
-    site_states::{ReadFailure, SiteReading},
-    supervisor::{Notice, Role, Service, ServingReport, SiteLabel, supervise},
-    tls::{certificate::TlsCertificate, policy::TlsConfig},
-    upstreams::stats::{UpstreamMetrics, UpstreamState},
 };
-pub use program::config;
-#[doc(hidden)]
-pub use program::run as run_program;
 pub use site::{
     Site,
-    inspect::{inspect, verify},
-    pack::{SitePacking, embedded_archive, has_embedded_site, pack},
-    releases::{Activation, PruneReport, Release, ReleaseState, Releases},
+    embedded::{embedded_archive, has_embedded_site},
+    inspect::inspect,
+    releases::{PruneReport, Release, ReleaseState, Releases},
     virtual_hosts::{VirtualHost, VirtualHosts},
     watch::{SiteChange, SiteWatcher, WatchHandle},
 };
@@ -108,9 +99,44 @@ pub use tarpon_conn::{
 };
 pub use tarpon_http::forwarded::ForwardedField;
 pub use tarpon_pack::{
-    ArchiveSizes, BackgroundCompression, CODINGS, Changes, CompressedFiles, CompressionEffort,
-    ConfiguredRules, DELTA_CODINGS, Defect, Dialect, ErrorPage, HeaderEntry, InspectedEntry,
-    InspectedLogPath, InspectedPath, InspectedRule, InspectedVariant, PackReport, PackStep, PathEntry,
-    Policy, Progress, ProgressSnapshot, RedirectEntry, Reuse, RulePosition, RuleText, Savings,
-    SiteInspection, TrailingSlash, UserDirectory, Verification,
+    BackgroundCompression, CODINGS, CompressedFiles, CompressionEffort, ConfiguredRules, DELTA_CODINGS,
+    Dialect, ErrorPage, HeaderEntry, InspectedEntry, InspectedLogPath, InspectedPath, InspectedRule,
+    InspectedVariant, PackStep, PathEntry, Policy, Progress, ProgressSnapshot, RedirectEntry, RulePosition,
+    RuleText, SiteInspection, TrailingSlash, UserDirectory,
 };
+
+#[cfg(feature = "tls")]
+pub use control::tls::{certificate::TlsCertificate, policy::TlsConfig};
+
+#[cfg(feature = "pack")]
+pub use {
+    site::{
+        pack::{SitePacking, pack},
+        releases::Activation,
+        verify::verify,
+    },
+    tarpon_pack::{ArchiveSizes, Changes, Defect, PackReport, Reuse, Savings, Verification},
+};
+
+#[cfg(feature = "program")]
+pub use {
+    base::{
+        acme_config::{AcmeChallenge, AcmeConfig, ExternalAccount, LETS_ENCRYPT, LETS_ENCRYPT_STAGING},
+        cgi_config::{CgiConfig, SiteCgi},
+        site_config::UserConfig,
+        tls_config::{CertificateFiles, ServiceTls, TlsPolicy},
+        upstream_config::{
+            Balance, HealthCheck, HostPolicy, ProxyPaths, SiteProxy, UpstreamAddress, UpstreamConfig,
+            UpstreamFastCgi, UpstreamProtocol, UpstreamServer, UpstreamTls,
+        },
+    },
+    control::{
+        admin::{Admin, Order, fetch_metrics, send_order},
+        supervisor::{Notice, Role, Service, ServingReport, SiteLabel, supervise},
+    },
+    program::config,
+};
+
+#[cfg(feature = "program")]
+#[doc(hidden)]
+pub use program::run as run_program;

@@ -1,12 +1,12 @@
 //! An error for the user: one line with what failed, why, and a hint.
 
-use serde::{Deserialize, Serialize};
 use std::{error::Error, fmt};
 use tarpon_site::printable::{is_invisible, write_escaped};
 
 /// An error outside of any connection, as text for the user. [`Display`](fmt::Display) writes one line: `what: why; hint`, and the
 /// number of errors if it is one of several.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug)]
+#[cfg_attr(feature = "program", derive(serde::Serialize, serde::Deserialize))]
 pub struct UserError {
     /// What failed, with the name of the file, address or option concerned.
     what: String,

@@ -1,6 +1,5 @@
 //! The configuration of the access log and of the event log.
 
-use serde::{Deserialize, Serialize};
 use std::{
     fmt,
     num::NonZeroU32,
@@ -146,7 +145,8 @@ impl SiteLog {
 }
 
 /// The owner of a log: which lines go to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "program", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) enum LogOwner {
     /// The server: lines of all sites without a log of their own.
     Server,

@@ -75,7 +75,8 @@ pub struct SiteSource {
     pub preload: bool,
     /// Whether a file or directory that cannot be read refuses the whole site. Otherwise it answers 403. A packed site ignores it.
     pub is_strict: bool,
-    /// How a watcher compresses the contents of a directory or tar archive while it is served. `None`: it does not. A packed site ignores it.
+    /// How a watcher compresses the contents of a directory or tar archive while it is served. `None`: it does not. A packed site ignores it, and so does a build
+    /// without the feature `pack`.
     pub compression: Option<BackgroundCompression>,
     /// The dialect of `_headers` and `_redirects` at the root of the site. A packed site ignores it.
     pub dialect: Dialect,

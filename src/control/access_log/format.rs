@@ -11,8 +11,10 @@
 //! ends in `...`, and in JSON the key `cut` names it.
 
 use super::{escape, exchange::Exchange};
-use crate::base::log_config::{LogClientIp, LogFormat};
-use rustls::CipherSuite;
+use crate::{
+    base::log_config::{LogClientIp, LogFormat},
+    control::tls,
+};
 use std::{
     io::Write,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
@@ -129,7 +131,7 @@ impl LogClientIp {
 
 /// Returns the name of a cipher suite in IANA's registry "TLS Cipher Suites".
 fn suite_name(number: u16) -> String {
-    match CipherSuite::from(number).as_str() {
+    match tls::suite_name(number) {
         // rustls tells the suites of TLS 1.3 by their names.
         Some(name) => name.replacen("TLS13_", "TLS_", 1),
         None => format!("0x{number:04x}"),

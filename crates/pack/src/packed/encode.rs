@@ -12,7 +12,7 @@
 
 use super::codings::CODINGS;
 use super::dictionaries::{Dictionary, DictionaryDigest};
-pub use crate::effort::CompressionEffort;
+pub(super) use crate::effort::CompressionEffort;
 use flate2::Crc;
 use libdeflater::{CompressionLvl, Compressor};
 use std::fmt;
