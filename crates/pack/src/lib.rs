@@ -56,11 +56,9 @@ mod error;
 mod fields;
 mod listing;
 mod media;
-#[cfg(not(feature = "compress"))]
-mod no_estimate;
 mod opened;
 mod options;
-#[cfg(feature = "compress")]
+#[cfg_attr(not(feature = "compress"), path = "no_packed.rs")]
 mod packed;
 mod page;
 mod policy;

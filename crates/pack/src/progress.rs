@@ -1,8 +1,5 @@
 //! The progress of packing, reading or verifying a site, which other threads can read.
 
-#[cfg(not(feature = "compress"))]
-use crate::no_estimate::{Estimate, WorkKind};
-#[cfg(feature = "compress")]
 use crate::packed::estimate::{Estimate, WorkKind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
