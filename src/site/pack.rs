@@ -27,18 +27,18 @@ use tarpon_site::Printable;
 /// The target and the options of packing a site.
 #[derive(Clone, Debug)]
 pub struct SitePacking {
-    /// The archive to write. The complete new archive replaces an existing file by a rename.
+    /// The archive to write. The complete new archive replaces an existing file by a rename. Default: that of [`new`](SitePacking::new).
     pub target: PathBuf,
-    /// How much time compression may take.
+    /// How much time compression may take. Default: `Balanced`.
     pub effort: CompressionEffort,
     /// An earlier archive of the site, from which unchanged files are copied instead of compressed again. `None`: the existing file at
-    /// the target, if it is such an archive.
+    /// the target, if it is such an archive. Default: `None`.
     pub reuse: Option<PathBuf>,
-    /// Earlier archives of the site. A client that has a file of one receives only the difference to the new file.
+    /// Earlier archives of the site. A client that has a file of one receives only the difference to the new file. Default: none.
     pub dictionaries: Vec<PathBuf>,
-    /// Offers files to clients as dictionaries for later releases. Implied by `dictionaries`.
+    /// Offers files to clients as dictionaries for later releases. Implied by `dictionaries`. Default: `false`.
     pub offer_dictionaries: bool,
-    /// Writes a program instead of an archive: a copy of this program with the site embedded, which serves it when started.
+    /// Writes a program instead of an archive: a copy of this program with the site embedded, which serves it when started. Default: `false`.
     pub executable: bool,
 }
 
