@@ -1,31 +1,67 @@
 //! tarpon is a web server for static sites. It turns a directory or tar archive into one immutable image before the first request:
 //! contents, header fields, compressed variants and redirects are ready, and a request only has to be parsed, looked up and sent.
 //!
-//! The program `tarpon` is a thin layer over this library, and another program can embed the same server:
+//! The program `tarpon` is a thin layer over this library, and another program can embed the same server. It serves a directory:
 //!
 //! ```no_run
-//! use std::{net::TcpListener, time::Duration};
+//! use std::net::TcpListener;
 //! use tarpon::{Server, Settings, Site};
 //!
 //! let listener = TcpListener::bind("127.0.0.1:8080")?;
 //! let server = Server::start(&Settings::default(), vec![listener.try_into()?], Site::from_dir("public")?)?;
-//! let handle = server.handle();
-//! // Later, from any thread:
-//! handle.swap(Site::from_dir("public")?);
-//! handle.stop(Duration::from_secs(10));
 //! server.join()?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! | to | see |
-//! |---|---|
-//! | serve one site or several | [`Server`], [`Site`], [`VirtualHosts`], [`Settings`] |
-//! | respond by functions of the program | [`Functions`], [`Route`], [`Request`], [`Response`] |
-//! | serve HTTPS | [`Listener::with_tls`], [`TlsConfig`], [`TlsCertificate`] |
-//! | replace a site when its files change | [`SiteWatcher`], [`Handle::swap`] |
-//! | pack a site into one archive, check it, manage releases | [`pack`], [`inspect`], [`verify`], [`Releases`] |
-//! | log requests, read metrics | [`Logging`], [`Handle::log_to`], [`Metrics`] |
-//! | run the whole program with its processes | [`supervise`], [`Service`] |
+//! It serves an archive, as it is on the disk, compressed, or packed by `tarpon pack`:
+//!
+//! ```no_run
+//! use std::net::TcpListener;
+//! use tarpon::{Server, Settings, Site};
+//!
+//! let listener = TcpListener::bind("127.0.0.1:8080")?;
+//! let site = Site::from_archive("site.tar", "")?;
+//! let server = Server::start(&Settings::default(), vec![listener.try_into()?], site)?;
+//! server.join()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! It follows a directory, and serves each change as soon as all of it was read:
+//!
+//! ```no_run
+//! use std::net::TcpListener;
+//! use tarpon::{Server, Settings, SiteChange, SiteSource, SiteWatcher};
+//!
+//! let source = SiteSource { path: "public".into(), ..SiteSource::default() };
+//! let (watcher, site) = SiteWatcher::new(source)?;
+//! let listener = TcpListener::bind("127.0.0.1:8080")?;
+//! let server = Server::start(&Settings::default(), vec![listener.try_into()?], site)?;
+//! let handle = server.handle();
+//! // Dropping it ends the watch.
+//! let _watch = watcher.follow(move |change| match change {
+//!     SiteChange::Site(site) => handle.swap(*site),
+//!     // The server keeps the site that it has.
+//!     SiteChange::Failed(error) => eprintln!("{error}"),
+//!     SiteChange::Polling(_) | SiteChange::Replaced => {}
+//! })?;
+//! server.join()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`Handle::stop`] ends a server from any thread. An error is a sentence that names the thing, the reason and a remedy.
+//!
+//! | to | see | feature |
+//! |---|---|---|
+//! | serve one site or several | [`Server`], [`Site`], [`VirtualHosts`], [`Settings`] | |
+//! | respond by functions of the program | [`Functions`], [`Route`], [`Request`], [`Response`] | |
+//! | replace a site when its files change | [`SiteWatcher`], [`Handle::swap`] | |
+//! | log requests, read metrics | [`Logging`], [`Handle::log_to`], [`Metrics`] | |
+//! | list a packed site, and releases | [`inspect`], [`Releases`] | |
+//! | serve HTTPS | [`Listener::with_tls`], [`TlsConfig`], [`TlsCertificate`] | `tls` |
+//! | pack a site into one archive, verify it, activate a release | [`pack`], [`verify`], [`Releases::activate`] | `pack` |
+//! | run the whole program with its processes | [`supervise`], [`Service`] | `program` |
+//!
+//! All features are on by default. Without default features the library takes a quarter of the crates.
 //!
 //! The modules form planes. A module imports only from its own plane and the planes below it:
 //!

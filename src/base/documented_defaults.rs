@@ -50,13 +50,16 @@ fn check<T: Debug>(source: &str, default: &T) {
     let mut docs = String::new();
     for line in body.lines() {
         match line.trim_start() {
-            text if text.starts_with("///") => docs += text,
+            text if text.starts_with("///") => {
+                docs += text;
+                docs += "\n";
+            }
             text if text.starts_with("pub ") => {
                 let (field, _) = text["pub ".len()..].split_once(':').expect("a field");
                 let (_, documented) = docs.split_once("Default: ").unwrap_or_else(|| {
                     panic!("{name}::{field}: end its documentation with its default: \"Default: 10 s.\"")
                 });
-                let (documented, _) = documented.split_once('.').expect("a sentence");
+                let (documented, _) = documented.split_once(".\n").expect("the end of a line");
                 let value = values[field].trim_end_matches(',');
                 let value = if value.ends_with('(') { "Some" } else { value };
                 assert!(
