@@ -39,7 +39,7 @@
 //! let handle = server.handle();
 //! // Dropping it ends the watch.
 //! let _watch = watcher.follow(move |change| match change {
-//!     SiteChange::Site(site) => handle.swap(*site),
+//!     SiteChange::Site(site) | SiteChange::Compressed(site) => handle.swap(*site),
 //!     // The server keeps the site that it has.
 //!     SiteChange::Failed(error) => eprintln!("{error}"),
 //!     SiteChange::Polling(_) | SiteChange::Replaced => {}
