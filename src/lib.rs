@@ -13,7 +13,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! It serves an archive, as it is on the disk, compressed, or packed by `tarpon pack`:
+//! It serves a tar archive, also a compressed one, or one that `tarpon pack` has written:
 //!
 //! ```no_run
 //! use std::net::TcpListener;
@@ -59,6 +59,7 @@
 //! | list a packed site, and releases | [`inspect`], [`Releases`] | |
 //! | serve HTTPS | [`Listener::with_tls`], [`TlsConfig`], [`TlsCertificate`] | `tls` |
 //! | pack a site into one archive, verify it, activate a release | [`pack`], [`verify`], [`Releases::activate`] | `pack` |
+//! | compress a directory while it is served | [`SiteSource::compression`] | `pack` |
 //! | run the whole program with its processes | [`supervise`], [`Service`] | `program` |
 //!
 //! All features are on by default. Without default features the library takes a quarter of the crates.

@@ -25,6 +25,7 @@
 //! | `versions.rs` | the current version of one site and the earlier ones that are kept |
 //! | `transfer.rs` | sends a site to another process as descriptors |
 //! | `pack.rs` | packs a site into an archive, with the messages for failures |
+//! | `no_compressor.rs` | takes the place of `compressor.rs` without the feature `pack` |
 //! | `embedded.rs` | the site that is embedded in a program |
 //! | `inspect.rs` | lists a packed site |
 //! | `verify.rs` | verifies a packed site |

@@ -1,4 +1,4 @@
-//! What is compressed of a site while it is served. `packed/background_job.rs` does it.
+//! The contents of a site to compress while it is served. `packed/background_job.rs` compresses them.
 //!
 //! ```text
 //! CompressionJob ─ read ─ unchanged? ─ worth an attempt? ─ encode ─ decodes? ─▶ MadeVariant, or none that is worthwhile
