@@ -5,20 +5,20 @@ use std::{fmt, path::PathBuf};
 /// The directory that issues certificates, and how to prove names to it. All sites with domains share it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AcmeConfig {
-    /// The URL of the directory: RFC 8555, section 7.1.1.
+    /// The URL of the directory: RFC 8555, section 7.1.1. Default: [`LETS_ENCRYPT`].
     pub directory: String,
-    /// A file with the roots in PEM that certify the directory. `None`: those of the system.
+    /// A file with the roots in PEM that certify the directory. `None`: those of the system. Default: `None`.
     pub root_file: Option<PathBuf>,
-    /// An address that the directory may write to.
+    /// An address that the directory may write to. Default: `None`.
     pub email: Option<String>,
-    /// How the directory checks a name.
+    /// How the directory checks a name. Default: `Http01`.
     pub challenge: AcmeChallenge,
-    /// The account with the operator of the directory that the ACME account is bound to: RFC 8555, section 7.3.4.
+    /// The account with the operator of the directory that the ACME account is bound to: RFC 8555, section 7.3.4. Default: `None`.
     pub external_account: Option<ExternalAccount>,
-    /// The program that publishes and removes records, for [`AcmeChallenge::Dns01`].
+    /// The program that publishes and removes records, for [`AcmeChallenge::Dns01`]. Default: `None`.
     pub dns_hook: Option<PathBuf>,
     /// The directory for account keys and certificates. `None`: `STATE_DIRECTORY` of systemd; without it `/var/lib/tarpon` for root, and
-    /// `$XDG_STATE_HOME/tarpon` for others.
+    /// `$XDG_STATE_HOME/tarpon` for others. Default: `None`.
     pub state_directory: Option<PathBuf>,
 }
 

@@ -1,6 +1,5 @@
 //! Addresses to listen at: of one socket, TCP or Unix, or the text that names one or two of them.
 
-use serde::{Deserialize, Serialize};
 use std::{
     fmt,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -10,7 +9,8 @@ use std::{
 use tarpon_site::Printable;
 
 /// The address of one listening socket, such as `127.0.0.1:8080`, `[::1]:8080` or `unix:PATH`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "program", derive(serde::Serialize, serde::Deserialize))]
 pub enum Address {
     /// An IP address of this host and a TCP port.
     Tcp(SocketAddr),

@@ -5,9 +5,9 @@ use tarpon_conn::HostName;
 /// Which clients may use the admin listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdminAccess {
-    /// The mode of its Unix socket in the file system. On Linux, a client needs the permission to write.
+    /// The mode of its Unix socket in the file system. On Linux, a client needs the permission to write. Default: 0o600.
     pub mode: u32,
-    /// The host names under which clients reach it over TCP, besides `localhost`. Without ports and wildcards.
+    /// The host names under which clients reach it over TCP, besides `localhost`. Without ports and wildcards. Default: none.
     pub hosts: Vec<HostName>,
 }
 

@@ -1,10 +1,10 @@
 //! The engines by name, as a user chooses them. `data::engine` implements them.
 
-use serde::{Deserialize, Serialize};
 use std::{fmt, num::NonZeroUsize, str::FromStr, thread};
 
 /// An engine: how workers do I/O and share connections.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "program", derive(serde::Serialize, serde::Deserialize))]
 pub enum Engine {
     /// The best engine that the host supports: on Linux `IoUring`, else `Epoll`; on FreeBSD and macOS `Kqueue`.
     #[default]

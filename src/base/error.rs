@@ -1,12 +1,12 @@
 //! An error for the user: one line with what failed, why, and a hint.
 
-use serde::{Deserialize, Serialize};
 use std::{error::Error, fmt};
 use tarpon_site::printable::{is_invisible, write_escaped};
 
 /// An error outside of any connection, as text for the user. [`Display`](fmt::Display) writes one line: `what: why; hint`, and the
-/// number of errors if it is one of several.
-#[derive(Debug, Serialize, Deserialize)]
+/// number of errors if it is one of several. [`Debug`] writes the same line for each of several, as `main` prints an error that it returns
+/// with `Debug`.
+#[cfg_attr(feature = "program", derive(serde::Serialize, serde::Deserialize))]
 pub struct UserError {
     /// What failed, with the name of the file, address or option concerned.
     what: String,
@@ -67,6 +67,14 @@ impl fmt::Display for UserError {
     }
 }
 
+impl fmt::Debug for UserError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let UserError { what, why, hint, more, option: _ } = self;
+        write!(f, "{what}: {why}; {hint}")?;
+        more.iter().try_for_each(|other| write!(f, "\n{other:?}"))
+    }
+}
+
 impl Error for UserError {}
 
 /// Returns text with line breaks and invisible characters escaped. Names in it are escaped already; the messages of libraries are not.
@@ -82,4 +90,26 @@ pub(crate) fn reason(error: &std::io::Error) -> String {
     let text = text.split(" (os error").next().unwrap_or(&text);
     let mut chars = text.chars();
     chars.next().map(|first| first.to_lowercase().chain(chars).collect()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_prints_the_sentence_of_each_error() {
+        let error = |what: &str| UserError::new(what, "it does not exist", "create it");
+        let joined = UserError::join(["cannot serve a", "cannot serve b"].map(error)).unwrap();
+        assert_eq!(
+            format!("{joined:?}"),
+            "cannot serve a: it does not exist; create it\ncannot serve b: it does not exist; create it"
+        );
+        assert_eq!(
+            joined.to_string(),
+            "cannot serve a: it does not exist; create it (the first of 2 errors)"
+        );
+        // As `main` prints it.
+        let boxed: Box<dyn Error> = error("cannot serve a").into();
+        assert_eq!(format!("{boxed:?}"), "cannot serve a: it does not exist; create it");
+    }
 }

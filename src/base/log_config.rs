@@ -1,6 +1,5 @@
 //! The configuration of the access log and of the event log.
 
-use serde::{Deserialize, Serialize};
 use std::{
     fmt,
     num::NonZeroU32,
@@ -13,11 +12,11 @@ use tarpon_site::Printable;
 /// The content and format of the access log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Logging {
-    /// The format of a line.
+    /// The format of a line. Default: `Combined`.
     pub format: LogFormat,
-    /// How much of the client's IP address a line contains.
+    /// How much of the client's IP address a line contains. Default: `Full`.
     pub client_ip: LogClientIp,
-    /// Logs a random sample of one in this many exchanges. Exchanges with status 400 or above are always logged.
+    /// Logs a random sample of one in this many exchanges. Exchanges with status 400 or above are always logged. Default: 1, all of them.
     pub sample: NonZeroU32,
 }
 
@@ -146,7 +145,8 @@ impl SiteLog {
 }
 
 /// The owner of a log: which lines go to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "program", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) enum LogOwner {
     /// The server: lines of all sites without a log of their own.
     Server,
@@ -157,11 +157,11 @@ pub(crate) enum LogOwner {
 /// When the server rotates a log file, and how many rotated files it keeps. A file is rotated when any limit is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rotation {
-    /// Maximum size of the file, in bytes. `None`: no limit.
+    /// Maximum size of the file, in bytes. `None`: no limit. Default: `None`.
     pub len_max: Option<u64>,
-    /// Maximum age of the file. `None`: no limit.
+    /// Maximum age of the file. `None`: no limit. Default: `None`.
     pub age_max: Option<Duration>,
-    /// How many rotated files to keep.
+    /// How many rotated files to keep. Default: 7.
     pub keep: u32,
 }
 
@@ -232,13 +232,13 @@ impl fmt::Display for LogTarget {
 /// The log configuration of the server.
 #[derive(Clone, Debug, Default)]
 pub struct LogConfig {
-    /// The target of the access log. `None`: no access log.
+    /// The target of the access log. `None`: no access log. Default: `None`.
     pub access: Option<LogTarget>,
-    /// The content and format of the access log.
+    /// The content and format of the access log. Default: that of [`Logging`].
     pub logging: Logging,
-    /// When log files are rotated.
+    /// When log files are rotated. Default: never.
     pub rotation: Rotation,
-    /// The format of events.
+    /// The format of events. Default: `Auto`.
     pub events: EventFormat,
 }
 
@@ -256,12 +256,14 @@ pub enum EventFormat {
 
 /// The log configuration of a site. Each field that is `None` takes the server's setting.
 #[derive(Clone, Debug, Default)]
-#[allow(missing_docs)] // The other fields are those of `Logging`.
 pub struct SiteLogConfig {
-    /// The target of the site's access log. `None`: the server's log. `Some(None)`: no log.
+    /// The target of the site's access log. `None`: the server's log. `Some(None)`: no log. Default: `None`.
     pub access: Option<Option<LogTarget>>,
+    /// Overrides [`Logging::format`]. Default: `None`.
     pub format: Option<LogFormat>,
+    /// Overrides [`Logging::client_ip`]. Default: `None`.
     pub client_ip: Option<LogClientIp>,
+    /// Overrides [`Logging::sample`]. Default: `None`.
     pub sample: Option<NonZeroU32>,
 }
 

@@ -26,6 +26,8 @@ pub(crate) mod acme_config;
 pub(crate) mod address;
 pub(crate) mod admin_access;
 pub(crate) mod cgi_config;
+#[cfg(test)]
+mod documented_defaults;
 pub(crate) mod engine;
 pub(crate) mod error;
 pub(crate) mod functions;

@@ -10,37 +10,37 @@ use tarpon_conn::{Limits, ProxyTrust};
 /// How a server runs. The default is that of `tarpon serve` without options.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The engine of the workers.
+    /// The engine of the workers. Default: `Engine::Auto`.
     pub engine: Engine,
-    /// The number of workers. `None`: the default of the engine, see [`Engine::default_worker_count`].
+    /// The number of workers. `None`: the default of the engine, see [`Engine::default_worker_count`]. Default: `None`.
     pub worker_count: Option<NonZeroUsize>,
-    /// Pins each worker to a CPU core of its own.
+    /// Pins each worker to a CPU core of its own. Default: `false`.
     pub cpu_affinity: bool,
-    /// How long a client may take to send the head of a request.
+    /// How long a client may take to send the head of a request. Default: 20 s.
     pub header_timeout: Duration,
-    /// How long a client may take to send the content of a request.
+    /// How long a client may take to send the content of a request. Default: 30 s.
     pub body_timeout: Duration,
-    /// How long a connection may wait for its next request.
+    /// How long a connection may wait for its next request. Default: 75 s.
     pub idle_timeout: Duration,
-    /// How long a client may take to receive a response, unless it keeps up `min_send_rate`.
+    /// How long a client may take to receive a response, unless it keeps up `min_send_rate`. Default: 30 s.
     pub send_timeout: Duration,
-    /// Minimum rate in bytes per second at which a client receives, averaged over `send_timeout`. 0: any progress is enough.
+    /// Minimum rate in bytes per second at which a client receives, averaged over `send_timeout`. 0: any progress is enough. Default: 500.
     pub min_send_rate: u32,
-    /// Maximum number of requests on one connection.
+    /// Maximum number of requests on one connection. Default: 100,000.
     pub keepalive_requests: NonZeroU32,
     /// How many earlier versions of a site the server keeps, so that pages loaded before a swap still find files that were declared
-    /// immutable. A quarter of the limit on open files bounds it too.
+    /// immutable. A quarter of the limit on open files bounds it too. Default: 0.
     pub keep_releases: usize,
     /// The format and content of the access log; a site can override it with [`VirtualHost::log`](crate::VirtualHost::log). `None`: no
-    /// access log, at no cost. [`Handle::log_to`](crate::Handle::log_to) sets the target.
+    /// access log, at no cost. [`Handle::log_to`](crate::Handle::log_to) sets the target. Default: `None`.
     pub logging: Option<Logging>,
     /// A path for the health checks of load balancers, on every host. The response is 200, or 503 once the server drains. A file of
-    /// the site at this path takes precedence.
+    /// the site at this path takes precedence. Default: `None`.
     pub health_path: Option<String>,
-    /// Whether responses have the field Server.
+    /// Whether responses have the field Server. Default: `true`.
     pub server_header: bool,
     /// The proxies in front of the server that are trusted to name their clients, and the field in which they do. The access log then has
-    /// the address of the client instead of that of the proxy. By default, no proxy is trusted.
+    /// the address of the client instead of that of the proxy. Default: no proxy.
     ///
     /// ```
     /// use tarpon::{ForwardedField, ProxyTrust, Settings};
@@ -52,7 +52,7 @@ pub struct Settings {
     /// # Ok::<(), String>(())
     /// ```
     pub proxy_trust: ProxyTrust,
-    /// Emits an event for each exchange, with both heads, through `tracing` at level DEBUG.
+    /// Emits an event for each exchange, with both heads, through `tracing` at level DEBUG. Default: `false`.
     pub debug: bool,
 }
 
@@ -95,12 +95,16 @@ impl Settings {
 /// Limits of one site that override those of the server's [`Settings`]. A connection has the limits of the site of its latest request;
 /// before the first request, those of the default site, or of the first site if there is no default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs)] // Each field overrides the setting of the same name.
 pub struct SiteLimits {
+    /// Overrides [`Settings::body_timeout`]. Default: `None`.
     pub body_timeout: Option<Duration>,
+    /// Overrides [`Settings::idle_timeout`]. Default: `None`.
     pub idle_timeout: Option<Duration>,
+    /// Overrides [`Settings::send_timeout`]. Default: `None`.
     pub send_timeout: Option<Duration>,
+    /// Overrides [`Settings::min_send_rate`]. Default: `None`.
     pub min_send_rate: Option<u32>,
+    /// Overrides [`Settings::keepalive_requests`]. Default: `None`.
     pub keepalive_requests: Option<NonZeroU32>,
 }
 

@@ -4,11 +4,11 @@
 /// write. The umask has no effect.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SocketAccess {
-    /// The mode of the file.
+    /// The mode of the file. Default: 0o660.
     pub mode: u32,
-    /// The name or number of the user that owns the file. `None`: the user of this process.
+    /// The name or number of the user that owns the file. `None`: the user of this process. Default: `None`.
     pub owner: Option<String>,
-    /// The name or number of the group of the file. `None`: the group that a new file in the directory gets.
+    /// The name or number of the group of the file. `None`: the group that a new file in the directory gets. Default: `None`.
     pub group: Option<String>,
 }
 

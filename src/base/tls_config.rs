@@ -45,10 +45,11 @@ impl CertificateFiles {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsPolicy {
     /// The file with the certificates of the authorities that sign certificates of clients, in PEM. `None`: the server asks for no certificate.
+    /// Default: `None`.
     pub client_ca: Option<PathBuf>,
-    /// Whether a client may also come without a certificate.
+    /// Whether a client may also come without a certificate. Default: `false`.
     pub is_client_auth_optional: bool,
-    /// Whether clients must use TLS 1.3.
+    /// Whether clients must use TLS 1.3. Default: `false`.
     pub requires_tls13: bool,
 }
 
@@ -59,11 +60,12 @@ pub(crate) struct TlsPolicyId(pub(crate) [u8; 32]);
 /// The TLS of a service.
 #[derive(Clone, Debug, Default)]
 pub struct ServiceTls {
-    /// The addresses that have TLS, with the policy of each.
+    /// The addresses that have TLS, with the policy of each. Default: none.
     pub listeners: Vec<(Address, TlsPolicy)>,
     /// The certificates of the server. Its sites may have [others](crate::config::SiteConfig::certificates). A client that asks for no name, or for
-    /// an unknown one, gets the first of all.
+    /// an unknown one, gets the first of all. Default: none.
     pub certificates: Vec<CertificateFiles>,
     /// Whether the server makes a certificate for the hosts of its sites and for localhost. For development: no client trusts it by itself.
+    /// Default: `false`.
     pub is_self_signed: bool,
 }

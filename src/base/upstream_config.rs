@@ -6,50 +6,50 @@ use tarpon_conn::PathPrefix;
 /// An upstream: servers that can respond to the same requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamConfig {
-    /// Its name. That of an upstream that `proxy` names by addresses is their text.
+    /// Its name. That of an upstream that `proxy` names by addresses is their text. Default: empty.
     pub name: String,
-    /// The language of its servers.
+    /// The language of its servers. Default: `Http`.
     pub protocol: UpstreamProtocol,
-    /// Its servers, at least one.
+    /// Its servers, at least one. Default: none.
     pub servers: Vec<UpstreamServer>,
-    /// How the server of a request is chosen.
+    /// How the server of a request is chosen. Default: `RoundRobin`.
     pub balance: Balance,
-    /// The host in the requests that it gets.
+    /// The host in the requests that it gets. Default: `Client`.
     pub host: HostPolicy,
-    /// How long connecting to a server may take.
+    /// How long connecting to a server may take. Default: 5 s.
     pub connect_timeout: Duration,
-    /// How long a response may take to begin.
+    /// How long a response may take to begin. Default: 60 s.
     pub response_timeout: Duration,
-    /// How long a server may take nothing of a request, or send nothing of a response.
+    /// How long a server may take nothing of a request, or send nothing of a response. Default: 60 s.
     pub idle_timeout: Duration,
-    /// How long a request and its response may take. `None`: there is no limit.
+    /// How long a request and its response may take. `None`: there is no limit. Default: `None`.
     pub total_timeout: Option<Duration>,
-    /// How long a tunnel stays open on which nothing passes.
+    /// How long a tunnel stays open on which nothing passes. Default: 1 h.
     pub tunnel_timeout: Duration,
-    /// The maximum length of the content of a request in bytes.
+    /// The maximum length of the content of a request in bytes. Default: 100 MiB.
     pub max_body: u64,
     /// How many idle connections each server has, of all workers together. 0: a connection carries one request. `None`: the
-    /// [default](UpstreamConfig::pool_size) of the protocol.
+    /// [default](UpstreamConfig::pool_size) of the protocol. Default: `None`.
     pub pool_size: Option<u32>,
-    /// How long a connection may be idle.
+    /// How long a connection may be idle. Default: 65 s.
     pub pool_idle_time: Duration,
-    /// How many requests a connection carries.
+    /// How many requests a connection carries. Default: 1,000.
     pub pool_requests: u32,
-    /// How many connections each server has, of all workers together. `None`: there is no limit.
+    /// How many connections each server has, of all workers together. `None`: there is no limit. Default: `None`.
     pub max_connections: Option<u32>,
-    /// How often a request is repeated, where that is safe.
+    /// How often a request is repeated, where that is safe. Default: 2.
     pub retries: u8,
-    /// How servers are checked. `None`: only by the requests that they get.
+    /// How servers are checked. `None`: only by the requests that they get. Default: `None`.
     pub health: Option<HealthCheck>,
-    /// A server is left out after this many failures within `fail_time`. 0: never.
+    /// A server is left out after this many failures within `fail_time`. 0: never. Default: 3.
     pub max_fails: u32,
-    /// How long a server is left out after failures.
+    /// How long a server is left out after failures. Default: 10 s.
     pub fail_time: Duration,
-    /// How long a server that is back takes to get its whole part.
+    /// How long a server that is back takes to get its whole part. Default: 0 s.
     pub slow_start: Duration,
-    /// The certificates that servers must have, if their addresses begin with `https`.
+    /// The certificates that servers must have, if their addresses begin with `https`. Default: that of [`UpstreamTls`].
     pub tls: UpstreamTls,
-    /// What requests of FastCGI name.
+    /// What requests of FastCGI name. Default: that of [`UpstreamFastCgi`].
     pub fastcgi: UpstreamFastCgi,
 }
 
@@ -178,15 +178,15 @@ pub enum HostPolicy {
 /// How the servers of an upstream are checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthCheck {
-    /// The path that is asked for: a status from 200 to 399 is good. With FastCGI, a connection is made and nothing sent.
+    /// The path that is asked for: a status from 200 to 399 is good. With FastCGI, a connection is made and nothing sent. Default: `/`.
     pub path: String,
-    /// The time between two checks.
+    /// The time between two checks. Default: 5 s.
     pub interval: Duration,
-    /// How long a check may take.
+    /// How long a check may take. Default: 2 s.
     pub timeout: Duration,
-    /// This many good checks in a row bring a server back.
+    /// This many good checks in a row bring a server back. Default: 2.
     pub rise: u32,
-    /// This many bad checks in a row take a server out.
+    /// This many bad checks in a row take a server out. Default: 3.
     pub fall: u32,
 }
 
@@ -209,24 +209,24 @@ impl Default for HealthCheck {
 /// The certificates that servers with TLS must have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UpstreamTls {
-    /// The certificates that are trusted. `None`: those of the system.
+    /// The certificates that are trusted. `None`: those of the system. Default: `None`.
     pub ca: Option<PathBuf>,
-    /// The name that a certificate must be for. `None`: the host of the address.
+    /// The name that a certificate must be for. `None`: the host of the address. Default: `None`.
     pub name: Option<String>,
-    /// Any certificate is accepted.
+    /// Any certificate is accepted. Default: `false`.
     pub accepts_any: bool,
 }
 
 /// What requests of FastCGI name besides the fields of the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamFastCgi {
-    /// The directory of the scripts, as the server sees it. `None`: that of the site.
+    /// The directory of the scripts, as the server sees it. `None`: that of the site. Default: `None`.
     pub root: Option<PathBuf>,
-    /// The script for paths that end with a slash.
+    /// The script for paths that end with a slash. Default: `index.php`.
     pub index: String,
-    /// How the name of a script ends: what follows is its `PATH_INFO`.
+    /// How the name of a script ends: what follows is its `PATH_INFO`. Default: `.php`.
     pub suffix: String,
-    /// Further parameters.
+    /// Further parameters. Default: none.
     pub params: Vec<(String, String)>,
 }
 

@@ -10,10 +10,7 @@ use crate::{
     base::admin_access::AdminAccess,
     base::error::{UserError, reason},
     base::socket_access::SocketAccess,
-    control::{
-        socket_permissions::SocketPermissions,
-        tls::{policy::TlsConfig, tickets::TicketKeys},
-    },
+    control::{socket_permissions::SocketPermissions, tls::TlsConfig},
     data::worker::SocketSettings,
     site::server_routes::{ListenerPolicy, ServerRoutes},
     sys::BACKLOG,
@@ -57,7 +54,7 @@ pub struct Listener {
     /// Whether each connection begins with a PROXY header.
     has_proxy_protocol: bool,
     /// If clients must speak TLS: certificates, and what is asked of clients.
-    tls: Option<TlsConfig>,
+    pub(super) tls: Option<TlsConfig>,
 }
 
 /// Returns the default address of the admin listener: a Unix socket in the runtime directory of the service, of root or of the user.
@@ -183,20 +180,9 @@ impl Listener {
         Listener { has_proxy_protocol, ..self }
     }
 
-    /// Sets that clients must speak TLS. The example of [`TlsConfig`] serves HTTPS.
-    #[must_use]
-    pub fn with_tls(self, tls: &TlsConfig) -> Listener {
-        Listener { tls: Some(tls.clone()), ..self }
-    }
-
     /// Returns its address, and what it asks of its clients.
     pub(crate) fn policy(&self) -> ListenerPolicy<'_> {
-        (&self.address, self.tls.as_ref().map(|tls| tls.policy))
-    }
-
-    /// Returns the keys of its session tickets. All listeners of a service share them.
-    pub(crate) fn ticket_keys(&self) -> Option<&Arc<TicketKeys>> {
-        self.tls.as_ref().map(|tls| &tls.ticket_keys)
+        (&self.address, self.tls.as_ref().map(TlsConfig::policy))
     }
 
     /// Returns whether its connections are encrypted.
@@ -212,7 +198,7 @@ impl Listener {
     /// Returns how workers serve the clients of its sockets.
     pub(crate) fn settings(&self, routes: &ServerRoutes) -> SocketSettings {
         let routes = routes.table_of(&self.address);
-        let tls = self.tls.as_ref().map(|tls| Arc::clone(&tls.server));
+        let tls = self.tls.as_ref().map(|tls| Arc::clone(tls.server()));
         SocketSettings { routes, expects_proxy_header: self.has_proxy_protocol, tls }
     }
 

@@ -25,31 +25,52 @@
 //! | `counters` | the counters of all servers of a service, which outlive each of them |
 //! | `stats`, `metrics` | the statistics of a service, for Prometheus and `tarpon status` |
 //! | `process_usage` | what the server process takes from the system |
+//! | `helper_stats` | what helpers and the builder add to them |
 //! | `acme` | obtains and renews certificates |
 //! | `cgi` | CGI programs, and the helper that runs them |
 //! | `upstreams` | upstream servers, and the helper that connects to them |
 //! | `access_log` | joins, formats and writes the records of the workers |
+//!
+//! A server within another program has the modules without the feature `program`. Two files take the place of modules whose feature is off:
+//! `no_tls` and `no_helper_stats`.
 
 pub(crate) mod access_log;
+#[cfg(feature = "program")]
 pub(crate) mod acme;
+#[cfg(feature = "program")]
 pub(crate) mod admin;
+#[cfg(feature = "program")]
 mod builder_process;
+#[cfg(feature = "program")]
 pub(crate) mod cgi;
 pub(crate) mod counters;
+#[cfg(feature = "program")]
 mod handover;
+#[cfg_attr(not(feature = "program"), path = "no_helper_stats.rs")]
+mod helper_stats;
+#[cfg(feature = "program")]
 mod helpers;
 pub(crate) mod listeners;
 pub(crate) mod metrics;
+#[cfg(feature = "program")]
 pub(crate) mod process;
 pub(crate) mod process_usage;
+#[cfg(feature = "program")]
 pub(crate) mod sandbox;
 pub(crate) mod server;
+#[cfg(feature = "program")]
 pub(crate) mod server_process;
+#[cfg(feature = "program")]
 pub(crate) mod site_states;
 mod socket_permissions;
 pub(crate) mod stats;
+#[cfg(feature = "program")]
 pub(crate) mod supervisor;
+#[cfg(feature = "program")]
 pub(crate) mod systemd;
+#[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 pub(crate) mod tls;
+#[cfg(feature = "program")]
 pub(crate) mod upstreams;
+#[cfg(feature = "program")]
 pub(crate) mod worker_pool;

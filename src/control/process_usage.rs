@@ -2,13 +2,12 @@
 //!
 //! The files are opened before the sandbox forbids it. Reading them needs no further right.
 
-use crate::sys::memory;
+use crate::{control::metrics::ProcessMetrics, sys::memory};
 use rustix::{
     param::page_size,
     process::{Resource, getrlimit},
     time::{ClockId, clock_gettime},
 };
-use serde::{Deserialize, Serialize};
 use std::{
     fs::File,
     os::{
@@ -27,23 +26,6 @@ pub(crate) struct ProcessUsage {
     descriptors: Option<File>,
     descriptor_max: Option<u64>,
     start_unix_s: u64,
-}
-
-/// What a process takes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProcessMetrics {
-    /// CPU time of the process since it started, in microseconds. Of worker processes, that of the workers is in it.
-    pub cpu_us: u64,
-    /// Bytes of memory that are resident. `None`: the system does not tell.
-    pub resident_len: Option<u64>,
-    /// Bytes of address space.
-    pub virtual_len: Option<u64>,
-    /// Open descriptors. `None`: the system does not tell, as Linux before 6.2.
-    pub open_descriptors: Option<u64>,
-    /// The limit on descriptors. `None`: there is none.
-    pub descriptor_max: Option<u64>,
-    /// When the process started, in seconds since 1970.
-    pub start_unix_s: u64,
 }
 
 impl ProcessUsage {

@@ -11,21 +11,19 @@ use crate::{
     base::{address::Address, engine::Engine, error::UserError, log_config::LogOwner},
     control::{
         access_log::{AccessLog, LogPlan, LogSink},
-        cgi::{service::CgiBackends, stats::CgiStats},
         counters::ServerCounters,
+        helper_stats::HelperStats,
         listeners::{Listener, SocketFile},
         metrics::Metrics,
         process_usage::ProcessUsage,
-        site_states::SiteStates,
         stats::ServerStats,
-        upstreams::service::UpstreamBackends,
     },
     data::{
         acme_table::AcmeTable,
         engine::WorkerReady,
         functions::{self, FunctionThreads},
         log_ring::LogRings,
-        upstreams::link::WorkerUpstreams,
+        upstreams::WorkerUpstreams,
         worker::{
             Backends, WorkerConfig,
             idle_workers::IdleWorkers,
@@ -60,15 +58,13 @@ pub struct Server {
 }
 
 /// What a server of a service shares with helpers.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct ServerHelpers {
     /// Certificates and the answers to directories.
     pub(crate) acme: Option<Arc<AcmeTable>>,
-    pub(crate) cgi: Option<CgiBackends>,
-    pub(crate) cgi_stats: Option<Arc<CgiStats>>,
-    pub(crate) upstreams: Option<UpstreamBackends>,
-    /// What the builder knows of the sites.
-    pub(crate) states: Option<Arc<SiteStates>>,
+    /// The backends that helpers run or connect to, and the routes to them.
+    pub(crate) backends: Backends,
+    pub(crate) stats: Option<HelperStats>,
     /// What tells the usage of the server process.
     pub(crate) usage: Option<Arc<ProcessUsage>>,
 }
@@ -138,7 +134,7 @@ impl Server {
         sites: impl Into<VirtualHosts>,
         dev_null: File,
         counters: ServerCounters,
-        ServerHelpers { acme, cgi, cgi_stats, upstreams, states, usage }: ServerHelpers,
+        ServerHelpers { acme, mut backends, stats: helper_stats, usage }: ServerHelpers,
     ) -> io::Result<Server> {
         let hosts: VirtualHosts = sites.into();
         let policies: Vec<_> = listeners.iter().map(Listener::policy).collect();
@@ -162,13 +158,7 @@ impl Server {
                 "name the addresses of the proxies in Settings::proxy_trust",
             )));
         }
-        let mut backends = Backends::default();
         let threads = functions::add(functions, &mut backends).map_err(io::Error::other)?;
-        cgi.iter().try_for_each(|cgi| cgi.add_to(&mut backends)).map_err(io::Error::other)?;
-        upstreams
-            .iter()
-            .try_for_each(|upstreams| upstreams.add_to(&mut backends))
-            .map_err(io::Error::other)?;
         if let Some(upstreams) = backends.upstreams.as_mut().filter(|_| !engine.is_blocking()) {
             upstreams.start_thread()?;
         }
@@ -179,11 +169,8 @@ impl Server {
         let sites = site_set.sites();
         let mailboxes: Arc<[_]> =
             (0..worker_count).map(|_| Mailbox::new().map(Arc::new)).collect::<io::Result<_>>()?;
-        let stats = ServerStats::new(engine, worker_count, counters.clone(), &labels, acme.clone())
-            .with_cgi(cgi_stats)
-            .with_upstreams(upstreams.map(|upstreams| upstreams.stats))
-            .with_states(states)
-            .with_usage(usage);
+        let stats =
+            ServerStats::new(engine, worker_count, counters.clone(), &labels, helper_stats).with_usage(usage);
         for (number, (versions, _)) in sites.iter().enumerate() {
             stats.site_loaded(number, versions.current.file_count(), versions.current.content_len());
         }

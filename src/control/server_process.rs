@@ -9,6 +9,7 @@ use crate::{
     base::{
         address::ListenAddress,
         engine::{ChosenEngine, Engine},
+        error::UserError,
         log_config::{LogConfig, LogOwner, Logging},
         settings::{Settings, UnknownHost},
         site_config::SiteConfig,
@@ -18,6 +19,7 @@ use crate::{
         admin::{Admin, Order},
         cgi::{service::CgiBackends, stats::CgiStats},
         counters::ServerCounters,
+        helper_stats::HelperStats,
         listeners::Listener,
         process::{
             channel::{Channel, Descriptors, Receiver, Sender},
@@ -34,7 +36,7 @@ use crate::{
     },
     data::{
         acme_table::AcmeTable,
-        worker::{loader, mailbox::ShutdownMode},
+        worker::{Backends, loader, mailbox::ShutdownMode},
     },
     site::{
         Site,
@@ -189,13 +191,15 @@ fn start_server(
     let loads: Vec<_> = pending.iter().map(|pending| pending.loads).collect();
     let hosts = sites.iter().zip(pending).map(|(config, pending)| pending.host(config, log.logging));
     let hosts = VirtualHosts::new(hosts.collect(), unknown_host).map_err(|error| error.to_string())?;
+    let upstream_stats = upstreams.as_ref().map(|upstreams| upstreams.stats.clone());
+    let stats = HelperStats { acme, cgi: cgi_stats, upstreams: upstream_stats, states: Some(states) };
     let server = Server::start_with(
         &settings,
         listeners,
         hosts,
         dev_null,
         rows,
-        ServerHelpers { acme, cgi, cgi_stats, upstreams, states: Some(states), usage: Some(usage) },
+        helpers(cgi.as_ref(), upstreams.as_ref(), stats, usage).map_err(|error| error.to_string())?,
     )
     .map_err(|error| error.to_string())?;
     let handle = server.handle();
@@ -207,6 +211,22 @@ fn start_server(
         .map(|bound| start_admin(bound, Some(Arc::clone(handle.stats()))))
         .transpose()?;
     Ok(Some(RunningServer { server, admin: early.or(late), chosen, confinement }))
+}
+
+/// Returns what a server shares with its helpers.
+///
+/// # Errors
+/// There are too many routes to them.
+pub(crate) fn helpers(
+    cgi: Option<&CgiBackends>,
+    upstreams: Option<&UpstreamBackends>,
+    stats: HelperStats,
+    usage: Arc<ProcessUsage>,
+) -> Result<ServerHelpers, UserError> {
+    let mut backends = Backends::default();
+    cgi.into_iter().try_for_each(|cgi| cgi.add_to(&mut backends))?;
+    upstreams.into_iter().try_for_each(|upstreams| upstreams.add_to(&mut backends))?;
+    Ok(ServerHelpers { acme: stats.acme.clone(), backends, stats: Some(stats), usage: Some(usage) })
 }
 
 /// The versions of a site that have arrived before the server serves.

@@ -4,45 +4,17 @@
 //! builder ─ writes ─▶ SiteStates ◀─ reads ─ status, metrics, readiness
 //! ```
 
-use crate::{data::record_table::RecordTable, site::Site};
-use serde::{Deserialize, Serialize};
+use crate::{
+    control::metrics::{ReadFailure, SiteReading},
+    data::record_table::RecordTable,
+    site::Site,
+};
 use std::{
     io,
     path::Path,
     time::{SystemTime, UNIX_EPOCH},
 };
 use tarpon_site::Printable;
-
-/// How a site was read. Times are in seconds since 1970.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct SiteReading {
-    /// The configured path of the directory or archive.
-    pub path: String,
-    /// The file or directory that the path led to, without links: the release that is live.
-    pub release: Option<String>,
-    /// A hash of what is live, in hexadecimal: the same for the same paths, fields and contents.
-    pub digest: String,
-    /// Since when it has been live.
-    pub live_since_unix_s: u64,
-    /// When it was read last with success.
-    pub read_unix_s: u64,
-    /// Files and directories that cannot be read, and answer 403 or 500.
-    pub unreadable: u64,
-    /// The first of them.
-    pub unreadable_example: Option<String>,
-    /// Why later reads have failed: the server keeps what it read before.
-    pub failure: Option<ReadFailure>,
-}
-
-/// Why a site cannot be read.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReadFailure {
-    /// Since when, in seconds since 1970.
-    pub since_unix_s: u64,
-    /// The reason, for a user.
-    pub why: String,
-}
 
 /// The states of the sites of a configuration.
 #[derive(Debug)]

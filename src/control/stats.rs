@@ -2,18 +2,14 @@
 //!
 //! The counters are in memory that outlives the server; the rest is in the process that answers the admin listener.
 
-use super::{
-    cgi::stats::CgiStats, process_usage::ProcessUsage, site_states::SiteStates,
-    upstreams::stats::UpstreamStats,
-};
 use crate::{
     base::engine::Engine,
     control::{
         counters::ServerCounters,
+        helper_stats::HelperStats,
         metrics::{Metrics, ServerState, SiteMetrics},
-        worker_pool,
+        process_usage::ProcessUsage,
     },
-    data::acme_table::AcmeTable,
 };
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::{
@@ -30,10 +26,8 @@ pub(crate) struct ServerStats {
     counters: ServerCounters,
     worker_count: usize,
     sites: Vec<SiteStats>,
-    acme: Option<Arc<AcmeTable>>,
-    cgi: Option<Arc<CgiStats>>,
-    upstreams: Option<UpstreamStats>,
-    states: Option<Arc<SiteStates>>,
+    /// `None`: there are no helpers, as in a server within another program.
+    helpers: Option<HelperStats>,
     usage: Option<Arc<ProcessUsage>>,
     /// Lines that the access log could not write.
     log_lost: Arc<AtomicU64>,
@@ -58,7 +52,7 @@ impl ServerStats {
         worker_count: usize,
         counters: ServerCounters,
         labels: &[Option<String>],
-        acme: Option<Arc<AcmeTable>>,
+        helpers: Option<HelperStats>,
     ) -> ServerStats {
         let entry = |label: &Option<String>| {
             let host = label.clone();
@@ -72,29 +66,11 @@ impl ServerStats {
             counters,
             worker_count,
             sites: labels.iter().map(entry).collect(),
-            acme,
-            cgi: None,
-            upstreams: None,
-            states: None,
+            helpers,
             usage: None,
             log_lost: Arc::default(),
             is_draining: AtomicBool::new(false),
         }
-    }
-
-    /// Adds the numbers of CGI programs.
-    pub(crate) fn with_cgi(self, cgi: Option<Arc<CgiStats>>) -> ServerStats {
-        ServerStats { cgi, ..self }
-    }
-
-    /// Adds the numbers of upstream servers.
-    pub(crate) fn with_upstreams(self, upstreams: Option<UpstreamStats>) -> ServerStats {
-        ServerStats { upstreams, ..self }
-    }
-
-    /// Adds what the builder knows of the sites.
-    pub(crate) fn with_states(self, states: Option<Arc<SiteStates>>) -> ServerStats {
-        ServerStats { states, ..self }
     }
 
     /// Adds what tells the usage of the server process.
@@ -135,13 +111,12 @@ impl ServerStats {
             bytes: entry.bytes.load(Ordering::Relaxed),
             loads: entry.loads.load(Ordering::Relaxed),
             responses: totals.site_responses(number).map(Vec::from).unwrap_or_default(),
-            reading: self.states.as_ref().and_then(|states| states.get(number)),
+            reading: None,
         };
-        let certificate = |state: String| serde_json::from_str(&state).ok();
         let is_draining = self.is_draining.load(Ordering::Relaxed);
         // Workers that are threads count in the process.
-        let worker_cpu_us = if worker_pool::runs(self.engine) { totals.cpu_us.get() } else { 0 };
-        Metrics {
+        let worker_cpu_us = if Engine::EMBEDDED.contains(&self.engine) { 0 } else { totals.cpu_us.get() };
+        let mut metrics = Metrics {
             process: self.usage.as_ref().map(|usage| usage.metrics(worker_cpu_us)),
             start_unix_s: self.start_unix_s,
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -150,10 +125,11 @@ impl ServerStats {
             state: if is_draining { ServerState::Draining } else { ServerState::Serving },
             log_lost: self.log_lost.load(Ordering::Relaxed),
             sites: self.sites.iter().enumerate().map(site).collect(),
-            certificates: self.acme.iter().flat_map(|acme| acme.states()).filter_map(certificate).collect(),
-            cgi: self.cgi.as_ref().map(|cgi| cgi.metrics()),
-            upstreams: self.upstreams.as_ref().map(UpstreamStats::metrics).unwrap_or_default(),
             ..Metrics::of(&self.counters, &totals)
+        };
+        if let Some(helpers) = &self.helpers {
+            helpers.add_to(&mut metrics);
         }
+        metrics
     }
 }

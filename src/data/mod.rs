@@ -15,6 +15,7 @@
 //! | `upstreams/` | the servers of upstreams: their numbers, the choice among them, the connections to them |
 //! | `record_table` | records in shared memory |
 //! | `services` | what a worker asks of a helper |
+//! | `no_upstreams` | takes the place of `upstreams/` without the feature `program`: no server has upstreams |
 
 pub(crate) mod acme_table;
 #[allow(unsafe_code)]
@@ -22,6 +23,8 @@ pub(crate) mod engine;
 pub(crate) mod functions;
 pub(crate) mod log_ring;
 pub(crate) mod record_table;
+#[cfg(feature = "program")]
 pub(crate) mod services;
+#[cfg_attr(not(feature = "program"), path = "no_upstreams.rs")]
 pub(crate) mod upstreams;
 pub(crate) mod worker;

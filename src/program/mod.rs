@@ -16,7 +16,7 @@ mod cli;
 pub mod config;
 mod output;
 
-use crate::site::pack::has_embedded_site;
+use crate::site::embedded::has_embedded_site;
 use std::process::ExitCode;
 
 /// Runs the program with the arguments of this process. Prints an error, and returns the exit status.

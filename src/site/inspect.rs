@@ -1,15 +1,11 @@
-//! Lists or verifies a packed site, with messages for the user.
+//! Lists a packed site, with messages for the user.
 
 use crate::{
     base::error::{UserError, reason},
-    site::{archive, pack::dictionary_error},
+    site::archive,
 };
-use std::{
-    num::NonZeroUsize,
-    path::{Path, PathBuf},
-    thread,
-};
-use tarpon_pack::{Dictionaries, OpenError, Progress, SiteError, SiteInspection, Verification};
+use std::path::Path;
+use tarpon_pack::{OpenError, SiteInspection};
 use tarpon_site::Printable;
 
 /// Lists a packed site: its paths, and the response for each. A compressed archive may unpack to `max_unpacked_len` bytes;
@@ -22,30 +18,8 @@ pub fn inspect(path: &Path, max_unpacked_len: u64) -> Result<SiteInspection, Use
         .map_err(|error| open_error(path, error))
 }
 
-/// Verifies a packed site: every checksum, variant and member. The result lists the defects. Variants compressed against files of earlier
-/// archives are decoded only if `dictionaries` contains those archives. The archive may be compressed, as for [`inspect`]. Other threads can
-/// read the `progress`.
-///
-/// # Errors
-/// The archive cannot be read, is not a packed site, or is too damaged to be served.
-pub fn verify(
-    path: &Path,
-    dictionaries: &[PathBuf],
-    max_unpacked_len: u64,
-    progress: &Progress,
-) -> Result<Verification, UserError> {
-    let workers = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    let dictionaries = Dictionaries::open(dictionaries).map_err(|error| match error {
-        SiteError::Dictionary { path, error } => dictionary_error(&path, error),
-        error => UserError::new("cannot read dictionaries", error, "leave --dictionary out"),
-    })?;
-    let archive = archive::open_as_file(path, max_unpacked_len)?;
-    tarpon_pack::verify(&archive, path, &dictionaries, workers, progress)
-        .map_err(|error| open_error(path, error))
-}
-
 /// Returns the message for an archive that cannot be opened as a packed site.
-fn open_error(path: &Path, error: OpenError) -> UserError {
+pub(super) fn open_error(path: &Path, error: OpenError) -> UserError {
     let what = format!("cannot inspect {}", path.printable());
     match error {
         OpenError::Read(error) => UserError::new(what, reason(&error), "name an archive that may be read"),

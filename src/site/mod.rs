@@ -25,22 +25,31 @@
 //! | `versions.rs` | the current version of one site and the earlier ones that are kept |
 //! | `transfer.rs` | sends a site to another process as descriptors |
 //! | `pack.rs` | packs a site into an archive, with the messages for failures |
-//! | `inspect.rs` | lists or verifies a packed site |
+//! | `no_compressor.rs` | takes the place of `compressor.rs` without the feature `pack` |
+//! | `embedded.rs` | the site that is embedded in a program |
+//! | `inspect.rs` | lists a packed site |
+//! | `verify.rs` | verifies a packed site |
 //! | `releases/` | a directory of packed releases, and the link to the current one |
 
 pub(crate) mod archive;
 mod build_error;
 pub(crate) mod builder;
+#[cfg_attr(not(feature = "pack"), path = "no_compressor.rs")]
 mod compressor;
+pub(crate) mod embedded;
 pub(crate) mod inspect;
 pub(crate) mod link_trees;
+#[cfg(feature = "pack")]
 pub(crate) mod pack;
 pub(crate) mod releases;
 pub(crate) mod server_routes;
 pub(crate) mod set;
+#[cfg(feature = "program")]
 pub(crate) mod transfer;
 pub(crate) mod trusted_path;
 pub(crate) mod user_directories;
+#[cfg(feature = "pack")]
+pub(crate) mod verify;
 pub(crate) mod versions;
 pub(crate) mod virtual_hosts;
 pub(crate) mod watch;

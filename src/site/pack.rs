@@ -1,7 +1,6 @@
 //! Packs a site into one archive, with messages for the user.
 
 use crate::{
-    base::site_config::MAX_UNPACKED_LEN,
     base::{
         error::{UserError, reason},
         site_config::SiteSource,
@@ -12,7 +11,7 @@ use crate::{
 use std::{
     env,
     fs::File,
-    io::{self, Seek},
+    io,
     num::NonZeroUsize,
     path::{Path, PathBuf},
     sync::Arc,
@@ -21,25 +20,25 @@ use std::{
 };
 use tarpon_pack::{
     CompressionEffort, Damage, DirTree, OpenError, PackError, PackInput, PackReport, Progress, SiteError,
-    SiteOptions, embedded_site, pack_site,
+    SiteOptions, pack_site,
 };
 use tarpon_site::Printable;
 
 /// The target and the options of packing a site.
 #[derive(Clone, Debug)]
 pub struct SitePacking {
-    /// The archive to write. The complete new archive replaces an existing file by a rename.
+    /// The archive to write. The complete new archive replaces an existing file by a rename. Default: that of [`new`](SitePacking::new).
     pub target: PathBuf,
-    /// How much time compression may take.
+    /// How much time compression may take. Default: `Balanced`.
     pub effort: CompressionEffort,
     /// An earlier archive of the site, from which unchanged files are copied instead of compressed again. `None`: the existing file at
-    /// the target, if it is such an archive.
+    /// the target, if it is such an archive. Default: `None`.
     pub reuse: Option<PathBuf>,
-    /// Earlier archives of the site. A client that has a file of one receives only the difference to the new file.
+    /// Earlier archives of the site. A client that has a file of one receives only the difference to the new file. Default: none.
     pub dictionaries: Vec<PathBuf>,
-    /// Offers files to clients as dictionaries for later releases. Implied by `dictionaries`.
+    /// Offers files to clients as dictionaries for later releases. Implied by `dictionaries`. Default: `false`.
     pub offer_dictionaries: bool,
-    /// Writes a program instead of an archive: a copy of this program with the site embedded, which serves it when started.
+    /// Writes a program instead of an archive: a copy of this program with the site embedded, which serves it when started. Default: `false`.
     pub executable: bool,
 }
 
@@ -116,22 +115,6 @@ fn this_program() -> Result<File, UserError> {
             "pack without --executable, or mount /proc",
         )
     })
-}
-
-/// Returns whether this program has an embedded site: `tarpon pack --executable` wrote it.
-pub fn has_embedded_site() -> bool {
-    let embedded = program::open().and_then(|program| embedded_site(&program));
-    embedded.is_ok_and(|embedded| embedded.is_some())
-}
-
-/// Returns the tar archive embedded in a program, positioned at its start.
-///
-/// # Errors
-/// The program cannot be read, or there is too little memory for a copy of the archive.
-pub fn embedded_archive(program: &Path) -> Result<File, UserError> {
-    let mut archive = archive::open_as_file(program, MAX_UNPACKED_LEN)?;
-    let rewound = archive.rewind().map(|()| archive);
-    rewound.map_err(|error| UserError::new("cannot read this program", reason(&error), "pack it again"))
 }
 
 /// Returns the latest modification time that an archive may contain. An invalid `SOURCE_DATE_EPOCH` is an error, as

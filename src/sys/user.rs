@@ -1,6 +1,5 @@
 //! System users, and switching to one of them: getpwnam(3), getpwent(3), getgrouplist(3), setuid(2).
 
-use serde::{Deserialize, Serialize};
 use std::{
     ffi::{CStr, CString, OsStr, OsString, c_char},
     io, mem,
@@ -11,7 +10,8 @@ use std::{
 };
 
 /// A user.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "program", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct User {
     name: CString,
     uid: libc::uid_t,

@@ -89,9 +89,8 @@ impl AcmeDirectory {
 
     /// Lets the directory recommend to renew a certificate, in PEM, between these times in seconds since 1970: RFC 9773, section 4.2.
     pub(crate) fn recommend_renewal(&self, certificate: &str, [start, end]: [u64; 2]) {
-        let text = |unix_s| {
-            jiff::Timestamp::from_second(i64::try_from(unix_s).expect("a time")).expect("a time").to_string()
-        };
+        let text =
+            |unix_s| String::from_utf8(tarpon_http::date::format_rfc3339(unix_s).to_vec()).expect("ASCII");
         let window = serde_json::json!({ "suggestedWindow": { "start": text(start), "end": text(end) } });
         let request = serde_json::json!({ "Certificate": certificate, "ARIResponse": window.to_string() });
         let url = format!("https://localhost:{}/set-renewal-info/", self.console.address.port());

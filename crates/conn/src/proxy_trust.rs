@@ -24,9 +24,9 @@ pub enum PeerAddress {
 /// Which proxies are trusted, and how they name the client. The default trusts none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProxyTrust {
-    /// The trusted proxies.
+    /// The trusted proxies. Default: none.
     pub proxies: Box<[TrustedProxy]>,
-    /// The field in which they name the client. `None`: no field is read.
+    /// The field in which they name the client. `None`: no field is read. Default: `None`.
     pub field: Option<ForwardedField>,
 }
 

@@ -47,6 +47,27 @@ pub fn format_rfc3339(unix_s: u64) -> [u8; 20] {
     date
 }
 
+/// Formats `unix_ms`, in milliseconds, like `2026-01-14T04:21:21.042Z`. Clamps it to the last second of [`UNIX_S_MAX`].
+pub fn format_rfc3339_ms(unix_ms: u64) -> [u8; 24] {
+    let mut date = *b"1970-01-01T00:00:00.000Z";
+    date[..19].copy_from_slice(&format_rfc3339(unix_ms / 1000)[..19]);
+    let ms = unix_ms % 1000;
+    date[20] = b'0' + (ms / 100) as u8;
+    date[21..23].copy_from_slice(&two_digits(ms % 100));
+    date
+}
+
+/// Formats `unix_s` like `14/Jan/2026:04:21:21 +0000`, as the common log format has it. Clamps it to [`UNIX_S_MAX`].
+pub fn format_common_log(unix_s: u64) -> [u8; 26] {
+    let from = format(unix_s);
+    let mut date = *b"01/Jan/1970:00:00:00 +0000";
+    date[..2].copy_from_slice(&from[5..7]);
+    date[3..6].copy_from_slice(&from[8..11]);
+    date[7..11].copy_from_slice(&from[12..16]);
+    date[12..20].copy_from_slice(&from[17..25]);
+    date
+}
+
 /// Parses a date in one of the three forms. Returns `None` if `value` has none of the forms, if the day or time does not exist, or
 /// if it is before 1970.
 ///
@@ -256,6 +277,14 @@ mod tests {
         for (name, value, want) in cases {
             assert_eq!(parse(value.as_bytes(), NOW), *want, "{name}: {value}");
         }
+    }
+
+    #[test]
+    fn logs_have_their_own_forms() {
+        assert_eq!(&format_rfc3339_ms(784_111_777_042), b"1994-11-06T08:49:37.042Z");
+        assert_eq!(&format_rfc3339_ms(u64::MAX)[..19], b"9999-12-31T23:59:59");
+        assert_eq!(&format_common_log(784_111_777), b"06/Nov/1994:08:49:37 +0000");
+        assert_eq!(&format_common_log(u64::MAX), b"31/Dec/9999:23:59:59 +0000");
     }
 
     #[test]

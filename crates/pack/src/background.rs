@@ -1,4 +1,4 @@
-//! Compresses contents of a site while it is served.
+//! The contents of a site to compress while it is served. `packed/background_job.rs` compresses them.
 //!
 //! ```text
 //! CompressionJob ─ read ─ unchanged? ─ worth an attempt? ─ encode ─ decodes? ─▶ MadeVariant, or none that is worthwhile
@@ -9,9 +9,7 @@
 
 use crate::build_cache::FileIdentity;
 use crate::content::{OffsetReader, content_hash, member_identity_hash};
-use crate::packed::{
-    CODINGS, CompressionEffort, Fingerprint, decodes_to, encode, is_compressible, is_worthwhile,
-};
+use crate::opened::fingerprint::Fingerprint;
 use crate::variant_cache::VariantKey;
 use std::fs::File;
 use std::io::{self, Read};
@@ -21,7 +19,7 @@ use std::io::{self, Read};
 pub struct CompressionJob {
     pub(crate) content: Fingerprint,
     pub(crate) source: JobSource,
-    /// Which of [`CODINGS`] are missing.
+    /// Which of [`CODINGS`](crate::CODINGS) are missing.
     pub(crate) codings: [bool; 3],
 }
 
@@ -58,34 +56,8 @@ impl CompressionJob {
         self.content.hash
     }
 
-    /// Compresses the content in each coding that is missing. Returns nothing if the content has changed.
-    ///
-    /// # Errors
-    /// The content cannot be read.
-    pub fn run(&self, files: &JobFiles, effort: CompressionEffort) -> io::Result<Vec<MadeVariant>> {
-        let Some(plain) = self.read(files)? else { return Ok(Vec::new()) };
-        let of_plain = Fingerprint { len: plain.len() as u64, hash: content_hash(&plain) };
-        let is_worth_an_attempt = is_compressible(of_plain.len, |at, len| {
-            let from = &plain[(at as usize).min(plain.len())..];
-            Ok(from[..len.min(from.len())].to_vec())
-        })?;
-        let mut made = Vec::new();
-        for (number, coding) in CODINGS.into_iter().enumerate().filter(|(number, _)| self.codings[*number]) {
-            let mut coded = Vec::new();
-            if is_worth_an_attempt {
-                encode(coding, effort, &plain[..], of_plain.len, &mut coded)?;
-            }
-            let is_good = !coded.is_empty()
-                && is_worthwhile(coded.len() as u64, of_plain.len)
-                && decodes_to(coding, &coded[..], of_plain);
-            coded.shrink_to_fit();
-            made.push(MadeVariant { key: (self.content, number), coded: is_good.then_some(coded) });
-        }
-        Ok(made)
-    }
-
     /// Returns the content. `None`: it has changed.
-    fn read(&self, files: &JobFiles) -> io::Result<Option<Vec<u8>>> {
+    pub(crate) fn read(&self, files: &JobFiles) -> io::Result<Option<Vec<u8>>> {
         let (file, at) = match &self.source {
             JobSource::Image(at) => (&files.image, *at),
             JobSource::Archive(at) => match &files.archive {

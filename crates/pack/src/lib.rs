@@ -19,7 +19,7 @@
 //! | `content.rs` | the content of one file: read once, so that length, hash and bytes agree |
 //! | `build_cache.rs` | what is kept from one pack to the next: the hashes of large files, and variants |
 //! | `variant_cache.rs` | compressed variants of a site that is served from a directory |
-//! | `background.rs` | compresses contents of a site while it is served |
+//! | `background.rs`, `effort.rs` | which contents of a site are compressed while it is served, and with how much time |
 //! | `media.rs` | Content-Type, by name and by content |
 //! | `precompressed.rs` | `.br`, `.gz` and `.zst` files beside their sources |
 //! | `url_path.rs` | paths of URLs |
@@ -33,12 +33,16 @@
 //! | `rule_records.rs` | the records of rules |
 //! | `site_writer.rs` | writes every file of a site |
 //! | `write.rs` | writes the image |
-//! | `packed/` | a packed site: the image with all variants, in one archive |
+//! | `opened/` | opens and lists a packed site |
+//! | `packed/` | makes and checks a packed site: the image with all variants, in one archive. Needs the feature `compress` |
+//! | `progress.rs` | the progress of packing, reading or verifying |
 //! | `error.rs` | the errors of packing |
 //!
 //! This crate knows no requests and no sockets. `tarpon-site` and `docs/site-format.md` describe the image.
 
 #![forbid(unsafe_code)]
+// Parts serve packing alone. The build with all features checks that each is in use.
+#![cfg_attr(not(feature = "compress"), allow(dead_code))]
 
 mod address;
 mod archive;
@@ -47,16 +51,20 @@ mod build_cache;
 mod cache_control;
 mod content;
 mod dictionary;
+mod effort;
 mod error;
 mod fields;
 mod listing;
 mod media;
+mod opened;
 mod options;
+#[cfg_attr(not(feature = "compress"), path = "no_packed.rs")]
 mod packed;
 mod page;
 mod policy;
 mod precompressed;
 mod programs;
+mod progress;
 mod repeats;
 mod rule_records;
 mod rules;
@@ -72,18 +80,24 @@ mod write;
 pub use background::{CompressionJob, JobFiles, MadeVariant};
 pub use build_cache::BuildCache;
 pub use content::content_hash;
+pub use effort::CompressionEffort;
 pub use error::{Damage, PackError};
-pub use options::{BackgroundCompression, PackOptions};
-pub use packed::{
-    ArchiveSizes, CODINGS, Changes, CompressionEffort, DELTA_CODINGS, Defect, Dictionaries, InspectedEntry,
-    InspectedLogPath, InspectedPath, InspectedRule, InspectedVariant, OpenError, PackInput, PackReport,
-    PackStep, Progress, ProgressSnapshot, Reuse, Savings, SiteError, SiteInspection, SiteOptions,
-    Verification, embedded_site, inspect, pack_site, verify,
+pub use opened::{
+    CODINGS, DELTA_CODINGS, InspectedEntry, InspectedLogPath, InspectedPath, InspectedRule, InspectedVariant,
+    OpenError, SiteInspection, embedded_site, inspect,
 };
+pub use options::{BackgroundCompression, PackOptions};
+#[cfg(feature = "compress")]
+pub use packed::{
+    ArchiveSizes, Changes, Defect, Dictionaries, PackInput, PackReport, Reuse, Savings, SiteError,
+    SiteOptions, Verification, pack_site, verify,
+};
+#[cfg(feature = "compress")]
 #[doc(hidden)]
 pub use packed::{Encoder, compress};
 pub use policy::{Policy, TrailingSlash};
 pub use programs::ProgramFiles;
+pub use progress::{PackStep, Progress, ProgressSnapshot};
 pub use rules::{
     ConfiguredRules, Dialect, ErrorPage, HeaderEntry, PathEntry, RedirectEntry, RuleError, RuleFile,
     RuleFileError, RuleFileErrors, RulePosition, RuleText, check as check_rules,

@@ -1,6 +1,6 @@
 //! The options of packing a directory or an archive into an image.
 
-use crate::packed::CompressionEffort;
+use crate::effort::CompressionEffort;
 use crate::policy::Policy;
 use crate::programs::ProgramFiles;
 use crate::rules::Dialect;

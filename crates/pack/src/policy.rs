@@ -7,30 +7,32 @@ use crate::url_path::dir_of;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     /// Whether the site is a single-page application: `/index.html` answers for each missing path that is not the path of an asset.
+    /// Default: `false`.
     pub spa: bool,
-    /// Whether `about.html` is served at `/about`, and `index.html` at its directory. Their file names redirect there.
+    /// Whether `about.html` is served at `/about`, and `index.html` at its directory. Their file names redirect there. Default: `false`.
     pub clean_urls: bool,
-    /// Whether the addresses of pages end in a slash.
+    /// Whether the addresses of pages end in a slash. Default: `Auto`.
     pub trailing_slash: TrailingSlash,
-    /// Whether a directory without an `index.html` has a listing.
+    /// Whether a directory without an `index.html` has a listing. Default: `false`.
     pub listings: bool,
-    /// The file names of the pages of directories; the first one that a directory has is its page. Empty: `index.html`.
+    /// The file names of the pages of directories; the first one that a directory has is its page. Empty: `index.html`. Default: empty.
     pub index: Vec<String>,
-    /// Whether browsers may guess another type than Content-Type: without `X-Content-Type-Options: nosniff`.
+    /// Whether browsers may guess another type than Content-Type: without `X-Content-Type-Options: nosniff`. Default: `false`.
     pub allow_sniffing: bool,
-    /// Whether responses with content have fields that restrict browsers and break no ordinary site.
+    /// Whether responses with content have fields that restrict browsers and break no ordinary site. Default: `false`.
     pub secure_headers: bool,
     /// The value of `Strict-Transport-Security`, if responses have it. Such a site must not be served without TLS: RFC 6797, section 7.2.
+    /// Default: `None`.
     pub hsts: Option<String>,
-    /// Scripts of every origin may read the responses at these paths, and below them. Each begins with a slash.
+    /// Scripts of every origin may read the responses at these paths, and below them. Each begins with a slash. Default: none.
     pub cors: Vec<String>,
     /// Globs of files whose paths change with their contents, beside those whose names show it. One without a slash is about names, any other about
-    /// paths: `*` stands for any characters but a slash, `**` for any directories.
+    /// paths: `*` stands for any characters but a slash, `**` for any directories. Default: none.
     pub immutable: Vec<String>,
     /// The path below which clients see the site, if a mount or a proxy strips it from requests: `/docs`. Redirects and listings of the
-    /// site lead below it. Decoded, without a slash at its end; empty: the root of the host.
+    /// site lead below it. Decoded, without a slash at its end; empty: the root of the host. Default: empty.
     pub base: String,
-    /// The rules of the configuration, which come before those of the site's own files.
+    /// The rules of the configuration, which come before those of the site's own files. Default: none.
     pub rules: ConfiguredRules,
 }
 

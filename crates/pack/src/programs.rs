@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 /// Which files are programs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProgramFiles {
-    /// Those whose names end so, such as `.cgi`.
+    /// Those whose names end so, such as `.cgi`. Default: none.
     pub suffixes: Vec<String>,
-    /// Those below these directories, which may lie elsewhere.
+    /// Those below these directories, which may lie elsewhere. Default: none.
     pub directories: Vec<PathBuf>,
 }
 

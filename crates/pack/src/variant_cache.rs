@@ -12,8 +12,8 @@
 
 use crate::background::{CompressionJob, JobSource, MadeVariant};
 use crate::content::{ContentPlace, FileContent, OffsetReader};
+use crate::opened::{CODINGS, fingerprint::Fingerprint, open::stored_fingerprint};
 use crate::options::BackgroundCompression;
-use crate::packed::{CODINGS, Fingerprint, stored_fingerprint};
 use crate::site_writer::WrittenFile;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;

@@ -11,8 +11,8 @@ use super::{
     LogPlan, escape,
     exchange::{Exchange, ExchangeStep},
 };
-use jiff::Timestamp;
 use tarpon_conn::{RecordedText, RequestStart};
+use tarpon_http::date::format_rfc3339_ms;
 use tracing::debug;
 
 /// Logs exchanges, if debugging is on.
@@ -41,12 +41,11 @@ impl DebugTracer {
         // With a single site, its name adds nothing.
         let site =
             (self.names.len() > 1).then(|| name().unwrap_or_else(|| format!("number {}", start.site + 1)));
-        let time = Timestamp::from_millisecond(start.unix_ms as i64).unwrap_or_default();
         debug!(
             connection = connection(worker, start),
             client = start.client.map(|client| client.to_string()),
             site,
-            time = format!("{time:.3}"),
+            time = str::from_utf8(&format_rfc3339_ms(start.unix_ms)).unwrap_or_default(),
             request = lines(start.request),
             response = lines(start.response),
             "request_start"

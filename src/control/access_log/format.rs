@@ -11,14 +11,16 @@
 //! ends in `...`, and in JSON the key `cut` names it.
 
 use super::{escape, exchange::Exchange};
-use crate::base::log_config::{LogClientIp, LogFormat};
-use jiff::Timestamp;
-use rustls::CipherSuite;
+use crate::{
+    base::log_config::{LogClientIp, LogFormat},
+    control::tls,
+};
 use std::{
     io::Write,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 use tarpon_conn::{RecordedText, TlsSession};
+use tarpon_http::date;
 
 /// Formats lines.
 pub(super) struct Formatter {
@@ -34,7 +36,7 @@ impl Formatter {
 
     /// Appends the line of an exchange, with its line end.
     pub(super) fn line(&mut self, exchange: &Exchange<'_>, to: &mut Vec<u8>) {
-        let unix_s = (exchange.start.unix_ms / 1_000) as i64;
+        let unix_s = exchange.start.unix_ms / 1_000;
         if self.second.unix_s != unix_s {
             self.second = FormattedSecond::new(unix_s);
         }
@@ -129,7 +131,7 @@ impl LogClientIp {
 
 /// Returns the name of a cipher suite in IANA's registry "TLS Cipher Suites".
 fn suite_name(number: u16) -> String {
-    match CipherSuite::from(number).as_str() {
+    match tls::suite_name(number) {
         // rustls tells the suites of TLS 1.3 by their names.
         Some(name) => name.replacen("TLS13_", "TLS_", 1),
         None => format!("0x{number:04x}"),
@@ -138,7 +140,7 @@ fn suite_name(number: u16) -> String {
 
 /// A formatted second: many lines share one.
 struct FormattedSecond {
-    unix_s: i64,
+    unix_s: u64,
     /// As in `14/Jan/2026:04:21:21 +0000`.
     common: String,
     /// As in `2026-01-14T04:21:21`.
@@ -146,11 +148,11 @@ struct FormattedSecond {
 }
 
 impl FormattedSecond {
-    fn new(unix_s: i64) -> FormattedSecond {
-        // A clock past the year 9999 is wrong.
-        let time = Timestamp::from_second(unix_s).unwrap_or(Timestamp::MAX);
-        let common = time.strftime("%d/%b/%Y:%H:%M:%S +0000").to_string();
-        FormattedSecond { unix_s, common, iso: time.strftime("%Y-%m-%dT%H:%M:%S").to_string() }
+    fn new(unix_s: u64) -> FormattedSecond {
+        let text = |ascii: &[u8]| ascii.iter().copied().map(char::from).collect();
+        let (common, iso) =
+            (text(&date::format_common_log(unix_s)), text(&date::format_rfc3339(unix_s)[..19]));
+        FormattedSecond { unix_s, common, iso }
     }
 }
 

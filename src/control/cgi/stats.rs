@@ -1,7 +1,6 @@
 //! The numbers of CGI programs, in memory that all processes of a service share: the helpers write them, the admin listener reads them.
 
-use crate::sys::shared::SharedArray;
-use serde::{Deserialize, Serialize};
+use crate::{control::metrics::CgiMetrics, sys::shared::SharedArray};
 use std::{
     io,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -30,23 +29,6 @@ pub(crate) enum CgiCount {
 
 /// The number of numbers.
 const COUNT: usize = 6;
-
-/// The metrics of CGI programs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CgiMetrics {
-    /// Programs that run now.
-    pub running: u64,
-    /// Requests that wait for a free place now.
-    pub queued: u64,
-    /// Programs that were started.
-    pub started: u64,
-    /// Programs that gave no valid response, or only a part of one.
-    pub failed: u64,
-    /// Programs that were killed because they took too long.
-    pub timed_out: u64,
-    /// Requests that got 503 because too many waited.
-    pub refused: u64,
-}
 
 impl CgiStats {
     pub(crate) fn new() -> io::Result<CgiStats> {

@@ -5,10 +5,11 @@ use super::{
     request::CgiRequest,
     resolve::{Distrust, resolve},
     service::{CgiMount, CgiMountKind},
-    stats::{CgiMetrics, CgiStats},
+    stats::CgiStats,
 };
 use crate::{
     base::cgi_config::CgiConfig,
+    control::metrics::CgiMetrics,
     data::services::{ServiceEndpoint, endpoints},
 };
 use std::{

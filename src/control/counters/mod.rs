@@ -17,13 +17,14 @@
 //! | `service` | what the supervisor does: it assigns slots, and hands the tables over |
 
 mod predecessors;
+#[cfg(feature = "program")]
 mod service;
 mod table;
-#[cfg(test)]
+#[cfg(all(test, feature = "program"))]
 mod tests;
 
-pub(crate) use predecessors::CounterHandover;
-pub(crate) use service::ServiceCounters;
+#[cfg(feature = "program")]
+pub(crate) use {predecessors::CounterHandover, service::ServiceCounters};
 
 use crate::sys::shared::{SharedArray, SharedRow};
 use predecessors::PredecessorTable;

@@ -8,13 +8,12 @@
 //! finds their latest numbers: nothing has to be sent when they exit, or are killed.
 
 use crate::sys::shared::ForeignWords;
-use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fs::File, io};
 use tarpon_conn::Counters;
 
 /// The counters of a service on their way to a successor. The files of the tables travel beside it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "program", derive(serde::Serialize, serde::Deserialize), serde(default))]
 pub(crate) struct CounterHandover {
     /// The sum of supervisors that have exited, by the names of the counters.
     pub(crate) retired: BTreeMap<String, u64>,
@@ -23,8 +22,8 @@ pub(crate) struct CounterHandover {
 }
 
 /// Where in a table a program finds the counters. A place is a number of 64-bit words.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "program", derive(serde::Serialize, serde::Deserialize), serde(default))]
 pub(crate) struct TableLayout {
     /// The place of a number that is not 0 once the supervisor has reaped its last server.
     pub(crate) final_at: u64,

@@ -14,6 +14,7 @@ use std::{
     sync::Arc,
 };
 use tarpon_conn::HostName;
+use tarpon_http::date;
 use x509_parser::{extensions::GeneralName, prelude::X509Certificate, time::ASN1Time};
 
 /// A certificate chain with its private key.
@@ -101,9 +102,14 @@ impl TlsCertificate {
     /// Returns why clients do not accept it at this time, in seconds since 1970.
     pub(crate) fn is_invalid_at(&self, unix_s: i64) -> Option<String> {
         let (from, until) = self.validity;
-        let date = |unix_s: i64| match jiff::Timestamp::from_second(unix_s) {
-            Ok(time) => time.strftime("%Y-%m-%d %H:%M UTC").to_string(),
-            Err(_) => format!("second {unix_s} of Unix time"),
+        let date = |unix_s: i64| match u64::try_from(unix_s) {
+            Ok(time) if time <= date::UNIX_S_MAX => {
+                let text = date::format_rfc3339(time).map(char::from);
+                let (day, minute): (String, String) =
+                    (text[..10].iter().collect(), text[11..16].iter().collect());
+                format!("{day} {minute} UTC")
+            }
+            _ => format!("second {unix_s} of Unix time"),
         };
         match unix_s {
             _ if unix_s < from => Some(format!("it is not valid before {}", date(from))),

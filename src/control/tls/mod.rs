@@ -28,16 +28,23 @@ mod brought;
 pub(crate) mod certificate;
 pub(crate) mod pem;
 pub(crate) mod policy;
+#[cfg(feature = "program")]
 pub(crate) mod self_signed;
+#[cfg(feature = "program")]
 pub(crate) mod service;
 pub(crate) mod table;
-#[cfg(test)]
+#[cfg(all(test, feature = "program"))]
 pub(crate) mod test_certificates;
 pub(crate) mod tickets;
+#[cfg(feature = "program")]
 pub(crate) mod upstream;
 
-use rustls::crypto::CryptoProvider;
+pub(crate) use policy::TlsConfig;
+
+use super::listeners::Listener;
+use rustls::{CipherSuite, crypto::CryptoProvider};
 use std::sync::{Arc, LazyLock};
+use tickets::TicketKeys;
 
 /// Returns the cryptography: aws-lc-rs, with its suites of TLS 1.3 and 1.2. All of them have forward secrecy and authenticated encryption.
 ///
@@ -50,4 +57,23 @@ pub(crate) fn provider() -> &'static Arc<CryptoProvider> {
         rustls::crypto::aws_lc_rs::default_provider().into()
     });
     &PROVIDER
+}
+
+impl Listener {
+    /// Sets that clients must speak TLS. The example of [`TlsConfig`] serves HTTPS.
+    #[must_use]
+    pub fn with_tls(mut self, tls: &TlsConfig) -> Listener {
+        self.tls = Some(tls.clone());
+        self
+    }
+
+    /// Returns the keys of its session tickets. All listeners of a service share them.
+    pub(crate) fn ticket_keys(&self) -> Option<&Arc<TicketKeys>> {
+        self.tls.as_ref().map(TlsConfig::ticket_keys)
+    }
+}
+
+/// Returns the name of a cipher suite, if rustls knows one.
+pub(crate) fn suite_name(number: u16) -> Option<&'static str> {
+    CipherSuite::from(number).as_str()
 }

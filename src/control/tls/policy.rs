@@ -41,10 +41,10 @@ use tarpon_site::Printable;
 /// ```
 #[derive(Clone)]
 pub struct TlsConfig {
-    pub(crate) server: Arc<ServerConfig>,
+    server: Arc<ServerConfig>,
     certificates: Arc<CertificateTable>,
-    pub(crate) ticket_keys: Arc<TicketKeys>,
-    pub(crate) policy: TlsPolicyId,
+    ticket_keys: Arc<TicketKeys>,
+    policy: TlsPolicyId,
 }
 
 /// The protocols above TLS, the preferred one first: RFC 7301, section 6.
@@ -72,6 +72,21 @@ impl TlsConfig {
     /// Replaces all certificates, also while a server uses them. No connection is closed.
     pub fn replace(&self, certificates: &[TlsCertificate]) {
         self.certificates.replace(certificates);
+    }
+
+    /// Returns the configuration of rustls.
+    pub(crate) fn server(&self) -> &Arc<ServerConfig> {
+        &self.server
+    }
+
+    /// Returns the keys of session tickets.
+    pub(crate) fn ticket_keys(&self) -> &Arc<TicketKeys> {
+        &self.ticket_keys
+    }
+
+    /// Returns what it asks of clients.
+    pub(crate) fn policy(&self) -> TlsPolicyId {
+        self.policy
     }
 
     /// Returns the configuration of the listeners with a policy.

@@ -105,7 +105,7 @@ pub(crate) fn connect(
 ) -> Result<ServerConnection, Error> {
     let name = ServerName::try_from(host.to_owned()).expect("a name");
     let mut client = ClientConnection::new(Arc::clone(client), name)?;
-    let mut server = ServerConnection::new(Arc::clone(&tls.server))?;
+    let mut server = ServerConnection::new(Arc::clone(tls.server()))?;
     loop {
         let sent = pass(&mut client, &mut server)?;
         if pass(&mut server, &mut client)? + sent == 0 {

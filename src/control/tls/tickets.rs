@@ -22,7 +22,6 @@ use rustls::{
     server::ProducesTickets,
     time_provider::{DefaultTimeProvider, TimeProvider},
 };
-use serde::{Deserialize, Serialize};
 use std::{
     fmt,
     sync::{Arc, PoisonError, RwLock},
@@ -34,7 +33,8 @@ use zeroize::Zeroize;
 const EPOCH_S: u64 = 8 * 3600;
 
 /// The secret of an epoch, from which those of all later epochs follow.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone)]
+#[cfg_attr(feature = "program", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct TicketSecret {
     /// The first epoch whose tickets a process with this secret can open: the one before the present.
     epoch: u32,

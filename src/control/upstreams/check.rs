@@ -299,7 +299,7 @@ mod tests {
     #[test]
     fn status_is_read_through_tls() {
         let authority = TestAuthority::new();
-        let server = TlsConfig::new(&[authority.issue(&["localhost"])]).unwrap().server;
+        let server = Arc::clone(TlsConfig::new(&[authority.issue(&["localhost"])]).unwrap().server());
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let server = thread::spawn(move || {

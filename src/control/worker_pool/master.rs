@@ -16,8 +16,8 @@ use crate::{
     },
     control::{
         access_log::LogPlan,
-        cgi::stats::CgiStats,
         counters::ServerCounters,
+        helper_stats::HelperStats,
         listeners::Listener,
         process::{
             ProcessId,
@@ -29,11 +29,9 @@ use crate::{
         process_usage::ProcessUsage,
         sandbox::{self, Confinement, WorkerSeccomp},
         server::ServerHelpers,
-        server_process::ServerStart,
-        site_states::SiteStates,
+        server_process::{self, ServerStart},
         supervisor::Notice,
         tls::tickets::TicketKeys,
-        upstreams::stats::UpstreamStats,
     },
     data::{
         acme_table::AcmeTable,
@@ -141,12 +139,9 @@ pub(super) struct SharedMemory {
     pub(super) rings: Option<(Recording, LogRings)>,
     /// Also shared with all other processes of the service.
     pub(super) acme: Option<Arc<AcmeTable>>,
-    pub(super) cgi_stats: Option<Arc<CgiStats>>,
-    /// The backends of the workers, the numbers of those that are upstreams, and the descriptors that reach their helpers.
+    /// The backends of the workers, what their helpers count, and the descriptors that reach the helpers.
     pub(super) backends: Backends,
-    pub(super) upstreams: Option<UpstreamStats>,
-    /// What the builder knows of the sites.
-    pub(super) states: Option<Arc<SiteStates>>,
+    pub(super) helper_stats: Option<HelperStats>,
     /// What tells the usage of the master.
     pub(super) usage: Option<Arc<ProcessUsage>>,
     pub(super) helpers: Vec<ServiceEndpoint>,
@@ -190,7 +185,7 @@ impl<'a> Master<'a> {
         let unconfined = |error| sandbox::unconfined(&error);
         let in_words = |error: io::Error| error.to_string();
         // These come before the sandbox, which forbids opening files.
-        let usage = Some(Arc::new(ProcessUsage::of_this_process()));
+        let usage = Arc::new(ProcessUsage::of_this_process());
         let single_threaded = SingleThreaded::new().map_err(in_words)?;
         let signals = Signals::block(&[Signal::CHILD]).map_err(in_words)?;
         privileges.assume().map_err(|error| error.to_string())?;
@@ -214,8 +209,13 @@ impl<'a> Master<'a> {
         let logs = LogPlan::new(settings.logging, site_logs, settings.debug);
         // A row for each worker, and one for this process.
         let counters = counters.with_rows(slot_count + 1).map_err(in_words)?;
-        let helpers = ServerHelpers { acme, cgi, cgi_stats, upstreams, states: Some(states), usage };
-        let shared = SharedMemory::new(counters, slot_count, &logs, helpers).map_err(in_words)?;
+        let upstream_stats = upstreams.as_ref().map(|upstreams| upstreams.stats.clone());
+        let stats = HelperStats { acme, cgi: cgi_stats, upstreams: upstream_stats, states: Some(states) };
+        let helpers = server_process::helpers(cgi.as_ref(), upstreams.as_ref(), stats, usage);
+        let helpers = helpers.map_err(|error| error.to_string())?;
+        let endpoints = upstreams.iter().flat_map(|upstreams| upstreams.endpoints()).cloned();
+        let endpoints = cgi.iter().map(|cgi| cgi.workers.clone()).chain(endpoints).collect();
+        let shared = SharedMemory::new(counters, slot_count, &logs, helpers, endpoints).map_err(in_words)?;
         let settings_of =
             |listener: &Listener| repeat_n(listener.settings(&routes), listener.sockets().len());
         let socket_settings = listeners.iter().flat_map(settings_of).collect();
@@ -411,31 +411,21 @@ impl SharedMemory {
         counters: ServerCounters,
         slot_count: usize,
         logs: &LogPlan,
-        ServerHelpers { acme, cgi, cgi_stats, upstreams, states, usage }: ServerHelpers,
+        ServerHelpers { acme, backends, stats, usage }: ServerHelpers,
+        helpers: Vec<ServiceEndpoint>,
     ) -> io::Result<SharedMemory> {
         let rings = match logs.recording() {
             Some(recording) => Some((recording, LogRings::new(slot_count)?)),
             None => None,
         };
         let idle_workers = Arc::new(SharedArray::new(1)?).row(0);
-        let mut backends = Backends::default();
-        cgi.iter().try_for_each(|cgi| cgi.add_to(&mut backends)).map_err(io::Error::other)?;
-        upstreams
-            .iter()
-            .try_for_each(|upstreams| upstreams.add_to(&mut backends))
-            .map_err(io::Error::other)?;
-        let endpoints = upstreams.iter().flat_map(|upstreams| upstreams.endpoints()).cloned();
-        let helpers = cgi.into_iter().map(|cgi| cgi.workers).chain(endpoints).collect();
-        let upstreams = upstreams.map(|upstreams| upstreams.stats);
         Ok(SharedMemory {
             counters,
             idle_workers,
             rings,
             acme,
-            cgi_stats,
             backends,
-            upstreams,
-            states,
+            helper_stats: stats,
             usage,
             helpers,
         })

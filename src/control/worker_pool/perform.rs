@@ -62,7 +62,9 @@ impl Master<'_> {
             PoolAction::RepairSlot { slot } => {
                 self.shared.counters[slot].lose_open();
                 self.shared.idle_workers.set(slot, false);
-                if let Some(upstreams) = &self.shared.upstreams {
+                if let Some(upstreams) =
+                    self.shared.helper_stats.as_ref().and_then(|stats| stats.upstreams.as_ref())
+                {
                     upstreams.reset_row(slot);
                 }
             }

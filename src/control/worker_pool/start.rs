@@ -41,7 +41,7 @@ impl Master<'_> {
         let &mut Master { is_successor, has_seccomp, .. } = self;
         let is_successor = is_successor && self.sites.is_none();
         let Master { single_threaded, settings, labels, shared, admin, logs, .. } = self;
-        let SharedMemory { counters, rings, acme, .. } = shared;
+        let SharedMemory { counters, rings, .. } = shared;
         let site_count = self.site_configs.len();
         let wakeup = rings.iter().map(|(_, rings)| rings.as_fd().as_raw_fd());
         let admin_sockets = admin.iter().flat_map(Listener::sockets).map(AsRawFd::as_raw_fd);
@@ -49,11 +49,9 @@ impl Master<'_> {
         let keep: Vec<RawFd> = wakeup.chain(admin_sockets).chain(usage).collect();
         let (engine, worker_count) = (settings.engine, settings.workers().get());
         let main = |channel: Channel| {
-            let stats = ServerStats::new(engine, worker_count, counters.clone(), labels, acme.clone())
-                .with_cgi(shared.cgi_stats.clone())
-                .with_upstreams(shared.upstreams.clone())
-                .with_states(shared.states.clone())
-                .with_usage(shared.usage.clone());
+            let stats =
+                ServerStats::new(engine, worker_count, counters.clone(), labels, shared.helper_stats.clone())
+                    .with_usage(shared.usage.clone());
             let (admin, counters) = (admin.take(), counters.clone());
             let rings = rings.as_ref().map(|(_, rings)| rings);
             let start =

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::data::{services::ServiceEndpoint, worker::mailbox::Mailbox};
 use std::{collections::VecDeque, fmt, io, sync::Arc, time::Duration};
-use tarpon_conn::{BackendRefusal, ServerEvent, ServerId, Transport, Unconnected};
+use tarpon_conn::{BackendRefusal, BackendSettings, Pipes, ServerEvent, ServerId, Transport, Unconnected};
 
 /// The upstreams of a server, for all its workers.
 #[derive(Clone)]
@@ -59,8 +59,12 @@ impl WorkerUpstreams {
         self.transports.iter().any(UpstreamTransport::has_tls)
     }
 
-    /// Returns the part of a worker, and what chooses its servers. `by_backend`: the upstream of each backend.
-    pub(crate) fn link(&self, by_backend: Arc<[Option<u16>]>) -> (UpstreamLink, Balancer) {
+    /// Returns the pipes of a worker, which choose servers, and its part of the upstreams. `by_backend`: the upstream of each backend.
+    pub(crate) fn pipes(
+        &self,
+        settings: Arc<[BackendSettings]>,
+        by_backend: Arc<[Option<u16>]>,
+    ) -> (Pipes, Option<UpstreamLink>) {
         let row = UpstreamRow::default();
         let WorkerUpstreams { plans, table, transports, helper, reports, thread } = self;
         let balancer = Balancer::new(
@@ -85,7 +89,7 @@ impl WorkerUpstreams {
             connector,
             connected: VecDeque::new(),
         };
-        (link, balancer)
+        (Pipes::new(settings, Box::new(balancer)), Some(link))
     }
 }
 

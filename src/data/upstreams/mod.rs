@@ -30,3 +30,8 @@ pub(crate) mod table;
 pub(crate) mod thread;
 pub(crate) mod transport;
 mod waiting;
+
+pub(crate) use {
+    connect::ConnectResult,
+    link::{UpstreamLink, WorkerUpstreams},
+};

@@ -3,7 +3,7 @@
 use super::{Slot, Worker, WorkerContext};
 use crate::{
     base::error::UserError,
-    data::upstreams::link::{UpstreamLink, WorkerUpstreams},
+    data::upstreams::{UpstreamLink, WorkerUpstreams},
 };
 use rustix::io::{Errno, ioctl_fionbio};
 use std::{io, os::fd::OwnedFd, sync::Arc};
@@ -94,8 +94,7 @@ impl Backends {
             BackendTarget::Connector(_) => None,
         };
         let settings = self.backends.iter().map(|backend| backend.settings.clone()).collect();
-        let (link, balancer) = upstreams.link(self.backends.iter().map(upstream).collect());
-        (Pipes::new(settings, Box::new(balancer)), Some(link))
+        upstreams.pipes(settings, self.backends.iter().map(upstream).collect())
     }
 
     /// Adds a function that workers call in the place of a backend, which sends the responses that the function leaves to it.

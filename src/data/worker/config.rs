@@ -9,9 +9,8 @@ use crate::{
     site::versions::SiteVersions,
     sys::shared::SharedRow,
 };
-use rustls::ServerConfig;
 use std::{os::fd::OwnedFd, sync::Arc};
-use tarpon_conn::{Counters, Limits, ProxyTrust, Recording, RouteTable, RouteTableId};
+use tarpon_conn::{Counters, Limits, ProxyTrust, Recording, RouteTable, RouteTableId, TlsServerConfig};
 #[cfg(test)]
 use {
     crate::sys::shared::SharedArray,
@@ -70,7 +69,7 @@ pub(crate) struct SocketSettings {
     /// Whether each connection begins with a PROXY header.
     pub(crate) expects_proxy_header: bool,
     /// How they are encrypted.
-    pub(crate) tls: Option<Arc<ServerConfig>>,
+    pub(crate) tls: Option<Arc<TlsServerConfig>>,
 }
 
 /// The part of a [`WorkerConfig`] that differs between the processes of a prepared worker.

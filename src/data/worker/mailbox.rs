@@ -1,11 +1,10 @@
 //! Mailbox of a worker: messages from the control plane, the loader, the threads of handshakes and that of upstream connections. A message wakes the worker.
 
 use crate::{
-    data::upstreams::connect::ConnectResult,
+    data::upstreams::ConnectResult,
     site::{FileRange, Site, versions::SiteVersions},
     sys::wake::Wake,
 };
-use serde::{Deserialize, Serialize};
 use std::{
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
@@ -29,7 +28,8 @@ pub(crate) enum WorkerMessage {
 }
 
 /// What happens to open connections during shutdown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "program", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) enum ShutdownMode {
     /// Another server accepts on the same sockets: each connection gets one more response, with `Connection: close`.
     Drain,

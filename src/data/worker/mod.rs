@@ -56,7 +56,7 @@ pub(crate) use context::WorkerContext;
 pub(crate) use sending::{COPY_LEN_MAX, MissingRange, SendLimits, Stage};
 pub(crate) use slots::{Slot, SlotId, Slots, idle_len};
 
-use crate::{data::upstreams::link::UpstreamLink, sys::socket};
+use crate::{data::upstreams::UpstreamLink, sys::socket};
 use buffer_holders::BufferHolders;
 use clock::{SteadyClock, thread_cpu_us, unix_ms};
 use context::CpuCount;

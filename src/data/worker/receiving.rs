@@ -74,6 +74,7 @@ impl WorkerContext {
     }
 
     /// Handles the end of a step of a handshake.
+    #[cfg_attr(not(feature = "tls"), expect(clippy::boxed_local, reason = "no such step exists without TLS"))]
     pub(super) fn stepped<S>(
         &mut self,
         slot: &mut Slot<S>,

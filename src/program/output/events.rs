@@ -14,7 +14,9 @@ use std::{
     io,
     path::Path,
     sync::OnceLock,
+    time::{SystemTime, UNIX_EPOCH},
 };
+use tarpon_http::date::format_rfc3339_ms;
 use tarpon_site::Printable;
 use tracing::{Event, Level, Subscriber, field, info, warn};
 use tracing_subscriber::{
@@ -243,7 +245,8 @@ where
     fn format_event(&self, _: &FmtContext<'_, S, N>, mut to: Writer<'_>, event: &Event<'_>) -> fmt::Result {
         let mut fields = JsonFields::default();
         event.record(&mut fields);
-        let (time, level) = (jiff::Timestamp::now(), *event.metadata().level());
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let (time, level) = (format_rfc3339_ms(since.as_millis() as u64), *event.metadata().level());
         let text = match (fields.get("text"), level) {
             (text, _) if !text.is_empty() => text.to_owned(),
             (_, Level::DEBUG) => {
@@ -254,7 +257,7 @@ where
             // Events of the library have no text of their own: their message is one.
             _ => notice_text::one_line(fields.get("message")),
         };
-        writeln!(to, "{}", json(&format!("{time:.3}"), level, &text, &fields))
+        writeln!(to, "{}", json(str::from_utf8(&time).unwrap_or_default(), level, &text, &fields))
     }
 }
 

@@ -13,24 +13,26 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `mod.rs` | lists releases, activates one, rolls back |
+//! | `mod.rs` | lists releases |
+//! | `activate.rs` | activates a release, rolls back |
 //! | `prune.rs` | removes old releases |
 //! | `history.rs` | the history file: which releases were active |
 //! | `lock.rs` | the lock: one process at a time changes the directory |
 //!
 //! Does not contact servers: they watch the link.
 
+#[cfg(feature = "pack")]
+mod activate;
 mod history;
 mod lock;
 mod prune;
 
 use crate::{
-    base::{
-        error::{UserError, reason},
-        site_config::MAX_UNPACKED_LEN,
-    },
-    site::{Site, inspect::verify},
+    base::error::{UserError, reason},
+    site::Site,
 };
+#[cfg(feature = "pack")]
+pub use activate::Activation;
 use history::ReleaseHistory;
 use lock::ReleaseLock;
 pub use prune::PruneReport;
@@ -39,11 +41,9 @@ use std::{
     fmt::Display,
     fs::{self, File},
     io::{self, Write},
-    os::unix::fs::symlink,
     path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
 };
-use tarpon_pack::Progress;
 use tarpon_site::Printable;
 
 /// A directory of releases.
@@ -83,15 +83,6 @@ pub enum ReleaseState {
     Current,
     /// A rollback would make this release current.
     Previous,
-}
-
-/// The result of an activation or a rollback.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Activation {
-    /// The release that is current now.
-    pub to: String,
-    /// The release that was current before. `None`: no release was. Equal to `to`: nothing has changed.
-    pub from: Option<String>,
 }
 
 /// Why there is nothing to roll back, to prune or to serve.
@@ -193,52 +184,6 @@ impl Releases {
         Ok(files)
     }
 
-    /// Makes a release the current one: checks that it can be served, verifies all of it if `verification` has its progress, and replaces
-    /// the link. While another process holds the lock of the directory, calls `held_by` with its PID, if known, and waits.
-    ///
-    /// # Errors
-    /// The release does not exist, is not a packed site or is damaged, or the link cannot be replaced. An error leaves the link unchanged.
-    pub fn activate(
-        &self,
-        name: &str,
-        verification: Option<&Progress>,
-        held_by: impl FnOnce(Option<u32>),
-    ) -> Result<Activation, UserError> {
-        if let Err(why) = check_name(name) {
-            let what = format_args!("cannot activate {}", name.printable());
-            return Err(UserError::new(what, why, self.hint()));
-        }
-        let _lock = self.lock(held_by)?;
-        let mut history = self.history()?;
-        self.check(name, verification)?;
-        let from = self.current()?;
-        if from.as_deref() != Some(name) {
-            self.replace_link(name)?;
-            history.activated(name, now_s());
-            self.write_history(&history)?;
-        }
-        Ok(Activation { to: name.to_owned(), from })
-    }
-
-    /// Makes the previous release the current one again, like [`activate`](Releases::activate).
-    ///
-    /// # Errors
-    /// Those of [`activate`](Releases::activate), or there is no previous release.
-    pub fn rollback(&self, held_by: impl FnOnce(Option<u32>)) -> Result<Activation, UserError> {
-        let _lock = self.lock(held_by)?;
-        let mut history = self.history()?;
-        let from = self.current()?;
-        let what = format_args!("cannot roll back in {}", self.dir.printable());
-        self.require_active(&what)?;
-        let Some(to) = history.rolled_back(now_s()) else {
-            return Err(UserError::new(what, "no release was active before", self.hint()));
-        };
-        self.check(&to, None)?;
-        self.replace_link(&to)?;
-        self.write_history(&history)?;
-        Ok(Activation { to, from })
-    }
-
     /// Returns the hint for a site that does not exist, if its path is the link of a directory of releases in which none is active yet.
     pub(crate) fn inactive(path: &Path) -> Option<String> {
         let is_link = path.file_name().is_some_and(|name| name == CURRENT);
@@ -328,45 +273,6 @@ impl Releases {
         })?;
         history.sync_with_link(self.current()?.as_deref(), now_s());
         Ok(history)
-    }
-
-    /// Checks that a release can be served; verifies all of it if `verification` has its progress.
-    fn check(&self, name: &str, verification: Option<&Progress>) -> Result<(), UserError> {
-        let path = self.at(name);
-        if !path.is_file() {
-            let what = format_args!("cannot activate {}", name.printable());
-            let why = format_args!("there is no such file in {}", self.dir.printable());
-            return Err(UserError::new(what, why, self.hint()));
-        }
-        open(&path)?;
-        if let Some(progress) = verification
-            && let [first, others @ ..] = &*verify(&path, &[], MAX_UNPACKED_LEN, progress)?.defects
-        {
-            let more = match others.len() {
-                0 => String::new(),
-                count => format!(", and {count} more"),
-            };
-            let what = format_args!("cannot activate {}", name.printable());
-            let why = format_args!("{first}{more}");
-            return Err(UserError::new(
-                what,
-                why,
-                "download it again, or pack the site again; see tarpon verify",
-            ));
-        }
-        Ok(())
-    }
-
-    /// Replaces the link by one to this release.
-    fn replace_link(&self, name: &str) -> Result<(), UserError> {
-        let (next, link) = (self.at(NEXT_LINK), self.at(CURRENT));
-        let replace = || {
-            remove_if_there(&next)?;
-            symlink(name, &next)?;
-            fs::rename(&next, &link)?;
-            self.sync()
-        };
-        replace().map_err(|error| self.unwritable(&link, &error))
     }
 
     fn write_history(&self, history: &ReleaseHistory) -> Result<(), UserError> {

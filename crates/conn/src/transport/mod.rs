@@ -11,29 +11,24 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `sealed` | two inboxes, the record that leaves, the handshake and the alert |
-//! | `tls` | records of TLS 1.2 and 1.3, by rustls |
-//! | `tls_side` | the server of clients and the client of backends: one type for both |
+//! | `sealed/` | records of TLS: two inboxes, the record that leaves, the handshake and the alert |
+//! | `no_tls` | takes the place of `sealed/` without the feature `tls`: no connection is sealed |
 //! | `tls_failure` | why TLS with a server has failed |
-//! | `handshake` | a step of the handshake, which may run on another thread |
 //! | `scramble` | records for tests: a lost, repeated or reordered byte is noticed |
 //!
 //! Knows nothing of HTTP.
 
-mod handshake;
 #[cfg(feature = "sim")]
 pub(crate) mod scramble;
+#[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 mod sealed;
-mod tls;
 mod tls_failure;
-mod tls_side;
 
 use crate::{BufId, BufRange, Close, ConnResources, Connection, Pool};
-pub use handshake::HandshakeStep;
-use rustls::{ClientConfig, ServerConfig, pki_types::ServerName};
 #[cfg(feature = "sim")]
 pub(crate) use sealed::Opened;
 use sealed::Sealed;
+pub use sealed::{HandshakeStep, TlsServerConfig};
 #[cfg(feature = "sim")]
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -94,22 +89,8 @@ impl Transport {
     ///
     /// # Errors
     /// The configuration is unusable: its `max_fragment_size` is out of range.
-    pub fn tls(config: &Arc<ServerConfig>) -> Result<Transport, TransportError> {
+    pub fn tls(config: &Arc<TlsServerConfig>) -> Result<Transport, TransportError> {
         Sealed::tls(config).map(|sealed| Transport::Sealed(Box::new(sealed)))
-    }
-
-    /// Returns a transport for a connection to a backend, whose certificate must be for this name. It begins with a
-    /// [step](crate::DriveStep::Handshake) of the handshake, before any input. What the connection sends waits for the end of the handshake. A
-    /// handshake that fails, also because of an invalid certificate, ends the exchange with 502. Each record of the configuration must fit in a
-    /// buffer of the pool, as in [`tls`](Transport::tls).
-    ///
-    /// # Errors
-    /// The configuration is unusable: its `max_fragment_size` is out of range.
-    pub fn tls_client(
-        config: &Arc<ClientConfig>,
-        name: ServerName<'static>,
-    ) -> Result<Transport, TransportError> {
-        Sealed::tls_client(config, name).map(|sealed| Transport::Sealed(Box::new(sealed)))
     }
 
     /// Opens wire bytes and passes the plain bytes to the connection. Returns how many wire bytes were used. The caller keeps the

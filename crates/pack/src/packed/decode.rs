@@ -106,9 +106,9 @@ const BLOCK_LEN: usize = 64 << 10;
 
 #[cfg(test)]
 mod tests {
-    use super::super::DELTA_CODINGS;
     use super::super::encode::{CompressionEffort, encode, encode_with_dictionary};
     use super::*;
+    use crate::opened::DELTA_CODINGS;
     use sha2::{Digest as _, Sha256};
 
     const CODINGS: [Coding; 3] = [Coding::Br, Coding::Gzip, Coding::Zstd];

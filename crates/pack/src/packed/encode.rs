@@ -12,24 +12,13 @@
 
 use super::codings::CODINGS;
 use super::dictionaries::{Dictionary, DictionaryDigest};
+pub(super) use crate::effort::CompressionEffort;
 use flate2::Crc;
 use libdeflater::{CompressionLvl, Compressor};
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::num::NonZeroU64;
 use tarpon_site::Coding;
-
-/// How much time compressing may take.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CompressionEffort {
-    /// Many times faster, and about a tenth larger. For trying out.
-    Fast,
-    /// Within a few percent of `Best` in a fraction of its time.
-    #[default]
-    Balanced,
-    /// The smallest result.
-    Best,
-}
 
 /// An encoder at one of its levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

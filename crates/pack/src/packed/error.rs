@@ -1,10 +1,10 @@
-//! Errors of packing a site and of opening a packed site.
+//! Errors of packing a site.
 
 use crate::PackError;
+pub(crate) use crate::opened::OpenError;
 use std::error::Error;
 use std::path::PathBuf;
 use std::{fmt, io};
-use tarpon_site::ImageError;
 use tarpon_site::Printable;
 
 /// Why a site could not be packed into an archive.
@@ -45,19 +45,6 @@ pub enum SiteError {
     },
 }
 
-/// Why a packed site cannot be opened.
-#[derive(Debug)]
-pub enum OpenError {
-    /// The file cannot be read.
-    Read(io::Error),
-    /// The file is not a packed site.
-    NotPacked,
-    /// The image is so damaged that the server cannot serve it.
-    Image(ImageError),
-    /// A part of the image is damaged.
-    Body,
-}
-
 impl fmt::Display for SiteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -73,17 +60,6 @@ impl fmt::Display for SiteError {
     }
 }
 
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            OpenError::Read(error) => error.fmt(f),
-            OpenError::NotPacked => f.write_str("it is not a packed site"),
-            OpenError::Image(error) => error.fmt(f),
-            OpenError::Body => f.write_str("its image is damaged"),
-        }
-    }
-}
-
 impl Error for SiteError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
@@ -94,8 +70,6 @@ impl Error for SiteError {
         }
     }
 }
-
-impl Error for OpenError {}
 
 impl From<PackError> for SiteError {
     fn from(error: PackError) -> SiteError {

@@ -10,8 +10,6 @@
 //! | `options.rs`, `report.rs` | the options for packing; the report about it |
 //! | `input.rs` | the directory or archive to pack |
 //! | `plan.rs` | every file, read once, and the distinct contents |
-//! | `fingerprint.rs` | length and hash of a content |
-//! | `codings.rs` | the codings, and when a variant is worthwhile |
 //! | `variants.rs` | the variants of all contents |
 //! | `dictionaries.rs` | files of earlier releases, which clients may have |
 //! | `deltas.rs` | the variants for clients that have one of these files |
@@ -24,36 +22,31 @@
 //! | `tar_member.rs` | the headers of a tar member |
 //! | `image.rs` | the image of a packed site |
 //! | `write_archive.rs` | writes the archive |
-//! | `embed.rs` | a program with an embedded site |
 //! | `atomic_file.rs`, `tmpfile.rs` | a file that gets its name when it is complete |
-//! | `open.rs`, `inspect.rs`, `verify.rs` | open, list and check a packed site |
-//! | `jobs.rs`, `progress.rs` | run jobs on all cores; their progress |
+//! | `background_job.rs` | compresses a content of a site that is served |
+//! | `verify.rs` | checks a packed site |
+//! | `jobs.rs` | runs jobs on all cores |
 //! | `estimate.rs` | the remaining time of compressing |
-//! | `error.rs` | errors of packing and opening |
+//! | `error.rs` | errors of packing |
 //!
 //! The same input gives the same bytes on any machine. `docs/site-format.md` describes the format.
 
 mod atomic_file;
+mod background_job;
 mod changes;
-mod codings;
 mod decode;
 mod deltas;
 mod dictionaries;
-mod embed;
 mod encode;
 mod error;
-mod estimate;
-mod fingerprint;
+pub(crate) mod estimate;
 mod image;
 mod input;
-mod inspect;
 mod jobs;
 mod layout;
 mod listings;
-mod open;
 mod options;
 mod plan;
-mod progress;
 mod report;
 mod reuse;
 mod spill;
@@ -65,29 +58,19 @@ mod verify;
 mod write_archive;
 
 pub use changes::Changes;
-pub(crate) use codings::is_worthwhile;
-pub use codings::{CODINGS, DELTA_CODINGS};
-pub(crate) use decode::decodes_to;
 pub use dictionaries::Dictionaries;
-pub use embed::embedded_site;
-pub(crate) use encode::encode;
-pub use encode::{CompressionEffort, Encoder, compress};
-pub use error::{OpenError, SiteError};
-pub(crate) use fingerprint::Fingerprint;
+pub use encode::{Encoder, compress};
+pub use error::SiteError;
 pub use input::PackInput;
-pub use inspect::{
-    InspectedEntry, InspectedLogPath, InspectedPath, InspectedRule, InspectedVariant, SiteInspection, inspect,
-};
-pub(crate) use open::stored_fingerprint;
 pub use options::SiteOptions;
-pub(crate) use plan::is_compressible;
-pub use progress::{PackStep, Progress, ProgressSnapshot};
 pub use report::{PackReport, Savings};
 pub use reuse::Reuse;
 pub use verify::{Defect, Verification, verify};
 pub use write_archive::ArchiveSizes;
 
 use crate::error::PackError;
+use crate::opened::{codings, embed, fingerprint, open};
+use crate::progress::{self, Progress};
 use atomic_file::AtomicFile;
 use plan::PackPlan;
 use spill::SpillFile;

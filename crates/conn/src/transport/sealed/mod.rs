@@ -7,23 +7,38 @@
 //!
 //! A record is opened in place, and the connection reads its plain bytes there. Only those that it cannot use yet move to the plain inbox,
 //! and the plain bytes of the next record follow them.
+//!
+//! | file | what |
+//! |---|---|
+//! | `tls` | records of TLS 1.2 and 1.3, by rustls |
+//! | `tls_side` | the server of clients and the client of backends: one type for both |
+//! | `tls_error` | the errors of rustls, as reasons of a failure |
+//! | `handshake` | a step of the handshake, which may run on another thread |
+
+mod handshake;
+mod tls;
+mod tls_error;
+mod tls_side;
 
 #[cfg(feature = "sim")]
 use super::scramble::{Scramble, SealedKind};
 use super::{
-    RECORD_OVERHEAD_MAX, RECORD_PLAIN_LEN_MAX, SealedRecord, TransportError,
-    handshake::{HandshakeStep, StepEnd, StepRecords},
-    tls::Tls,
+    RECORD_OVERHEAD_MAX, RECORD_PLAIN_LEN_MAX, SealedRecord, Transport, TransportError,
     tls_failure::{TlsFailed, TlsFailure},
 };
 use crate::{
     BUF_LEN, BufRange, Close, ConnResources, Connection, Counters, Input, Persistence, Pool, Span, TlsSession,
 };
-use rustls::{ClientConfig, ServerConfig, pki_types::ServerName};
+pub use handshake::HandshakeStep;
+use handshake::{StepEnd, StepRecords};
+/// What clients of TLS get: certificates, versions and suites.
+pub use rustls::ServerConfig as TlsServerConfig;
+use rustls::{ClientConfig, pki_types::ServerName};
 #[cfg(feature = "sim")]
 use std::ops::RangeInclusive;
 use std::{collections::VecDeque, mem, sync::Arc};
 use tarpon_http::status::Status;
+use tls::Tls;
 
 /// The state of one connection in sealed records.
 #[derive(Debug)]
@@ -165,17 +180,30 @@ impl RecordLayer {
     }
 }
 
+impl Transport {
+    /// Returns a transport for a connection to a backend, whose certificate must be for this name. It begins with a
+    /// [step](crate::DriveStep::Handshake) of the handshake, before any input. What the connection sends waits for the end of the handshake. A
+    /// handshake that fails, also because of an invalid certificate, ends the exchange with 502. Each record of the configuration must fit in a
+    /// buffer of the pool, as in [`tls`](Transport::tls).
+    ///
+    /// # Errors
+    /// The configuration is unusable: its `max_fragment_size` is out of range.
+    pub fn tls_client(
+        config: &Arc<ClientConfig>,
+        name: ServerName<'static>,
+    ) -> Result<Transport, TransportError> {
+        Sealed::tls_client(config, name).map(|sealed| Transport::Sealed(Box::new(sealed)))
+    }
+}
+
 impl Sealed {
     /// Returns the state of a connection whose client begins a handshake. `None`: the configuration is unusable.
-    pub(super) fn tls(config: &Arc<ServerConfig>) -> Result<Sealed, TransportError> {
+    pub(super) fn tls(config: &Arc<TlsServerConfig>) -> Result<Sealed, TransportError> {
         Tls::server(config).map(|tls| Sealed::new(RecordLayer::Tls(tls)))
     }
 
     /// Returns the state of a connection to a server, which begins with a step of the handshake.
-    pub(super) fn tls_client(
-        config: &Arc<ClientConfig>,
-        name: ServerName<'static>,
-    ) -> Result<Sealed, TransportError> {
+    fn tls_client(config: &Arc<ClientConfig>, name: ServerName<'static>) -> Result<Sealed, TransportError> {
         Tls::client(config, name).map(|tls| Sealed::new(RecordLayer::Tls(tls)))
     }
 

@@ -6,7 +6,7 @@
 //! ```
 
 use super::{
-    sealed::RecordError,
+    RecordError,
     tls::{encode_last_records, mark_oversized},
     tls_side::{SideRecords, TlsSide},
 };

@@ -17,11 +17,11 @@
 //! rustls allocates memory for each record that it opens or seals, and nothing else here does.
 
 use super::{
-    TransportError,
+    Opened, RecordError,
     handshake::HandshakeStep,
-    sealed::{Opened, RecordError},
     tls_side::{SideRecords, TlsSide},
 };
+use crate::transport::TransportError;
 use crate::{BUF_LEN, BufId, BufRange, Pool, TlsSession};
 use rustls::{
     ClientConfig, Error, HandshakeKind, InvalidMessage, ProtocolVersion, ServerConfig,

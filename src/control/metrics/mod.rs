@@ -7,20 +7,20 @@
 //!
 //! The numbers are not a snapshot: each is exact at some moment during the read.
 
-use super::{
-    cgi::stats::CgiMetrics,
-    counters::ServerCounters,
-    process_usage::ProcessMetrics,
-    site_states::SiteReading,
-    upstreams::stats::{UpstreamMetrics, UpstreamState},
+mod helpers;
+
+pub use helpers::{
+    CertificateMetrics, CgiMetrics, ProcessMetrics, ReadFailure, SiteReading, UpstreamMetrics, UpstreamState,
 };
-use serde::{Deserialize, Serialize};
+
+use super::counters::ServerCounters;
 use std::fmt::{self, Write};
 use tarpon_conn::{Counters, LATENCY_US, VERSIONS};
 use tarpon_http::{head::Version, status::Status};
 
 /// The metrics of a server.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "program", derive(serde::Serialize, serde::Deserialize), serde(default))]
 #[non_exhaustive]
 pub struct Metrics {
     /// The version of tarpon.
@@ -48,7 +48,6 @@ pub struct Metrics {
     /// Exchanges missing in the access log, as its ring was full.
     pub log_dropped: u64,
     /// Lines that the access log could not write, as on a full disk, since this server process started.
-    #[serde(default)]
     pub log_lost: u64,
     /// Logged exchanges in which a trusted proxy has sent a malformed list of addresses: the log has the address of the proxy.
     pub client_malformed: u64,
@@ -66,55 +65,26 @@ pub struct Metrics {
     /// The sum of the durations of these responses, in microseconds.
     pub latency_us: u64,
     /// CPU time of the workers, in microseconds.
-    #[serde(default)]
     pub worker_cpu_us: u64,
     /// What the process takes that answers. `None`: the system does not tell.
-    #[serde(default)]
     pub process: Option<ProcessMetrics>,
     /// The CGI programs, if any configuration since the start had some.
     pub cgi: Option<CgiMetrics>,
     /// The sites, by number.
     pub sites: Vec<SiteMetrics>,
     /// The servers of upstreams. A reload begins their numbers anew.
-    #[serde(default)]
     pub upstreams: Vec<UpstreamMetrics>,
     /// The certificates that are obtained by ACME.
-    #[serde(default)]
     pub certificates: Vec<CertificateMetrics>,
 }
 
-/// The state of a certificate that is obtained by ACME. Times are in seconds since 1970.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CertificateMetrics {
-    /// Its names.
-    pub names: Vec<String>,
-    /// Until when it is valid. `None`: there is none yet.
-    pub not_after_unix_s: Option<u64>,
-    /// When it is to be renewed.
-    pub renewal_unix_s: Option<u64>,
-    /// Failed orders since the last success.
-    pub failures: u64,
-    /// Why the last order failed.
-    pub failure: Option<String>,
-    /// When the next order is tried after one that failed.
-    pub retry_unix_s: Option<u64>,
-}
-
-impl CertificateMetrics {
-    /// Returns the state as JSON, with the first names only if all do not fit.
-    pub(crate) fn shortened(&self) -> String {
-        let mut shortened = self.clone();
-        shortened.names.truncate(SHOWN_NAME_COUNT_MAX);
-        serde_json::to_string(&shortened).unwrap_or_default()
-    }
-}
-
-/// Names of a certificate that status and metrics show.
-const SHOWN_NAME_COUNT_MAX: usize = 4;
-
 /// The state of a server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "program",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "lowercase")
+)]
 pub enum ServerState {
     /// The server waits for its sites.
     #[default]
@@ -126,7 +96,8 @@ pub enum ServerState {
 }
 
 /// The number of responses with a status and a version.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "program", derive(serde::Serialize, serde::Deserialize))]
 pub struct Responses {
     /// The status code.
     pub status: u16,
@@ -137,7 +108,8 @@ pub struct Responses {
 }
 
 /// The number of complete TLS handshakes of a kind.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "program", derive(serde::Serialize, serde::Deserialize))]
 pub struct TlsHandshakes {
     /// The version: `1.2` or `1.3`.
     pub version: String,
@@ -148,7 +120,8 @@ pub struct TlsHandshakes {
 }
 
 /// The metrics of a site.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "program", derive(serde::Serialize, serde::Deserialize), serde(default))]
 pub struct SiteMetrics {
     /// The canonical host, if the site has one.
     pub host: Option<String>,
@@ -160,10 +133,8 @@ pub struct SiteMetrics {
     pub loads: u64,
     /// Responses by the class of their status, 2xx to 5xx, since the service started or was upgraded; of the site that had this number before, too. Empty: the
     /// site is not among the first 64.
-    #[serde(default)]
     pub responses: Vec<u64>,
     /// How the site was read. `None`: no builder reads it, as in a server within another program.
-    #[serde(default)]
     pub reading: Option<SiteReading>,
 }
 

@@ -1,6 +1,6 @@
 //! The progress of packing, reading or verifying a site, which other threads can read.
 
-use super::estimate::{Estimate, WorkKind};
+use crate::packed::estimate::{Estimate, WorkKind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
