@@ -190,7 +190,7 @@ mod tests {
         event::{EventfdFlags, eventfd},
         fs::{fstat, mkdir, unlink},
         net::{AddressFamily, Shutdown, SocketType, connect, listen, shutdown, socket},
-        process::{Signal, getppid, kill_process},
+        process::{Signal, getppid, kill_process, setpriority_process},
     };
     use std::{
         env,
@@ -367,6 +367,8 @@ mod tests {
         ("make a process",           |_| attempts::fork(),                                               Killed,  Killed,  Killed),
         ("send its parent a signal", |_| Ok(kill_process(getppid().unwrap(), Signal::TERM)?),  Killed,  Killed,  Killed),
         ("signal the process that compiled its filter", |_| attempts::signal_by_thread(), Done,    Killed,  Done),
+        ("lower its priority",       |_| Ok(setpriority_process(None, 19)?),                   Killed,  Killed,  Done),
+        ("lower that of its parent", |_| Ok(setpriority_process(getppid(), 19)?),              Killed,  Killed,  Killed),
         ("look into its parent",     |_| attempts::trace_parent(),                                       Killed,  Killed,  Killed),
         ("make a socket",            |_| socket_of(AddressFamily::INET),                       Killed,  Killed,  Killed),
         ("make a netlink socket",    |_| socket_of(AddressFamily::NETLINK),                    Killed,  Killed,  Killed),
