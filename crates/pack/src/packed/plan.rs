@@ -46,7 +46,7 @@ pub(crate) struct PlannedFile {
     /// Seconds since 1970.
     pub(crate) modified_s: u64,
     pub(crate) mode: u32,
-    /// By [`CODINGS`](super::CODINGS): the number in [`PackPlan::files`] of the precompressed form of this file.
+    /// By [`CODINGS`](crate::CODINGS): the number in [`PackPlan::files`] of the precompressed form of this file.
     pub(crate) precompressed: [Option<usize>; 3],
     /// Whether this file is the precompressed form of another one.
     pub(crate) is_precompressed: bool,
@@ -63,7 +63,7 @@ pub(crate) struct PlannedContent {
     pub(crate) compressible: bool,
     /// The first file with this content: its number in [`PackPlan::files`].
     pub(crate) file: usize,
-    /// By [`CODINGS`](super::CODINGS): the worthwhile variants.
+    /// By [`CODINGS`](crate::CODINGS): the worthwhile variants.
     pub(crate) variants: [Option<SpilledVariant>; 3],
     /// The variants for clients that have a dictionary.
     pub(crate) deltas: Vec<DeltaVariant>,

@@ -19,7 +19,7 @@ pub struct PackReport {
     pub len: u64,
     /// Bytes of the parts of the archive.
     pub sizes: ArchiveSizes,
-    /// The savings of each of [`CODINGS`](super::CODINGS).
+    /// The savings of each of [`CODINGS`](crate::CODINGS).
     pub saved: [Savings; 3],
     /// The savings of each of [`DELTA_CODINGS`]. Of each file, only the smallest delta counts.
     pub deltas: [Savings; 2],
