@@ -261,7 +261,7 @@ pub(crate) struct FileToWrite<'w> {
 }
 
 /// A file that the writer has written.
-pub(crate) struct WrittenFile {
+pub(crate) struct PlacedFile {
     /// Those that the writer has placed can be used by other files. The first content is not coded.
     pub(crate) contents: Vec<(Coding, FileContent)>,
     /// The place of the first of them.
@@ -275,7 +275,7 @@ pub(crate) fn write_variants<W: Write + Seek>(
     path: &[u8],
     file: FileToWrite<'_>,
     files: &mut Vec<File>,
-) -> Result<WrittenFile, PackError> {
+) -> Result<PlacedFile, PackError> {
     let FileToWrite { media, contents, deltas, offer } = file;
     let (media, varies) = (&*media, Varies::of(contents.len(), deltas.len()));
     let cache = cache_control::of_file(path, &rule_records.addresses.policy.immutable);
@@ -312,7 +312,7 @@ pub(crate) fn write_variants<W: Write + Seek>(
         rule_records.file_written(path, address, media, &variants, &records);
     }
     write_redirects(writer, rule_records, &redirects, rest.last().unwrap_or(first))?;
-    Ok(WrittenFile { contents: contents_of(variants), plain_at })
+    Ok(PlacedFile { contents: contents_of(variants), plain_at })
 }
 
 fn contents_of(variants: Vec<ImageVariant>) -> Vec<(Coding, FileContent)> {
@@ -326,7 +326,7 @@ pub(crate) fn write_listing<W: Write + Seek>(
     dir: &[u8],
     html: Vec<(Coding, FileContent)>,
     json: Vec<(Coding, FileContent)>,
-) -> Result<Vec<WrittenFile>, PackError> {
+) -> Result<Vec<PlacedFile>, PackError> {
     let PageAddress { served_at, redirects } = rule_records.addresses.address_of(dir);
     let [address] = &served_at[..] else { unreachable!("a listing has one address") };
     let extra = rule_records.fields(address).with("Vary", "Accept");
@@ -348,13 +348,13 @@ pub(crate) fn write_listing<W: Write + Seek>(
     let purpose = FileRecord::AtPath { has_rule: true };
     let records = writer.file(address, &mut page, purpose, &mut Vec::new())?;
     rule_records.file_written(dir, address, media, &page, &records);
-    let mut written = vec![WrittenFile { contents: contents_of(page), plain_at: records.place() }];
+    let mut written = vec![PlacedFile { contents: contents_of(page), plain_at: records.place() }];
     let name = [address.strip_prefix(b"/").unwrap_or(address), JSON_SUFFIX].concat();
     if name.len() <= PATH_LEN_MAX {
         let mut json = variants("application/json", json, &json_extra);
         let purpose = FileRecord::AtPath { has_rule: false };
         let records = writer.file(&name, &mut json, purpose, &mut Vec::new())?;
-        written.push(WrittenFile { contents: contents_of(json), plain_at: records.place() });
+        written.push(PlacedFile { contents: contents_of(json), plain_at: records.place() });
     }
     write_redirects(writer, rule_records, &redirects, address)?;
     Ok(written)

@@ -14,7 +14,7 @@ use crate::background::{CompressionJob, JobSource, MadeVariant};
 use crate::content::{ContentPlace, FileContent, OffsetReader};
 use crate::opened::{CODINGS, fingerprint::Fingerprint, open::stored_fingerprint};
 use crate::options::BackgroundCompression;
-use crate::site_writer::WrittenFile;
+use crate::site_writer::PlacedFile;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::Read;
@@ -108,8 +108,8 @@ impl VariantCache {
     }
 
     /// Notes the places of variants, and adds a job for those that are missing.
-    pub(crate) fn written(&mut self, file: &WrittenFile, open_files: &[File]) {
-        let WrittenFile { contents, plain_at } = file;
+    pub(crate) fn written(&mut self, file: &PlacedFile, open_files: &[File]) {
+        let PlacedFile { contents, plain_at } = file;
         let (Some(options), Some((_, plain))) = (self.pack.options, contents.first()) else { return };
         let fingerprint = fingerprint_of(plain);
         for (coding, content) in &contents[1..] {

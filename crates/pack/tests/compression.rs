@@ -15,7 +15,7 @@ use tempfile::TempDir;
 const CODED: [Coding; 3] = [Coding::Br, Coding::Gzip, Coding::Zstd];
 
 /// A directory, and what a server keeps of it.
-struct Served {
+struct CompressedSite {
     dir: TempDir,
     cache: BuildCache,
     options: PackOptions,
@@ -23,12 +23,12 @@ struct Served {
     content_id: u128,
 }
 
-impl Served {
-    fn new(memory_max: u64) -> Served {
+impl CompressedSite {
+    fn new(memory_max: u64) -> CompressedSite {
         let compression = BackgroundCompression { effort: CompressionEffort::Fast, memory_max };
         let options = PackOptions { compression: Some(compression), ..PackOptions::new(1_900_000_000) };
         let (dir, cache) = (tempfile::tempdir().expect("a directory"), BuildCache::default());
-        Served { dir, cache, options, content_id: 0 }
+        CompressedSite { dir, cache, options, content_id: 0 }
     }
 
     fn write(&self, name: &str, content: &[u8]) {
@@ -86,7 +86,7 @@ fn noise(len: usize) -> Vec<u8> {
 
 #[test]
 fn files_that_gain_get_variants_and_a_change_costs_only_what_changed() {
-    let mut served = Served::new(64 << 20);
+    let mut served = CompressedSite::new(64 << 20);
     served.write("index.html", &text(7, 3_000));
     served.write("large.js", &text(11, 300_000));
     served.write("tiny.txt", b"hello");
@@ -117,7 +117,7 @@ fn files_that_gain_get_variants_and_a_change_costs_only_what_changed() {
 
 #[test]
 fn variants_decode_to_their_files() {
-    let mut served = Served::new(64 << 20);
+    let mut served = CompressedSite::new(64 << 20);
     let contents = [("small.css", text(7, 2_000)), ("large.svg", text(11, 200_000))];
     contents.iter().for_each(|(name, content)| served.write(name, content));
     let (image, _) = served.compress();
@@ -139,7 +139,7 @@ fn variants_decode_to_their_files() {
 
 #[test]
 fn another_process_continues_with_the_variants_of_an_image() {
-    let mut served = Served::new(64 << 20);
+    let mut served = CompressedSite::new(64 << 20);
     served.write("index.html", &text(7, 3_000));
     served.compress();
     let (image, file) = served.pack();
@@ -151,7 +151,7 @@ fn another_process_continues_with_the_variants_of_an_image() {
 #[test]
 fn without_room_for_all_the_largest_gains_stay() {
     let texts = [("a.txt", 40_000), ("b.txt", 60_000), ("c.txt", 20_000)];
-    let mut served = Served::new(1 << 40);
+    let mut served = CompressedSite::new(1 << 40);
     texts.iter().for_each(|&(name, len)| served.write(name, &text(len as u32, len)));
     let all: u64 = lens(&served.compress().0);
     // Contents of up to an eighth of the memory are compressed, so the texts are short beside it.
@@ -183,7 +183,7 @@ fn lens(image: &Image) -> u64 {
 
 #[test]
 fn content_that_has_changed_since_the_build_is_left_as_it_is() {
-    let mut served = Served::new(64 << 20);
+    let mut served = CompressedSite::new(64 << 20);
     served.write("large.txt", &text(7, 100_000));
     let (_, image) = served.pack();
     let [job] = &served.cache.variants.take_jobs()[..] else { panic!("one job") };
@@ -195,7 +195,7 @@ fn content_that_has_changed_since_the_build_is_left_as_it_is() {
 
 #[test]
 fn contents_known_by_identity_are_compressed_as_long_as_the_file_is_the_same() {
-    let mut served = Served::new(64 << 20);
+    let mut served = CompressedSite::new(64 << 20);
     served.options.read_len_max = 1;
     let path = served.dir.path().join("large.txt");
     served.write("large.txt", &text(7, 100_000));
@@ -217,7 +217,7 @@ fn contents_known_by_identity_are_compressed_as_long_as_the_file_is_the_same() {
 
 #[test]
 fn without_the_option_nothing_is_asked_for() {
-    let mut served = Served::new(1);
+    let mut served = CompressedSite::new(1);
     served.options.compression = None;
     served.write("index.html", &text(7, 3_000));
     let (image, _) = served.pack();

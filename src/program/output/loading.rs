@@ -23,7 +23,7 @@ struct Loading {
 
 /// What to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum Shown {
     Nothing,
     Bar,
     Line,
@@ -35,9 +35,9 @@ pub(crate) fn update(done: u64, total: u64, as_lines: bool) -> bool {
     let new = || Loading { since: Instant::now(), line_at: LINE_INTERVAL, bar: None };
     let loading = current.get_or_insert_with(new);
     match step(loading.since.elapsed(), &mut loading.line_at, !as_lines && stderr().is_terminal()) {
-        Step::Nothing => false,
-        Step::Line => true,
-        Step::Bar => {
+        Shown::Nothing => false,
+        Shown::Line => true,
+        Shown::Bar => {
             let bar = loading.bar.get_or_insert_with(new_bar);
             bar.set_length(total.max(1));
             bar.set_position(done);
@@ -55,15 +55,15 @@ pub(crate) fn end() {
 }
 
 /// Returns what to show at this time after the start.
-fn step(at: Duration, line_at: &mut Duration, is_terminal: bool) -> Step {
+fn step(at: Duration, line_at: &mut Duration, is_terminal: bool) -> Shown {
     if is_terminal {
-        return if at < BAR_DELAY { Step::Nothing } else { Step::Bar };
+        return if at < BAR_DELAY { Shown::Nothing } else { Shown::Bar };
     }
     if at < *line_at {
-        return Step::Nothing;
+        return Shown::Nothing;
     }
     *line_at = at + LINE_INTERVAL;
-    Step::Line
+    Shown::Line
 }
 
 fn new_bar() -> ProgressBar {
@@ -87,14 +87,14 @@ mod tests {
         #[rustfmt::skip]
         let cases = [
             // ms     terminal  shown
-            (   200,  true,     Step::Nothing),
-            (   600,  true,     Step::Bar),
-            (60_000,  true,     Step::Bar),
-            (   600,  false,    Step::Nothing),
-            (10_100,  false,    Step::Line),
-            (10_300,  false,    Step::Nothing),
-            (20_000,  false,    Step::Nothing),
-            (20_200,  false,    Step::Line),
+            (   200,  true,     Shown::Nothing),
+            (   600,  true,     Shown::Bar),
+            (60_000,  true,     Shown::Bar),
+            (   600,  false,    Shown::Nothing),
+            (10_100,  false,    Shown::Line),
+            (10_300,  false,    Shown::Nothing),
+            (20_000,  false,    Shown::Nothing),
+            (20_200,  false,    Shown::Line),
         ];
         for (ms, is_terminal, want) in cases {
             assert_eq!(step(Duration::from_millis(ms), &mut line_at, is_terminal), want, "{ms} ms");
