@@ -83,6 +83,7 @@ pub mod range;
 pub mod response_head;
 pub mod sent_path;
 pub mod status;
+mod structured;
 pub mod target;
 mod token;
 
