@@ -239,8 +239,9 @@ impl TargetPath {
     }
 }
 
+/// Splits a target that begins with a path into the path and the query, without its `?`.
 #[inline(always)]
-fn split_query(target: &[u8]) -> (&[u8], Option<&[u8]>) {
+pub(crate) fn split_query(target: &[u8]) -> (&[u8], Option<&[u8]>) {
     let mut rest = target;
     while !rest.is_empty() {
         let marks = equal(b'?', &padded(rest));

@@ -15,11 +15,15 @@
 //! | `frame_writer` | the frames that a server sends |
 //! | `frame_error` | the reasons to refuse a frame |
 //! | `error_code` | the codes of errors |
+//! | `field_class` | what a field is to a request, and whether it is valid by itself |
+//! | `request` | the parts of a request, and the rules about several fields |
+//! | `malformed_request` | the reasons to refuse a request |
 //! | [`hpack`] | the compression of fields: RFC 7541 |
 //!
 //! Nothing here allocates. Each limit is a constant.
 
 mod error_code;
+pub(crate) mod field_class;
 mod frame;
 mod frame_error;
 mod frame_header;
@@ -27,8 +31,12 @@ mod frame_header;
 mod frame_tests;
 mod frame_writer;
 pub mod hpack;
+mod malformed_request;
 mod preface;
 mod priority;
+mod request;
+#[cfg(test)]
+mod request_tests;
 mod settings;
 
 pub use error_code::{ErrorCode, ErrorScope};
@@ -41,6 +49,8 @@ pub use frame_writer::{
     LONG_FRAME_LEN, SHORT_FRAME_LEN, continuation_header, data_header, go_away, headers_header, ping_ack,
     rst_stream, window_update,
 };
+pub use malformed_request::MalformedRequest;
 pub use preface::{PREFACE, PREFACE_LEN, PrefaceCheck, check_preface};
 pub use priority::Priority;
+pub use request::{H2Request, parse_trailers};
 pub use settings::{SETTING_LEN, SETTINGS_ACK, Setting, SettingName, SettingsPayload, write_settings};

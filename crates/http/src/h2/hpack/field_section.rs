@@ -1,0 +1,152 @@
+//! The fields of a decoded block, by their places. RFC 9113, section 4.3.
+
+use crate::fields::{FieldPlace, Place};
+use crate::h2::field_class::FieldClass;
+
+use super::{FIELD_OVERHEAD, HpackError};
+
+/// The maximum size of a field section, as HPACK counts it, to send as `SETTINGS_MAX_HEADER_LIST_SIZE`: as long as an HTTP/1 head.
+pub const SECTION_SIZE_MAX: usize = crate::head::HEAD_LEN_MAX;
+
+/// The maximum number of fields in a section: the [100](crate::head::FIELD_COUNT_MAX) of an HTTP/1 head, five pseudo-header fields, and a field for
+/// each of the cookies, of which browsers keep at most about 150 for a site.
+pub const SECTION_FIELD_COUNT_MAX: usize = 256;
+
+/// The maximum size of the fields beyond [`SECTION_SIZE_MAX`], as HPACK counts it: a browser with far too many cookies gets an answer, but a client
+/// cannot make the server copy without end, with a byte for each 4 KiB.
+const SIZE_BEYOND_MAX: usize = 16 * SECTION_SIZE_MAX;
+
+/// The number of updates of the size of the dynamic table that a block may begin with. RFC 7541, section 4.2.
+const UPDATE_COUNT_MAX: u8 = 2;
+
+/// The fields of a block, decoded as far as it has arrived. To be reused: [`FieldSection::clear`] begins another block.
+///
+/// Names and values lie in a buffer of the caller, of which the section has the places.
+#[derive(Clone, Debug)]
+pub struct FieldSection {
+    places: [FieldPlace; SECTION_FIELD_COUNT_MAX],
+    classes: [FieldClass; SECTION_FIELD_COUNT_MAX],
+    count: usize,
+    /// The number of bytes in use at the front of the buffer.
+    pub(super) len: usize,
+    /// How much the size may still grow. 0: the section is too large.
+    size_left: usize,
+    /// The size of the fields after those that the section has room for.
+    size_beyond: usize,
+    /// How many updates of the size of the dynamic table may follow.
+    pub(super) update_count_left: u8,
+}
+
+impl FieldSection {
+    /// Returns a section without fields.
+    #[must_use]
+    pub const fn new() -> FieldSection {
+        let place = Place { at: 0, len: 0 };
+        FieldSection {
+            places: [FieldPlace { name: place, value: place }; SECTION_FIELD_COUNT_MAX],
+            classes: [FieldClass::Other; SECTION_FIELD_COUNT_MAX],
+            count: 0,
+            len: 0,
+            size_left: SECTION_SIZE_MAX + 1,
+            size_beyond: 0,
+            update_count_left: UPDATE_COUNT_MAX,
+        }
+    }
+
+    /// Removes all fields: another block begins.
+    #[inline]
+    pub fn clear(&mut self) {
+        (self.count, self.len, self.size_beyond) = (0, 0, 0);
+        (self.size_left, self.update_count_left) = (SECTION_SIZE_MAX + 1, UPDATE_COUNT_MAX);
+    }
+
+    /// Returns whether the fields exceed [`SECTION_SIZE_MAX`], [`SECTION_FIELD_COUNT_MAX`] or the buffer. Then the section has no fields; the
+    /// status to answer with is [431](crate::Status::RequestHeaderFieldsTooLarge): RFC 9113, section 10.5.1.
+    #[inline]
+    #[must_use]
+    pub fn is_too_large(&self) -> bool {
+        self.size_left == 0
+    }
+
+    /// Returns how many bytes at the front of the buffer the fields take.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns whether the section has no fields.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Returns the places of all fields, in order.
+    #[inline]
+    #[must_use]
+    pub fn places(&self) -> &[FieldPlace] {
+        &self.places[..self.count]
+    }
+
+    /// Returns the class of each field.
+    #[inline]
+    pub(in crate::h2) fn classes(&self) -> &[FieldClass] {
+        &self.classes[..self.count]
+    }
+
+    /// Returns name and value of every field, in order. `bytes`: the buffer that the block was decoded to.
+    ///
+    /// # Panics
+    ///
+    /// Panics if a field does not lie in `bytes`.
+    pub fn iter<'a>(&'a self, bytes: &'a [u8]) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+        self.places().iter().map(|field| (field.name.of(bytes), field.value.of(bytes)))
+    }
+
+    /// Adds a field. Returns where its name and value are to be in the buffer, which has `room` bytes: behind those of the fields before. `None`: the
+    /// field exceeds a limit.
+    #[inline(always)]
+    pub(super) fn add(
+        &mut self,
+        name_len: u16,
+        value_len: u16,
+        class: FieldClass,
+        room: usize,
+    ) -> Option<usize> {
+        let (at, len) = (self.len, usize::from(name_len) + usize::from(value_len));
+        let left = self.size_left.saturating_sub(len + FIELD_OVERHEAD);
+        if left == 0 || at + len > room || self.count == SECTION_FIELD_COUNT_MAX {
+            return None;
+        }
+        let name = Place { at: at as u16, len: name_len };
+        let value = Place { at: at as u16 + name_len, len: value_len };
+        self.places[self.count] = FieldPlace { name, value };
+        self.classes[self.count] = class;
+        (self.count, self.len, self.size_left) = (self.count + 1, at + len, left);
+        Some(at)
+    }
+
+    /// Notes that a field exceeds a limit, and forgets all fields. `len`: that of its name and value.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`HpackError::TooLong`] if the fields exceed [`SIZE_BEYOND_MAX`].
+    #[cold]
+    pub(super) fn exceed(&mut self, len: usize) -> Result<(), HpackError> {
+        self.set_too_large();
+        self.size_beyond += len + FIELD_OVERHEAD;
+        if self.size_beyond > SIZE_BEYOND_MAX { Err(HpackError::TooLong) } else { Ok(()) }
+    }
+
+    /// Forgets all fields, as they exceed a limit.
+    #[cold]
+    pub(super) fn set_too_large(&mut self) {
+        (self.count, self.len, self.size_left) = (0, 0, 0);
+    }
+}
+
+impl Default for FieldSection {
+    fn default() -> FieldSection {
+        FieldSection::new()
+    }
+}
