@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use tarpon_http::h2::H2Request;
-use tarpon_http::h2::hpack::{FieldSection, HpackDecoder};
+use tarpon_http::h2::hpack::{FieldSection, HpackDecoder, SECTION_SIZE_MAX, SectionBytes};
 
 /// The fields of Chromium 140 for a page. All but `:method`, `:scheme` and `:path` are added to the dynamic table.
 const BROWSER: [(&str, &str); 18] = [
@@ -54,7 +54,7 @@ fn main() {
     println!("first request: {} bytes, {:.1} ns", first.len(), fastest_ns(|| requests.decode_first()));
     let second_ns = fastest_ns(|| requests.decode_second());
     println!("second request: {} bytes, {second_ns:.1} ns", requests.second.len());
-    let (section, bytes) = (requests.section.clone(), requests.bytes.clone());
+    let (section, bytes) = (requests.section.clone(), requests.bytes);
     let check_ns = fastest_ns(|| {
         black_box(H2Request::parse(black_box(&section), black_box(&bytes), false).is_ok());
     });
@@ -65,7 +65,7 @@ fn main() {
 struct Requests {
     decoder: HpackDecoder,
     section: FieldSection,
-    bytes: Vec<u8>,
+    bytes: SectionBytes,
     first: Vec<u8>,
     second: Vec<u8>,
 }
@@ -110,7 +110,7 @@ impl Requests {
         let mut requests = Requests {
             decoder: HpackDecoder::new(),
             section: FieldSection::new(),
-            bytes: vec![0; 16_384],
+            bytes: [0; SECTION_SIZE_MAX],
             first,
             second,
         };

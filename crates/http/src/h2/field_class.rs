@@ -155,18 +155,16 @@ fn scheme(value: &[u8]) -> Option<Scheme> {
 /// Returns the form of a `:path`. `None`: it is neither `*` nor begins with `/`, or contains bytes that a target cannot have. RFC 9113, section
 /// 8.3.1; RFC 9112, section 3.2.
 fn path_form(value: &[u8]) -> Option<PathForm> {
-    let is_target = || {
-        let len = fast_prefix_len(ByteClass::Target, value);
-        len + prefix_len(TARGET, &value[len..]) == value.len()
+    let path = match value {
+        b"*" => return Some(PathForm::Asterisk),
+        [b'/', ..] => &value[..fast_prefix_len(ByteClass::Path, value)],
+        _ => return None,
     };
-    match value {
-        b"*" => Some(PathForm::Asterisk),
-        [b'/', ..] if is_target() => {
-            let (path, _) = target::split_query(value);
-            Some(if target::is_plain(path) { PathForm::Plain } else { PathForm::Escaped })
-        }
-        _ => None,
-    }
+    let query = &value[path.len()..];
+    let query_len = fast_prefix_len(ByteClass::Target, query);
+    let is_valid = query_len + prefix_len(TARGET, &query[query_len..]) == query.len();
+    let form = if target::is_plain(path) { PathForm::Plain } else { PathForm::Escaped };
+    is_valid.then_some(form)
 }
 
 #[cfg(test)]

@@ -83,7 +83,8 @@ impl<'a> H2Request<'a> {
         assert!(!section.is_too_large(), "a section that is too large has no fields");
         let mut pseudo = PseudoFields::default();
         let pseudo_count = pseudo.parse(section)?;
-        let fields = fields(section, pseudo_count, bytes, MalformedRequest::PseudoPlace)?;
+        let mut fields = Fields::EMPTY;
+        index_fields(&mut fields, section, pseudo_count, bytes, MalformedRequest::PseudoPlace)?;
 
         let (method, method_place) = pseudo.method.ok_or(MalformedRequest::Missing)?;
         if pseudo.protocol.is_some() && !(has_extended_connect && method == Method::Connect) {
@@ -170,7 +171,9 @@ pub fn parse_trailers<'a>(
     bytes: &'a [u8],
 ) -> Result<Fields<'a>, MalformedRequest> {
     assert!(!section.is_too_large(), "a section that is too large has no fields");
-    fields(section, 0, bytes, MalformedRequest::PseudoInTrailers)
+    let mut fields = Fields::EMPTY;
+    index_fields(&mut fields, section, 0, bytes, MalformedRequest::PseudoInTrailers)?;
+    Ok(fields)
 }
 
 impl PseudoFields {
@@ -195,16 +198,16 @@ impl PseudoFields {
     }
 }
 
-/// Returns the fields of a section from `from` on. `pseudo`: the error if one of them is a pseudo-header field.
+/// Sets `fields` to those of a section from `from` on. `pseudo`: the error if one of them is a pseudo-header field.
 #[inline(always)]
-fn fields<'a>(
+fn index_fields<'a>(
+    fields: &mut Fields<'a>,
     section: &'a FieldSection,
     from: usize,
     bytes: &'a [u8],
     pseudo: MalformedRequest,
-) -> Result<Fields<'a>, MalformedRequest> {
+) -> Result<(), MalformedRequest> {
     let (classes, places) = (&section.classes()[from..], &section.places()[from..]);
-    let mut fields = Fields::EMPTY;
     let index = fields.new_index();
     for (class, field) in classes.iter().zip(places) {
         match *class {
@@ -219,7 +222,7 @@ fn fields<'a>(
         }
     }
     fields.set_places(places, bytes);
-    Ok(fields)
+    Ok(())
 }
 
 /// Checks Host, of which `host` is the first value. Returns the authority of the request. RFC 9113, section 8.3.1.

@@ -3,12 +3,11 @@
 extern crate std;
 use std::format;
 use std::string::String;
-use std::vec;
 use std::vec::Vec;
 
 use proptest::prelude::*;
 
-use super::hpack::{FieldSection, HpackDecoder, encode_field};
+use super::hpack::{FieldSection, HpackDecoder, SECTION_SIZE_MAX, SectionBytes, encode_field};
 use super::*;
 use crate::method::Method;
 use crate::target::{Scheme, Target, TargetError};
@@ -17,7 +16,7 @@ use crate::{FieldName, head};
 /// A decoded section, with the bytes of its fields.
 struct Decoded {
     section: FieldSection,
-    bytes: Vec<u8>,
+    bytes: SectionBytes,
 }
 
 /// The pseudo-header fields of most rows: method, scheme, authority, path.
@@ -202,7 +201,7 @@ fn decode(fields: &[(&str, &str)]) -> Decoded {
         }
     }
     let mut decoder = HpackDecoder::new();
-    let mut decoded = Decoded { section: FieldSection::new(), bytes: vec![0; 16_384] };
+    let mut decoded = Decoded { section: FieldSection::new(), bytes: [0; SECTION_SIZE_MAX] };
     decoder.decode(&block, true, &mut decoded.section, &mut decoded.bytes).expect("literals");
     let literals = decoded.section.classes().to_vec();
 
@@ -219,7 +218,7 @@ fn decode(fields: &[(&str, &str)]) -> Decoded {
         encode_field(name.as_bytes(), value.as_bytes(), &mut |byte| block.push(byte));
     }
     let mut section = FieldSection::new();
-    decoder.decode(&block, true, &mut section, &mut [0; 16_384]).expect("a block");
+    decoder.decode(&block, true, &mut section, &mut [0; SECTION_SIZE_MAX]).expect("a block");
     let is_lower = |(name, _): &(&str, &str)| !name.bytes().any(|byte| byte.is_ascii_uppercase());
     if fields.iter().all(is_lower) {
         assert_eq!(section.classes(), literals);

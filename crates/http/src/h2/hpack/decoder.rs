@@ -10,7 +10,7 @@
 use super::dynamic_table::{DynamicTable, TableEntry, copy_from_ring};
 use super::integer::decode_integer;
 use super::static_table::{STATIC_BYTES, STATIC_ENTRIES};
-use super::{FieldSection, HEADER_TABLE_SIZE, HUFFMAN, HpackError, INDEXED, huffman_decoder};
+use super::{FieldSection, HEADER_TABLE_SIZE, HUFFMAN, HpackError, INDEXED, SectionBytes, huffman_decoder};
 use crate::h2::field_class::FieldClass;
 
 /// The maximum length of a field in a block, in bytes: what a buffer must hold to decode a block in parts. The fields of a section have as many
@@ -41,10 +41,6 @@ impl HpackDecoder {
     ///
     /// Returns the first error of the block. The connection cannot go on then.
     ///
-    /// # Panics
-    ///
-    /// Panics if `bytes` is shorter than [`HEADER_TABLE_SIZE`].
-    ///
     /// ```
     /// use tarpon_http::h2::hpack::{FieldSection, HpackDecoder};
     ///
@@ -61,12 +57,8 @@ impl HpackDecoder {
         block: &[u8],
         is_end: bool,
         section: &mut FieldSection,
-        bytes: &mut [u8],
+        bytes: &mut SectionBytes,
     ) -> Result<usize, HpackError> {
-        assert!(bytes.len() >= HEADER_TABLE_SIZE, "the buffer has room for a field of the dynamic table");
-        // Places have 16 bits.
-        let len_max = bytes.len().min(usize::from(u16::MAX));
-        let bytes = &mut bytes[..len_max];
         let mut rest = block;
         while let Some(&first) = rest.first() {
             let len = if first & INDEXED != 0 {
@@ -80,6 +72,8 @@ impl HpackDecoder {
                 break;
             }
             rest = &rest[len..];
+            // Most fields are indexes of one byte.
+            rest = &rest[section.add_newest(&self.table, rest, bytes)..];
         }
         match rest.len() {
             0 => Ok(block.len()),
@@ -101,12 +95,12 @@ impl HpackDecoder {
         &mut self,
         block: &[u8],
         section: &mut FieldSection,
-        bytes: &mut [u8],
+        bytes: &mut SectionBytes,
     ) -> Result<usize, HpackError> {
         let Some((index, used)) = decode_integer(block, 7)? else { return Ok(0) };
         let (entry, ring) = self.entry(index)?;
         section.update_count_left = 0;
-        match section.add(entry.name_len, entry.value_len, entry.class, bytes.len()) {
+        match section.add(entry.name_len, entry.value_len, entry.class) {
             Some(at) => copy_from_ring(ring, entry.at.into(), &mut bytes[at..at + entry.len()]),
             None => section.exceed(entry.len())?,
         }
@@ -144,7 +138,7 @@ impl HpackDecoder {
         &mut self,
         block: &[u8],
         section: &mut FieldSection,
-        bytes: &mut [u8],
+        bytes: &mut SectionBytes,
     ) -> Result<usize, HpackError> {
         let is_added = block[0] & ADDED != 0;
         let prefix = if is_added { 6 } else { 4 };
@@ -183,7 +177,7 @@ impl HpackDecoder {
         if is_added {
             self.table.add(field, name_len, class);
         }
-        match section.add(name_len as u16, value_len as u16, class, bytes.len()) {
+        match section.add(name_len as u16, value_len as u16, class) {
             Some(_) => Ok(used),
             None => section.exceed(len).map(|()| used),
         }

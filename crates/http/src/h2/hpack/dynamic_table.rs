@@ -18,6 +18,9 @@ pub const FIELD_OVERHEAD: usize = 32;
 /// The maximum number of fields: all of them empty.
 const ENTRY_COUNT_MAX: usize = HEADER_TABLE_SIZE / FIELD_OVERHEAD;
 
+/// The number of fields whose index has one byte in a block: 126 at most, after 61 of the static table. RFC 7541, section 5.1.
+const NEWEST_COUNT: u8 = 126 - 61;
+
 /// The place and the class of a field of a table.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TableEntry {
@@ -76,6 +79,12 @@ impl DynamicTable {
     pub(super) fn get(&self, index: usize) -> Option<&TableEntry> {
         let number = self.added_count.wrapping_sub(index + 1);
         (index < self.count).then(|| &self.entries[number % ENTRY_COUNT_MAX])
+    }
+
+    /// Returns one of the newest 65 fields, whose index has one byte in a block.
+    #[inline(always)]
+    pub(super) fn get_newest(&self, index: u8) -> Option<&TableEntry> {
+        if index < NEWEST_COUNT { self.get(index.into()) } else { None }
     }
 
     /// Returns the bytes that the fields lie in.

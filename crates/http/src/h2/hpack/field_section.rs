@@ -3,10 +3,16 @@
 use crate::fields::{FieldPlace, Place};
 use crate::h2::field_class::FieldClass;
 
-use super::{FIELD_OVERHEAD, HpackError};
+use super::dynamic_table::DynamicTable;
+use super::static_table::STATIC_ENTRIES;
+use super::{FIELD_OVERHEAD, HEADER_TABLE_SIZE, HpackError, INDEXED};
 
 /// The maximum size of a field section, as HPACK counts it, to send as `SETTINGS_MAX_HEADER_LIST_SIZE`: as long as an HTTP/1 head.
 pub const SECTION_SIZE_MAX: usize = crate::head::HEAD_LEN_MAX;
+
+/// The buffer that the names and values of a section are decoded to. It holds any section within [`SECTION_SIZE_MAX`], and any field of the dynamic
+/// table.
+pub type SectionBytes = [u8; SECTION_SIZE_MAX];
 
 /// The maximum number of fields in a section: the [100](crate::head::FIELD_COUNT_MAX) of an HTTP/1 head, five pseudo-header fields, and a field for
 /// each of the cookies, of which browsers keep at most about 150 for a site.
@@ -60,7 +66,7 @@ impl FieldSection {
         (self.size_left, self.update_count_left) = (SECTION_SIZE_MAX + 1, UPDATE_COUNT_MAX);
     }
 
-    /// Returns whether the fields exceed [`SECTION_SIZE_MAX`], [`SECTION_FIELD_COUNT_MAX`] or the buffer. Then the section has no fields; the
+    /// Returns whether the fields exceed [`SECTION_SIZE_MAX`] or [`SECTION_FIELD_COUNT_MAX`]. Then the section has no fields; the
     /// status to answer with is [431](crate::Status::RequestHeaderFieldsTooLarge): RFC 9113, section 10.5.1.
     #[inline]
     #[must_use]
@@ -103,19 +109,12 @@ impl FieldSection {
         self.places().iter().map(|field| (field.name.of(bytes), field.value.of(bytes)))
     }
 
-    /// Adds a field. Returns where its name and value are to be in the buffer, which has `room` bytes: behind those of the fields before. `None`: the
-    /// field exceeds a limit.
+    /// Adds a field. Returns where its name and value are to be in the buffer: behind those of the fields before. `None`: the field exceeds a limit.
     #[inline(always)]
-    pub(super) fn add(
-        &mut self,
-        name_len: u16,
-        value_len: u16,
-        class: FieldClass,
-        room: usize,
-    ) -> Option<usize> {
+    pub(super) fn add(&mut self, name_len: u16, value_len: u16, class: FieldClass) -> Option<usize> {
         let (at, len) = (self.len, usize::from(name_len) + usize::from(value_len));
         let left = self.size_left.saturating_sub(len + FIELD_OVERHEAD);
-        if left == 0 || at + len > room || self.count == SECTION_FIELD_COUNT_MAX {
+        if left == 0 || self.count == SECTION_FIELD_COUNT_MAX {
             return None;
         }
         let name = Place { at: at as u16, len: name_len };
@@ -124,6 +123,44 @@ impl FieldSection {
         self.classes[self.count] = class;
         (self.count, self.len, self.size_left) = (self.count + 1, at + len, left);
         Some(at)
+    }
+
+    /// Adds the fields of a dynamic table whose indexes are the first bytes of `block`: 62 to 126, the newest fields, which a client names most.
+    /// Returns how many there are, up to the first that exceeds a limit, crosses the end of the ring, or is not in the table.
+    #[inline(always)]
+    pub(super) fn add_newest(
+        &mut self,
+        table: &DynamicTable,
+        block: &[u8],
+        bytes: &mut SectionBytes,
+    ) -> usize {
+        let (mut count, mut len, mut size_left) = (self.count, self.len, self.size_left);
+        let mut rest = block;
+        while let [byte, behind @ ..] = rest {
+            let Some(entry) = table.get_newest(byte.wrapping_sub(FIRST_NEWEST)) else { break };
+            let field_len = entry.len();
+            if size_left <= field_len + FIELD_OVERHEAD || count >= SECTION_FIELD_COUNT_MAX {
+                break;
+            }
+            let at = usize::from(entry.at);
+            if field_len <= SHORT_LEN
+                && at <= HEADER_TABLE_SIZE - SHORT_LEN
+                && len <= SECTION_SIZE_MAX - SHORT_LEN
+            {
+                // What is copied behind the field has no meaning.
+                bytes[len..len + SHORT_LEN].copy_from_slice(&table.bytes()[at..at + SHORT_LEN]);
+            } else if copy_long(table.bytes(), at, &mut bytes[..], len, field_len).is_none() {
+                break;
+            }
+            let name = Place { at: len as u16, len: entry.name_len };
+            let value = Place { at: (len as u16).wrapping_add(entry.name_len), len: entry.value_len };
+            self.places[count] = FieldPlace { name, value };
+            self.classes[count] = entry.class;
+            (count, len, size_left) = (count + 1, len + field_len, size_left - field_len - FIELD_OVERHEAD);
+            rest = behind;
+        }
+        (self.count, self.len, self.size_left) = (count, len, size_left);
+        block.len() - rest.len()
     }
 
     /// Notes that a field exceeds a limit, and forgets all fields. `len`: that of its name and value.
@@ -144,6 +181,20 @@ impl FieldSection {
         (self.count, self.len, self.size_left) = (0, 0, 0);
     }
 }
+
+/// Copies a field. `None`: it crosses the end of the ring. A function of its own, so that the registers need not be free in the loop around it.
+#[cold]
+#[inline(never)]
+fn copy_long(ring: &[u8], from: usize, bytes: &mut [u8], to: usize, len: usize) -> Option<()> {
+    bytes.get_mut(to..to + len)?.copy_from_slice(ring.get(from..from + len)?);
+    Some(())
+}
+
+/// The byte that is the index of the newest field of a dynamic table.
+const FIRST_NEWEST: u8 = INDEXED | (1 + STATIC_ENTRIES.len()) as u8;
+
+/// The maximum length of a field that is copied without a call: name and value of most.
+const SHORT_LEN: usize = 32;
 
 impl Default for FieldSection {
     fn default() -> FieldSection {

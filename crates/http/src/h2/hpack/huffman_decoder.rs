@@ -5,6 +5,8 @@
 //!                                   └─ nothing: LONG, by the length of the code
 //! ```
 
+use core::iter;
+
 use super::HpackError;
 use super::huffman_code::CODES;
 
@@ -46,12 +48,13 @@ pub(super) fn decode(coded: &[u8], to: &mut [u8]) -> Result<usize, HpackError> {
 }
 
 /// Decodes the end of a string, from a bit on: its last bytes, or all for which `to` has no room.
-fn decode_end(coded: &[u8], mut bit: usize, to: &mut [u8], mut len: usize) -> Result<usize, HpackError> {
+fn decode_end(coded: &[u8], bit: usize, to: &mut [u8], mut len: usize) -> Result<usize, HpackError> {
+    let mut left = 8 * coded.len() - bit;
     loop {
-        let mut word = load(coded, bit);
-        let end = bit + LOAD_LEN - CODE_LEN_MAX;
-        while bit <= end {
-            let left = 8 * coded.len() - bit;
+        let mut word = load(coded, left);
+        // The word has only a part of a code after so many bits, if the string goes on.
+        let reload = left.saturating_sub(LOAD_LEN - CODE_LEN_MAX);
+        loop {
             // No code of fewer than eight bits consists of ones.
             if left < 8 && word == u64::MAX {
                 return Ok(len);
@@ -60,26 +63,38 @@ fn decode_end(coded: &[u8], mut bit: usize, to: &mut [u8], mut len: usize) -> Re
                 (_, 0) => long_code(word)?,
                 short => short,
             };
-            if usize::from(code_len) > left {
-                return Err(HpackError::Huffman);
-            }
+            left = left.checked_sub(code_len.into()).ok_or(HpackError::Huffman)?;
             if let Some(to) = to.get_mut(len) {
                 *to = byte;
             }
             word = !(!word << code_len);
-            bit += usize::from(code_len);
             len += 1;
+            if left < reload {
+                break;
+            }
         }
     }
 }
 
-/// Returns at least the next [`LOAD_LEN`] bits, and ones after the end.
-fn load(coded: &[u8], bit: usize) -> u64 {
-    let rest = &coded[bit / 8..];
-    let mut word = [0xff; 8];
-    let len = rest.len().min(8);
-    word[..len].copy_from_slice(&rest[..len]);
-    !(!u64::from_be_bytes(word) << (bit % 8))
+/// Returns at least [`LOAD_LEN`] of the last `left` bits, and ones after the end.
+#[inline(always)]
+fn load(coded: &[u8], left: usize) -> u64 {
+    match coded.last_chunk() {
+        Some(last) if left <= 64 => match u64::from_be_bytes(*last).checked_shl(64 - left as u32) {
+            Some(word) => word | u64::MAX.checked_shr(left as u32).unwrap_or(0),
+            None => u64::MAX,
+        },
+        _ => load_part(coded, left),
+    }
+}
+
+/// Does the same for bits of short strings, and for those that the string does not end with.
+#[inline(never)]
+fn load_part(coded: &[u8], left: usize) -> u64 {
+    let bit = 8 * coded.len() - left;
+    let bytes = coded[bit / 8..].iter().copied().chain(iter::repeat(0xff)).take(8);
+    let word = bytes.fold(0, |word, byte| word << 8 | u64::from(byte));
+    !(!word << (bit % 8))
 }
 
 /// Returns the byte whose code of more than [`SHORT_LEN`] bits a word begins with, and the length of the code.
