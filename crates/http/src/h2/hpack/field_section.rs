@@ -20,7 +20,7 @@ pub const SECTION_FIELD_COUNT_MAX: usize = 256;
 
 /// The maximum size of the fields beyond [`SECTION_SIZE_MAX`], as HPACK counts it: a browser with far too many cookies gets an answer, but a client
 /// cannot make the server copy without end, with a byte for each 4 KiB.
-const SIZE_BEYOND_MAX: usize = 16 * SECTION_SIZE_MAX;
+pub const SIZE_BEYOND_MAX: usize = 16 * SECTION_SIZE_MAX;
 
 /// The number of updates of the size of the dynamic table that a block may begin with. RFC 7541, section 4.2.
 const UPDATE_COUNT_MAX: u8 = 2;

@@ -37,7 +37,9 @@ pub use decoder::{FIELD_REPRESENTATION_LEN_MAX, HpackDecoder};
 pub use dynamic_table::{FIELD_OVERHEAD, HEADER_TABLE_SIZE};
 pub use encode::encode_field;
 pub use error::HpackError;
-pub use field_section::{FieldSection, SECTION_FIELD_COUNT_MAX, SECTION_SIZE_MAX, SectionBytes};
+pub use field_section::{
+    FieldSection, SECTION_FIELD_COUNT_MAX, SECTION_SIZE_MAX, SIZE_BEYOND_MAX, SectionBytes,
+};
 pub use integer::decode_integer;
 
 /// The bit of a field that is an index alone. RFC 7541, section 6.1.
