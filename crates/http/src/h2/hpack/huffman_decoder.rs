@@ -1,11 +1,9 @@
 //! Decodes strings with the Huffman code of HPACK. RFC 7541, section 5.2.
 //!
 //! ```text
-//! 64 bits ─ the first ten ─▶ SHORT ─┬─ a byte, and the length of its code
-//!                                   └─ nothing: LONG, by the length of the code
+//! 64 bits ─ the first twelve ─▶ SHORT ─┬─ one or two bytes, and the length of their codes
+//!                                      └─ nothing: LONG, by the length of the code
 //! ```
-
-use core::iter;
 
 use super::HpackError;
 use super::huffman_code::CODES;
@@ -18,83 +16,63 @@ use super::huffman_code::CODES;
 /// Returns [`HpackError::Huffman`] if the string does not end within the last byte, in a part of the code of EOS, or contains EOS.
 #[inline]
 pub(super) fn decode(coded: &[u8], to: &mut [u8]) -> Result<usize, HpackError> {
-    let (mut bit, mut len) = (0, 0);
-    // A load has at least 57 bits that are not decoded, enough for this many short codes.
-    while let (Some(word), Some(room)) = (
-        coded.get(bit / 8..).and_then(<[u8]>::first_chunk),
-        to.get_mut(len..).and_then(<[u8]>::first_chunk_mut::<5>),
-    ) {
-        let word = u64::from_be_bytes(*word) << (bit % 8);
-        let (mut rest, mut count) = (word, 0);
-        for to in &mut *room {
-            let (byte, code_len) = SHORT[(rest >> (64 - SHORT_LEN)) as usize];
-            if code_len == 0 {
-                break;
-            }
-            *to = byte;
-            rest <<= code_len;
-            bit += usize::from(code_len);
-            count += 1;
-        }
-        if count == 0 {
-            let (byte, code_len) = long_code(word)?;
-            room[0] = byte;
-            bit += usize::from(code_len);
-            count = 1;
-        }
-        len += count;
-    }
-    decode_end(coded, bit, to, len)
-}
-
-/// Decodes the end of a string, from a bit on: its last bytes, or all for which `to` has no room.
-fn decode_end(coded: &[u8], bit: usize, to: &mut [u8], mut len: usize) -> Result<usize, HpackError> {
-    let mut left = 8 * coded.len() - bit;
+    let (mut left, mut len) = (8 * coded.len(), 0);
     loop {
-        let mut word = load(coded, left);
-        // The word has only a part of a code after so many bits, if the string goes on.
-        let reload = left.saturating_sub(LOAD_LEN - CODE_LEN_MAX);
-        loop {
-            // No code of fewer than eight bits consists of ones.
-            if left < 8 && word == u64::MAX {
-                return Ok(len);
+        let word = load(coded, left);
+        if let Some(room) = to.get_mut(len..).and_then(<[u8]>::first_chunk_mut) {
+            let (mut rest, mut text, mut count) = (word, 0, 0);
+            // The word has at least 57 bits of the string, or all that are left.
+            for _ in 0..4 {
+                let codes = &SHORT[(rest >> (64 - SHORT_LEN)) as usize];
+                if left < SHORT_LEN || codes.count == 0 {
+                    break;
+                }
+                text |= u64::from(u16::from_le_bytes(codes.bytes)) << (8 * count);
+                rest <<= codes.len;
+                left -= usize::from(codes.len);
+                count += usize::from(codes.count);
             }
-            let (byte, code_len) = match SHORT[(word >> (64 - SHORT_LEN)) as usize] {
-                (_, 0) => long_code(word)?,
-                short => short,
-            };
-            left = left.checked_sub(code_len.into()).ok_or(HpackError::Huffman)?;
-            if let Some(to) = to.get_mut(len) {
-                *to = byte;
-            }
-            word = !(!word << code_len);
-            len += 1;
-            if left < reload {
-                break;
+            if count > 0 {
+                *room = text.to_le_bytes();
+                len += count;
+                continue;
             }
         }
+        // No code of fewer than eight bits consists of ones.
+        if left < 8 && word == u64::MAX {
+            return Ok(len);
+        }
+        let codes = &SHORT[(word >> (64 - SHORT_LEN)) as usize];
+        let (byte, code_len) =
+            if codes.count > 0 { (codes.bytes[0], codes.first_len) } else { long_code(word)? };
+        left = left.checked_sub(code_len.into()).ok_or(HpackError::Huffman)?;
+        if let Some(to) = to.get_mut(len) {
+            *to = byte;
+        }
+        len += 1;
     }
 }
 
-/// Returns at least [`LOAD_LEN`] of the last `left` bits, and ones after the end.
+/// Returns at least 57 of the last `left` bits, or all of them, and ones after the end.
 #[inline(always)]
 fn load(coded: &[u8], left: usize) -> u64 {
+    let bit = 8 * coded.len() - left;
+    if let Some(bytes) = coded.get(bit / 8..).and_then(<[u8]>::first_chunk) {
+        return u64::from_be_bytes(*bytes) << (bit % 8);
+    }
     match coded.last_chunk() {
-        Some(last) if left <= 64 => match u64::from_be_bytes(*last).checked_shl(64 - left as u32) {
-            Some(word) => word | u64::MAX.checked_shr(left as u32).unwrap_or(0),
-            None => u64::MAX,
-        },
-        _ => load_part(coded, left),
+        // At most 56 bits are left.
+        Some(bytes) => u64::from_be_bytes(*bytes) << (63 - left) << 1 | u64::MAX >> left,
+        None => load_all(coded) << bit | !(u64::MAX << bit),
     }
 }
 
-/// Does the same for bits of short strings, and for those that the string does not end with.
+/// Returns the bits of a string of fewer than eight bytes, and ones after its end.
 #[inline(never)]
-fn load_part(coded: &[u8], left: usize) -> u64 {
-    let bit = 8 * coded.len() - left;
-    let bytes = coded[bit / 8..].iter().copied().chain(iter::repeat(0xff)).take(8);
-    let word = bytes.fold(0, |word, byte| word << 8 | u64::from(byte));
-    !(!word << (bit % 8))
+fn load_all(coded: &[u8]) -> u64 {
+    let mut bytes = [0xff; 8];
+    bytes.iter_mut().zip(coded).for_each(|(to, byte)| *to = *byte);
+    u64::from_be_bytes(bytes)
 }
 
 /// Returns the byte whose code of more than [`SHORT_LEN`] bits a word begins with, and the length of the code.
@@ -105,18 +83,29 @@ fn long_code(word: u64) -> Result<(u8, u8), HpackError> {
     Ok((SORTED[at], codes.len))
 }
 
-/// The number of bits that `SHORT` is indexed by: the codes of nearly all bytes of fields are at most this long.
-const SHORT_LEN: usize = 10;
-
-/// The number of bits that a load of 64 has at least, wherever it begins in its first byte.
-const LOAD_LEN: usize = 57;
+/// The number of bits that `SHORT` is indexed by: enough for two of the bytes that fields have most, whose codes have five or six bits.
+const SHORT_LEN: usize = 12;
 
 /// The length of the longest code in bits.
 const CODE_LEN_MAX: usize = 30;
 
-/// The byte whose code a word of [`SHORT_LEN`] bits begins with, and the length of the code; 0 if it is longer.
-static SHORT: [(u8, u8); 1 << SHORT_LEN] = {
-    let mut table = [(0, 0); 1 << SHORT_LEN];
+/// The codes that a word begins with.
+#[derive(Clone, Copy)]
+struct ShortCodes {
+    /// The bytes; 0 if there are fewer.
+    bytes: [u8; 2],
+    /// The length of the first code in bits.
+    first_len: u8,
+    /// The length of all codes in bits.
+    len: u8,
+    /// The number of bytes. 0: the first code has more than [`SHORT_LEN`] bits.
+    count: u8,
+}
+
+/// The codes that a word of [`SHORT_LEN`] bits begins with.
+static SHORT: [ShortCodes; 1 << SHORT_LEN] = {
+    let none = ShortCodes { bytes: [0; 2], first_len: 0, len: 0, count: 0 };
+    let mut table = [none; 1 << SHORT_LEN];
     let mut byte = 0;
     while byte < CODES.len() {
         let (code, len) = CODES[byte];
@@ -124,11 +113,24 @@ static SHORT: [(u8, u8); 1 << SHORT_LEN] = {
             let spare = SHORT_LEN - len as usize;
             let mut rest = 0;
             while rest < 1 << spare {
-                table[(code as usize) << spare | rest] = (byte as u8, len);
+                let codes = ShortCodes { bytes: [byte as u8, 0], first_len: len, len, count: 1 };
+                table[(code as usize) << spare | rest] = codes;
                 rest += 1;
             }
         }
         byte += 1;
+    }
+    let mut word = 0;
+    while word < table.len() {
+        let first = table[word];
+        // The first byte of the entry for the bits behind the code, if they hold all of its code.
+        let second = table[word << first.len & (table.len() - 1)];
+        let len = first.first_len + second.first_len;
+        if first.count > 0 && second.count > 0 && len as usize <= SHORT_LEN {
+            table[word].bytes[1] = second.bytes[0];
+            (table[word].len, table[word].count) = (len, 2);
+        }
+        word += 1;
     }
     table
 };
@@ -212,26 +214,29 @@ mod tests {
     #[rustfmt::skip]
     fn padding_is_a_part_of_the_code_of_eos() {
         // RFC 7541, section 5.2
-        let cases: &[(&str, &[u8], Result<&[u8], HpackError>)] = &[
-            ("nothing",                     b"",                          Ok(b"")),
-            ("three bits of ones",          &[0b00011_111],               Ok(b"a")),
-            ("no padding",                  &[0b00011_000, 0b11_00011_0, 0b0011_0001, 0b1_00011_00, 0b011_00011], Ok(b"aaaaaaaa")),
-            ("seven bits of ones",          &[0b00011_000, 0b11_00011_0, 0b0011_0001, 0b1_1111111], Ok(b"aaaaa")),
-            ("padding of zeros",            &[0b00011_000],               Err(HpackError::Huffman)),
-            ("padding of mixed bits",       &[0b00011_101],               Err(HpackError::Huffman)),
-            ("a byte of padding",           &[0b00011_111, 0xff],         Err(HpackError::Huffman)),
-            ("only a byte of padding",      &[0xff],                      Err(HpackError::Huffman)),
-            ("half a code",                 &[0b00011_111, 0b1111_0000],  Err(HpackError::Huffman)),
-            ("EOS",                         &[0xff, 0xff, 0xff, 0xff],    Err(HpackError::Huffman)),
-            ("EOS in long strings",         &[0xff; 20],                  Err(HpackError::Huffman)),
-            ("EOS between bytes",           &[0b00011_111, 0xff, 0xff, 0xff, 0b111_00011], Err(HpackError::Huffman)),
+        let cases: &[(&str, &str, Option<&str>)] = &[
+            // case                         bits                                          text
+            ("nothing",                     "",                                           Some("")),
+            ("three bits of ones",          "00011 111",                                  Some("a")),
+            ("no padding",                  "00011 00011 00011 00011 00011 00011 00011 00011", Some("aaaaaaaa")),
+            ("seven bits of ones",          "00011 00011 00011 00011 00011 1111111",      Some("aaaaa")),
+            ("padding of zeros",            "00011 000",                                  None),
+            ("padding of mixed bits",       "00011 101",                                  None),
+            ("a byte of padding",           "00011 111 11111111",                         None),
+            ("only a byte of padding",      "11111111",                                   None),
+            ("half a code",                 "00011 111 11110000",                         None),
+            ("EOS",                         "11111111 11111111 11111111 11111111",        None),
+            ("EOS between bytes",           "00011 111111111111111111111111111111 00011", None),
         ];
-        for &(name, coded, want) in cases {
+        for &(name, bits, want) in cases {
+            let bits: Vec<_> = bits.bytes().filter(|bit| *bit != b' ').map(|bit| bit - b'0').collect();
+            let coded: Vec<u8> = bits.chunks(8).map(|byte| byte.iter().fold(0, |byte, bit| byte << 1 | bit)).collect();
             let mut to = [0; 40];
-            let got = decode(coded, &mut to);
-            assert_eq!(got.map(|len| &to[..len]), want, "{name}");
-            assert_eq!(decode(coded, &mut []), got, "{name}, without room");
+            let got = decode(&coded, &mut to);
+            assert_eq!(got.ok().map(|len| &to[..len]), want.map(str::as_bytes), "{name}");
+            assert_eq!(decode(&coded, &mut []), got, "{name}, without room");
         }
+        assert_eq!(decode(&[0xff; 20], &mut []), Err(HpackError::Huffman));
     }
 
     proptest! {
