@@ -18,7 +18,8 @@ type Field = (Vec<u8>, Vec<u8>);
 // The first byte is the length of the pieces that arrive. Then come the blocks, each after its length in two bytes.
 fuzz_target!(|input: &[u8]| {
     let Some((&cut, mut rest)) = input.split_first() else { return };
-    let (mut whole, mut in_parts, mut naive) = (Connection::new(), Connection::new(), NaiveDecoder::new());
+    let (mut whole, mut in_parts, mut naive) =
+        (BlockConnection::new(), BlockConnection::new(), NaiveDecoder::new());
     while let Some((len, behind)) = rest.split_first_chunk() {
         let len = usize::from(u16::from_be_bytes(*len)).min(behind.len());
         let (block, behind) = behind.split_at(len);
@@ -39,16 +40,16 @@ fuzz_target!(|input: &[u8]| {
 });
 
 /// A decoder, and what it decodes to.
-struct Connection {
+struct BlockConnection {
     decoder: HpackDecoder,
     section: FieldSection,
     bytes: Box<SectionBytes>,
 }
 
-impl Connection {
-    fn new() -> Connection {
+impl BlockConnection {
+    fn new() -> BlockConnection {
         let bytes = Box::new([0; SECTION_SIZE_MAX]);
-        Connection { decoder: HpackDecoder::new(), section: FieldSection::new(), bytes }
+        BlockConnection { decoder: HpackDecoder::new(), section: FieldSection::new(), bytes }
     }
 
     fn decode(&mut self, block: &[u8], cut: usize) -> Result<Vec<Field>, HpackError> {
@@ -67,7 +68,7 @@ impl Connection {
 }
 
 /// Encodes the fields as the server does, and checks that the request is the same.
-fn requests_agree(connection: &Connection, fields: &[Field]) {
+fn requests_agree(connection: &BlockConnection, fields: &[Field]) {
     let request = H2Request::parse(&connection.section, &connection.bytes[..], true);
     if let Ok(request) = &request {
         assert_eq!(request.fields.iter().count(), fields.iter().filter(|(name, _)| name[0] != b':').count());
@@ -87,7 +88,7 @@ fn requests_agree(connection: &Connection, fields: &[Field]) {
     for (name, value) in fields {
         encode_field(name, value, &mut |byte| block.push(byte));
     }
-    let mut other = Connection::new();
+    let mut other = BlockConnection::new();
     assert_eq!(other.decode(&block, usize::MAX).as_deref(), Ok(fields));
     let again = H2Request::parse(&other.section, &other.bytes[..], true);
     assert_eq!(summary(&again), summary(&request));
@@ -288,6 +289,6 @@ fn static_fields() -> &'static [Field] {
     static FIELDS: OnceLock<Vec<Field>> = OnceLock::new();
     FIELDS.get_or_init(|| {
         let block: Vec<u8> = (1..=61).map(|index| 0x80 | index).collect();
-        Connection::new().decode(&block, usize::MAX).expect("the static table")
+        BlockConnection::new().decode(&block, usize::MAX).expect("the static table")
     })
 }

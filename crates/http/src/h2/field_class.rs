@@ -1,4 +1,4 @@
-//! What a field is to a request, and whether it is valid by itself. RFC 9113, sections 8.2 and 8.3.
+//! The class of a field: its meaning for a request, or the rule that it breaks by itself. RFC 9113, sections 8.2 and 8.3.
 //!
 //! ```text
 //! literal ─ FieldClass::of ─▶ class ─┬─▶ dynamic table ─ index ─▶ class
@@ -16,7 +16,7 @@ use crate::method::Method;
 use crate::target::{self, Scheme};
 use crate::token::{TARGET, TCHAR, VALUE, fast_prefix_len, in_class, prefix_len};
 
-/// What a field is to a request.
+/// The meaning of a field for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FieldClass {
     /// `:method`, a token.

@@ -5,7 +5,7 @@
 //!                                               └ DATA, HEADERS: FrameParts::decode, before the payload is complete
 //! ```
 //!
-//! What a frame means, and whether its stream may have it, is the state of a connection, which this module does not know.
+//! The module does not know the state of a connection: it cannot tell whether a stream may have a frame.
 
 use core::ops::Range;
 

@@ -9,7 +9,7 @@
 pub const FRAME_HEADER_LEN: usize = 9;
 
 /// The maximum length of the payload of a frame that this server receives, in bytes: the initial and least value of
-/// `SETTINGS_MAX_FRAME_SIZE`, so no client has to learn it. A longer one would only delay the frames behind it. RFC 9113, section 4.2.
+/// `SETTINGS_MAX_FRAME_SIZE`, so no client has to learn it. A longer one would only delay the frames that follow. RFC 9113, section 4.2.
 pub const FRAME_PAYLOAD_LEN_MAX: usize = 16_384;
 
 /// The largest number of a stream, and the largest window: 31 bits. RFC 9113, sections 5.1.1 and 6.9.1.
@@ -75,15 +75,15 @@ pub struct FrameFlags(pub u8);
 impl FrameFlags {
     /// No flags.
     pub const NONE: FrameFlags = FrameFlags(0);
-    /// Of SETTINGS and PING: the frame is an acknowledgement.
+    /// The frame, SETTINGS or PING, is an acknowledgement.
     pub const ACK: FrameFlags = FrameFlags(0x1);
-    /// Of DATA and HEADERS: the sender sends no more on this stream, except CONTINUATION.
+    /// The sender sends no more on the stream of this frame, DATA or HEADERS, except CONTINUATION.
     pub const END_STREAM: FrameFlags = FrameFlags(0x1);
-    /// Of HEADERS and CONTINUATION: the field block ends with this frame.
+    /// The field block ends with this frame, HEADERS or CONTINUATION.
     pub const END_HEADERS: FrameFlags = FrameFlags(0x4);
-    /// Of DATA and HEADERS: the payload has padding.
+    /// The payload of this frame, DATA or HEADERS, has padding.
     pub const PADDED: FrameFlags = FrameFlags(0x8);
-    /// Of HEADERS: the payload has a priority of RFC 7540.
+    /// The payload of this frame, HEADERS, has a priority of RFC 7540.
     pub const PRIORITY: FrameFlags = FrameFlags(0x20);
 
     /// Returns whether all of these flags are set.

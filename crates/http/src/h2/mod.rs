@@ -15,7 +15,7 @@
 //! | `frame_writer` | the frames that a server sends |
 //! | `frame_error` | the reasons to refuse a frame |
 //! | `error_code` | the codes of errors |
-//! | `field_class` | what a field is to a request, and whether it is valid by itself |
+//! | `field_class` | the meaning of a field for a request, or the rule that it breaks by itself |
 //! | `request` | the parts of a request, and the rules about several fields |
 //! | `malformed_request` | the reasons to refuse a request |
 //! | [`hpack`] | the compression of fields: RFC 7541 |

@@ -14,7 +14,7 @@ use crate::target::{Scheme, Target, TargetError};
 use crate::{FieldName, head};
 
 /// A decoded section, with the bytes of its fields.
-struct Decoded {
+struct DecodedSection {
     section: FieldSection,
     bytes: SectionBytes,
 }
@@ -191,7 +191,7 @@ proptest! {
 }
 
 /// Returns the section of these fields, each as a literal that is added to the dynamic table, decoded twice: the second time from the table.
-fn decode(fields: &[(&str, &str)]) -> Decoded {
+fn decode(fields: &[(&str, &str)]) -> DecodedSection {
     let mut block = Vec::new();
     for (name, value) in fields {
         block.push(0x40);
@@ -201,7 +201,7 @@ fn decode(fields: &[(&str, &str)]) -> Decoded {
         }
     }
     let mut decoder = HpackDecoder::new();
-    let mut decoded = Decoded { section: FieldSection::new(), bytes: [0; SECTION_SIZE_MAX] };
+    let mut decoded = DecodedSection { section: FieldSection::new(), bytes: [0; SECTION_SIZE_MAX] };
     decoder.decode(&block, true, &mut decoded.section, &mut decoded.bytes).expect("literals");
     let literals = decoded.section.classes().to_vec();
 
@@ -212,7 +212,7 @@ fn decode(fields: &[(&str, &str)]) -> Decoded {
     let found = decoded.section.iter(&decoded.bytes);
     assert!(found.eq(fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()))));
 
-    // What the server encodes for itself is decoded to the same, too, but for names in capitals.
+    // The encoder of the server leads to the same classes; it writes names in lower case.
     let mut block = Vec::new();
     for (name, value) in fields {
         encode_field(name.as_bytes(), value.as_bytes(), &mut |byte| block.push(byte));

@@ -30,12 +30,12 @@ impl HpackDecoder {
         HpackDecoder { table: DynamicTable::new() }
     }
 
-    /// Decodes the start of `block`: all fields that are complete. Returns how many bytes they have. The caller offers the rest again, with more
-    /// bytes behind it; how a block is split changes nothing. `is_end`: the block ends with these bytes. The first call for a block has a
+    /// Decodes the start of `block`: all fields that are complete. Returns how many bytes they have. The caller offers the rest again, followed by more
+    /// bytes; how a block is split changes nothing. `is_end`: the block ends with these bytes. The first call for a block has a
     /// [cleared](FieldSection::clear) section, and all calls for it the same section and buffer.
     ///
-    /// Names and values are written to `bytes`, one after another. If a limit of the section is exceeded, the section says so; decoding goes on, as
-    /// later blocks need the dynamic table, and uses `bytes` for it.
+    /// The decoder writes names and values to `bytes`, one after another. If a limit of the section is exceeded, the section says so; decoding
+    /// goes on, as later blocks need the dynamic table, and uses `bytes` for it.
     ///
     /// # Errors
     ///
@@ -230,7 +230,7 @@ struct StringLiteral<'a> {
 }
 
 impl<'a> StringLiteral<'a> {
-    /// Finds the string at `at`, and moves `at` behind it. `None`: it is incomplete.
+    /// Finds the string at `at`, and moves `at` to its end. `None`: it is incomplete.
     #[inline(always)]
     fn parse(block: &'a [u8], at: &mut usize) -> Result<Option<StringLiteral<'a>>, HpackError> {
         let rest = &block[*at..];

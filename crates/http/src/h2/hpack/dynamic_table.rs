@@ -53,7 +53,7 @@ pub(super) struct DynamicTable {
     count: usize,
     /// The size of the fields in the table. At most `size_max`.
     size: usize,
-    /// What the client has set as the maximum size. At most [`HEADER_TABLE_SIZE`].
+    /// The maximum size that the client has set. At most [`HEADER_TABLE_SIZE`].
     size_max: usize,
     /// The offset behind the newest field. Less than the length of the ring.
     end: usize,

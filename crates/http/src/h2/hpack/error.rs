@@ -2,7 +2,7 @@
 
 use crate::h2::ErrorCode;
 
-/// The reason to refuse a field block. The dynamic tables of client and server differ from then on, so the connection ends: RFC 9113, section
+/// The reason to refuse a field block. The dynamic tables of client and server differ then, so the connection ends: RFC 9113, section
 /// 4.3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HpackError {

@@ -147,7 +147,7 @@ impl FieldSection {
                 && at <= HEADER_TABLE_SIZE - SHORT_LEN
                 && len <= SECTION_SIZE_MAX - SHORT_LEN
             {
-                // What is copied behind the field has no meaning.
+                // The bytes after the field have no meaning.
                 bytes[len..len + SHORT_LEN].copy_from_slice(&table.bytes()[at..at + SHORT_LEN]);
             } else if copy_long(table.bytes(), at, &mut bytes[..], len, field_len).is_none() {
                 break;

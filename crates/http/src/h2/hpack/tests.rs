@@ -12,7 +12,7 @@ use super::*;
 use super::{huffman, integer};
 
 /// Names and values.
-type FieldList = Vec<(Vec<u8>, Vec<u8>)>;
+type TestFields = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// A connection: blocks in the order in which they are decoded.
 struct TestConnection {
@@ -31,7 +31,7 @@ impl TestConnection {
     }
 
     /// Decodes a block of which `cut` more bytes arrive at a time.
-    fn decode(&mut self, block: &[u8], cut: usize) -> Result<FieldList, HpackError> {
+    fn decode(&mut self, block: &[u8], cut: usize) -> Result<TestFields, HpackError> {
         self.section.clear();
         let (mut used, mut arrived) = (0, 0);
         loop {
@@ -283,7 +283,7 @@ proptest! {
         for (updates, fields) in blocks {
             let block = encoder.encode(&updates, &fields);
             let size: usize = fields.iter().map(|field| field.name.len() + field.value.len() + 32).sum();
-            let want: FieldList = match size > SECTION_SIZE_MAX {
+            let want: TestFields = match size > SECTION_SIZE_MAX {
                 true => Vec::new(),
                 false => fields.into_iter().map(|field| (field.name, field.value)).collect(),
             };
@@ -402,7 +402,7 @@ fn string(text: &[u8], has_huffman_code: bool, to: &mut Vec<u8>) {
     to.extend(coded);
 }
 
-fn list(fields: &[(&str, &str)]) -> FieldList {
+fn list(fields: &[(&str, &str)]) -> TestFields {
     fields.iter().map(|(name, value)| (name.as_bytes().into(), value.as_bytes().into())).collect()
 }
 
