@@ -13,8 +13,8 @@ use super::MalformedRequest;
 use crate::FieldName;
 use crate::host;
 use crate::method::Method;
-use crate::target::{self, Scheme};
-use crate::token::{TARGET, TCHAR, VALUE, fast_prefix_len, in_class, prefix_len};
+use crate::target::{Scheme, TargetPath};
+use crate::token::{TCHAR, VALUE, fast_prefix_len, in_class, prefix_len};
 
 /// The meaning of a field for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub(crate) enum FieldClass {
 /// The form of a `:path`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PathForm {
-    /// A path that [is plain](target::is_plain), perhaps with a query.
+    /// A path that [is plain](crate::target::is_plain), perhaps with a query.
     Plain,
     /// Another path, perhaps with a query.
     Escaped,
@@ -155,16 +155,14 @@ fn scheme(value: &[u8]) -> Option<Scheme> {
 /// Returns the form of a `:path`. `None`: it is neither `*` nor begins with `/`, or contains bytes that a target cannot have. RFC 9113, section
 /// 8.3.1; RFC 9112, section 3.2.
 fn path_form(value: &[u8]) -> Option<PathForm> {
-    let path = match value {
-        b"*" => return Some(PathForm::Asterisk),
-        [b'/', ..] => &value[..fast_prefix_len(ByteClass::Path, value)],
-        _ => return None,
-    };
-    let query = &value[path.len()..];
-    let query_len = fast_prefix_len(ByteClass::Target, query);
-    let is_valid = query_len + prefix_len(TARGET, &query[query_len..]) == query.len();
-    let form = if target::is_plain(path) { PathForm::Plain } else { PathForm::Escaped };
-    is_valid.then_some(form)
+    if value == b"*" {
+        return Some(PathForm::Asterisk);
+    }
+    let path = TargetPath::at_start_of(value);
+    let behind = &value[path.len.into()..];
+    let query_len = fast_prefix_len(ByteClass::Target, behind);
+    let is_valid = value.first() == Some(&b'/') && query_len == behind.len();
+    is_valid.then_some(if path.is_plain { PathForm::Plain } else { PathForm::Escaped })
 }
 
 #[cfg(test)]

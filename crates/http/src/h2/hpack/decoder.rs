@@ -13,8 +13,8 @@ use super::static_table::{STATIC_BYTES, STATIC_ENTRIES};
 use super::{FieldSection, HEADER_TABLE_SIZE, HUFFMAN, HpackError, INDEXED, SectionBytes, huffman_decoder};
 use crate::h2::field_class::FieldClass;
 
-/// The maximum length of a field in a block, in bytes: what a buffer must hold to decode a block in parts. The fields of a section have as many
-/// bytes at most.
+/// The maximum length of a field in a block, in bytes: what a buffer must hold to decode a block in parts. The fields of a section within its
+/// limits have no more, except from a client that uses the Huffman code for strings that it makes longer.
 pub const FIELD_REPRESENTATION_LEN_MAX: usize = super::SECTION_SIZE_MAX;
 
 /// The decoder of the field blocks of a connection, with its dynamic table: about 5 KiB, and no other memory.

@@ -78,13 +78,20 @@ impl DynamicTable {
     #[inline(always)]
     pub(super) fn get(&self, index: usize) -> Option<&TableEntry> {
         let number = self.added_count.wrapping_sub(index + 1);
-        (index < self.count).then(|| &self.entries[number % ENTRY_COUNT_MAX])
+        (index < self.count).then(|| self.entry(number))
     }
 
-    /// Returns one of the newest 65 fields, whose index has one byte in a block.
+    /// Returns one of the newest 65 fields, whose index has one byte in a block, and its number.
     #[inline(always)]
-    pub(super) fn get_newest(&self, index: u8) -> Option<&TableEntry> {
-        if index < NEWEST_COUNT { self.get(index.into()) } else { None }
+    pub(super) fn get_newest(&self, index: u8) -> Option<(usize, &TableEntry)> {
+        let entry = if index < NEWEST_COUNT { self.get(index.into())? } else { return None };
+        Some((self.added_count.wrapping_sub(usize::from(index) + 1), entry))
+    }
+
+    /// Returns the field with a number; the next newer field has the next number.
+    #[inline(always)]
+    pub(super) fn entry(&self, number: usize) -> &TableEntry {
+        &self.entries[number % ENTRY_COUNT_MAX]
     }
 
     /// Returns the bytes that the fields lie in.

@@ -3,7 +3,7 @@
 use crate::fields::{FieldPlace, Place};
 use crate::h2::field_class::FieldClass;
 
-use super::dynamic_table::DynamicTable;
+use super::dynamic_table::{DynamicTable, copy_from_ring};
 use super::static_table::STATIC_ENTRIES;
 use super::{FIELD_OVERHEAD, HEADER_TABLE_SIZE, HpackError, INDEXED};
 
@@ -126,40 +126,43 @@ impl FieldSection {
     }
 
     /// Adds the fields of a dynamic table whose indexes are the first bytes of `block`: 62 to 126, the newest fields, which a client names most.
-    /// Returns how many there are, up to the first that exceeds a limit, crosses the end of the ring, or is not in the table.
-    #[inline(always)]
+    /// Returns how many there are, up to the first that is not in the table, or to some before a limit.
+    ///
+    /// A client sends most fields in the order of the request before. Then the indexes descend by one, and the fields lie one after another in
+    /// the ring; each run of them is copied at once.
+    #[inline(never)]
     pub(super) fn add_newest(
         &mut self,
         table: &DynamicTable,
         block: &[u8],
         bytes: &mut SectionBytes,
     ) -> usize {
-        let (mut count, mut len, mut size_left) = (self.count, self.len, self.size_left);
         let mut rest = block;
-        while let [byte, behind @ ..] = rest {
-            let Some(entry) = table.get_newest(byte.wrapping_sub(FIRST_NEWEST)) else { break };
-            let field_len = entry.len();
-            if size_left <= field_len + FIELD_OVERHEAD || count >= SECTION_FIELD_COUNT_MAX {
+        while let [first, ..] = rest {
+            let index = first.wrapping_sub(FIRST_NEWEST);
+            let Some((number, entry)) = table.get_newest(index) else { break };
+            let pairs = rest.windows(2).take(index.into());
+            let count = 1 + pairs.take_while(|pair| pair[1] == pair[0].wrapping_sub(1)).count();
+            let (start, last) = (usize::from(entry.at), table.entry(number.wrapping_add(count - 1)));
+            let behind_start = |at: usize| at.wrapping_sub(start) % HEADER_TABLE_SIZE;
+            let len = behind_start(usize::from(last.at) + last.len());
+            let size = len + count * FIELD_OVERHEAD;
+            let (at, end) = (self.len, self.count + count);
+            if self.size_left <= size || end > SECTION_FIELD_COUNT_MAX {
                 break;
             }
-            let at = usize::from(entry.at);
-            if field_len <= SHORT_LEN
-                && at <= HEADER_TABLE_SIZE - SHORT_LEN
-                && len <= SECTION_SIZE_MAX - SHORT_LEN
-            {
-                // The bytes after the field have no meaning.
-                bytes[len..len + SHORT_LEN].copy_from_slice(&table.bytes()[at..at + SHORT_LEN]);
-            } else if copy_long(table.bytes(), at, &mut bytes[..], len, field_len).is_none() {
-                break;
+            copy_from_ring(table.bytes(), start, &mut bytes[at..at + len]);
+            let slots = self.places[self.count..end].iter_mut().zip(&mut self.classes[self.count..end]);
+            for (behind, (place, class)) in slots.enumerate() {
+                let entry = table.entry(number.wrapping_add(behind));
+                let name_at = (at + behind_start(entry.at.into())) as u16;
+                let name = Place { at: name_at, len: entry.name_len };
+                let value = Place { at: name_at.wrapping_add(entry.name_len), len: entry.value_len };
+                (*place, *class) = (FieldPlace { name, value }, entry.class);
             }
-            let name = Place { at: len as u16, len: entry.name_len };
-            let value = Place { at: (len as u16).wrapping_add(entry.name_len), len: entry.value_len };
-            self.places[count] = FieldPlace { name, value };
-            self.classes[count] = entry.class;
-            (count, len, size_left) = (count + 1, len + field_len, size_left - field_len - FIELD_OVERHEAD);
-            rest = behind;
+            (self.count, self.len, self.size_left) = (end, at + len, self.size_left - size);
+            rest = &rest[count..];
         }
-        (self.count, self.len, self.size_left) = (count, len, size_left);
         block.len() - rest.len()
     }
 
@@ -182,19 +185,8 @@ impl FieldSection {
     }
 }
 
-/// Copies a field. `None`: it crosses the end of the ring. A function of its own, so that the registers need not be free in the loop around it.
-#[cold]
-#[inline(never)]
-fn copy_long(ring: &[u8], from: usize, bytes: &mut [u8], to: usize, len: usize) -> Option<()> {
-    bytes.get_mut(to..to + len)?.copy_from_slice(ring.get(from..from + len)?);
-    Some(())
-}
-
 /// The byte that is the index of the newest field of a dynamic table.
 const FIRST_NEWEST: u8 = INDEXED | (1 + STATIC_ENTRIES.len()) as u8;
-
-/// The maximum length of a field that is copied without a call: name and value of most.
-const SHORT_LEN: usize = 32;
 
 impl Default for FieldSection {
     fn default() -> FieldSection {
