@@ -303,6 +303,28 @@ proptest! {
     }
 
     #[test]
+    fn fields_that_a_client_names_in_order_are_decoded(
+        lens in proptest::collection::vec((0..40_usize, 0..150_usize, any::<u8>()), 1..150),
+        gap in 0..70_usize,
+    ) {
+        // They lie one after another in the ring, and some of them across its end.
+        let (mut encoder, mut connection) = (ReferenceEncoder::new(), TestConnection::new());
+        for (name_len, value_len, byte) in lens {
+            let (name, value) = (vec![byte; name_len], vec![!byte; value_len]);
+            let field = EncodedField { name, value, representation: 1, has_huffman_code: (false, false) };
+            let block = encoder.encode(&[], &[field]);
+            prop_assert!(connection.decode(&block, 1_000).is_ok());
+            let mut indexes: Vec<_> = (0..encoder.table.len().min(65)).rev().collect();
+            if gap < indexes.len() {
+                indexes.remove(gap);
+            }
+            let block: Vec<_> = indexes.iter().map(|index| INDEXED | (62 + index) as u8).collect();
+            let want = indexes.iter().map(|index| encoder.table[*index].clone()).collect();
+            prop_assert_eq!(connection.decode(&block, 1_000), Ok(want));
+        }
+    }
+
+    #[test]
     fn cuts_change_nothing(block in proptest::collection::vec(any::<u8>(), 0..200), cut in 1..50_usize) {
         let (mut whole, mut in_parts) = (TestConnection::new(), TestConnection::new());
         for _ in 0..2 {
