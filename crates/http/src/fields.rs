@@ -95,6 +95,12 @@ impl<'a> Fields<'a> {
         (self.bytes, self.list) = (bytes, FieldList::Lines(lines));
     }
 
+    /// Sets the fields to those of a decoded section: `places` are all of them, and the index has those with a known name.
+    #[inline(always)]
+    pub(crate) fn set_places(&mut self, places: &'a [FieldPlace], bytes: &'a [u8]) {
+        (self.bytes, self.list) = (bytes, FieldList::Places(places));
+    }
+
     /// Returns the value of the first field named `name`, without optional whitespace (OWS) around it.
     #[inline]
     pub fn first(&self, name: FieldName) -> Option<&'a [u8]> {
@@ -170,7 +176,7 @@ impl<'a> Fields<'a> {
 impl Place {
     /// Returns the bytes at this place in `bytes`.
     #[inline(always)]
-    fn of(self, bytes: &[u8]) -> &[u8] {
+    pub(crate) fn of(self, bytes: &[u8]) -> &[u8] {
         &bytes[self.at as usize..][..self.len as usize]
     }
 

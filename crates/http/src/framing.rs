@@ -4,6 +4,7 @@
 
 use crate::field::{elements, trim_ows};
 use crate::field_name::FieldName;
+use crate::fields::Fields;
 use crate::head::{Head, Version};
 use crate::status::Status;
 use crate::token::{TCHAR, prefix_len};
@@ -29,7 +30,7 @@ pub enum Framing {
 pub fn framing(head: &Head<'_>) -> Result<Framing, FramingError> {
     match (head.fields.has(FieldName::TransferEncoding), head.fields.has(FieldName::ContentLength)) {
         (false, false) => Ok(Framing::None),
-        (false, true) => length(head).map(Framing::Length),
+        (false, true) => content_length(&head.fields).map(Framing::Length),
         (true, true) => Err(FramingError::LengthAndCoding),
         (true, false) => codings(head).map(|()| Framing::Chunked),
     }
@@ -75,9 +76,8 @@ impl FramingError {
 /// Parses Content-Length. RFC 9110, section 8.6: a recipient may accept a list if all its members are valid and equal. An empty
 /// member is an error here, because no sender has a reason to generate one.
 #[cold]
-fn length(head: &Head<'_>) -> Result<u64, FramingError> {
-    let mut values = head
-        .fields
+pub(crate) fn content_length(fields: &Fields<'_>) -> Result<u64, FramingError> {
+    let mut values = fields
         .all(FieldName::ContentLength)
         .flat_map(|value| value.split(|&byte| byte == b',').map(|member| digits(trim_ows(member))));
     let first = values.next().unwrap_or(Err(FramingError::Length))?;

@@ -6,6 +6,7 @@ use core::net::Ipv6Addr;
 
 use tarpon_simd::ByteClass;
 
+use crate::target::Scheme;
 use crate::token::{REG_NAME, fast_prefix_len, in_class};
 
 /// Returns whether `value` is a valid Host field value and a valid authority of an http or https URI.
@@ -51,6 +52,37 @@ pub fn split_port(value: &[u8]) -> (&[u8], &[u8]) {
         // An IPv6 address contains digits after a colon, too, but ends with a bracket.
         [.., b':'] => value.split_at(value.len() - digits - 1),
         _ => value.split_at(value.len()),
+    }
+}
+
+/// Returns whether two values that are [valid](is_valid) name the same host and port, for a scheme: names without case and the dot of the root,
+/// IPv6 addresses by value, ports by value with the default of the scheme.
+pub(crate) fn is_same(a: &[u8], b: &[u8], scheme: Option<Scheme>) -> bool {
+    let ((a_host, a_port), (b_host, b_port)) = (split_port(a), split_port(b));
+    let name = |host: &'_ [u8]| host.strip_suffix(b".").unwrap_or(host).len();
+    let is_same_host = match (ipv6(a_host), ipv6(b_host)) {
+        (Some(a), Some(b)) => a == b,
+        _ => a_host[..name(a_host)].eq_ignore_ascii_case(&b_host[..name(b_host)]),
+    };
+    is_same_host && port_digits(a_port, scheme) == port_digits(b_port, scheme)
+}
+
+/// Returns the address of an IPv6 literal.
+fn ipv6(host: &[u8]) -> Option<Ipv6Addr> {
+    let literal = host.strip_prefix(b"[")?.strip_suffix(b"]")?;
+    core::str::from_utf8(literal).ok()?.parse().ok()
+}
+
+/// Returns the digits of a port with its colon, without zeros before them. An empty port is the default of the scheme: RFC 9110, section 4.2.3.
+fn port_digits(port: &[u8], scheme: Option<Scheme>) -> &[u8] {
+    let default: &[u8] = match scheme {
+        Some(Scheme::Http) => b"80",
+        Some(Scheme::Https) => b"443",
+        None => b"",
+    };
+    match port {
+        [] | [b':'] => default,
+        [_, digits @ ..] => &digits[digits.iter().take_while(|digit| **digit == b'0').count()..],
     }
 }
 
@@ -133,6 +165,33 @@ mod tests {
         ];
         for (name, value, valid) in cases {
             assert_eq!(is_valid(value.as_bytes()), *valid, "{name}: {value}");
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip]
+    fn hosts_are_compared_for_a_scheme() {
+        let (http, https) = (Some(Scheme::Http), Some(Scheme::Https));
+        let cases = [
+            // case               one                 another               scheme, same
+            ("equal",             "a.example",        "a.example",          https, true),
+            ("case",              "A.example",        "a.EXAMPLE",          https, true),
+            ("dot of the root",   "a.example.",       "a.example",          https, true),
+            ("default port",      "a.example:443",    "a.example",          https, true),
+            ("empty port",        "a.example:",       "a.example:80",       http,  true),
+            ("zeros in the port", "a.example:0443",   "a.example.",         https, true),
+            ("equal ports",       "a.example:81",     "a.example:81",       None,  true),
+            ("IPv6 addresses",    "[::1]:80",         "[0:0::1]",           http,  true),
+            ("another default",   "a.example:80",     "a.example",          https, false),
+            ("no default",        "a.example:443",    "a.example",          None,  false),
+            ("other ports",       "a.example:81",     "a.example:82",       http,  false),
+            ("another name",      "a.example",        "b.example",          http,  false),
+            ("another address",   "[::1]",            "[::2]",              http,  false),
+            ("longer",            "a.example",        "a.example.org",      http,  false),
+        ];
+        for (name, one, another, scheme, want) in cases {
+            assert_eq!(is_same(one.as_bytes(), another.as_bytes(), scheme), want, "{name}");
+            assert_eq!(is_same(another.as_bytes(), one.as_bytes(), scheme), want, "{name}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! A parser for HTTP/1.x requests, as far as a static server needs it. It borrows from the caller's buffer, does no I/O, reads
+//! A parser for HTTP requests, as far as a static server needs it. It borrows from the caller's buffer, does no I/O, reads
 //! no clock and allocates nothing.
 //!
 //! | module | parses | specification |
@@ -21,6 +21,7 @@
 //! | [`proxy_header`] | the header of the PROXY protocol, before the first request | the specification of HAProxy |
 //! | [`response_head`] | the head of a response from a server | RFC 9112, sections 4 to 6 |
 //! | [`cgi`] | the head of a response of a CGI program | RFC 3875, section 6 |
+//! | [`h2`] | the formats of HTTP/2: frames, compressed fields | RFC 9113; RFC 7541; RFC 9218 |
 //! | [`fastcgi`] | the records of FastCGI | FastCGI Specification 1.0 |
 //! | [`date`] | HTTP-date | RFC 9110, section 5.6.7 |
 //! | [`status`] | status codes | RFC 9110, section 15 |
@@ -69,6 +70,7 @@ mod field_name;
 pub mod fields;
 pub mod forwarded;
 pub mod framing;
+pub mod h2;
 pub mod head;
 pub mod host;
 pub mod media;
@@ -81,6 +83,7 @@ pub mod range;
 pub mod response_head;
 pub mod sent_path;
 pub mod status;
+mod structured;
 pub mod target;
 mod token;
 

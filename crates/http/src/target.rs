@@ -199,6 +199,26 @@ impl TargetPath {
         TargetPath { len: path.len() as u16, is_plain: is_plain(path) }
     }
 
+    /// Finds the path at the start of `bytes`: visible ASCII up to a `?` or another byte that a path cannot have.
+    pub(crate) fn at_start_of(bytes: &[u8]) -> TargetPath {
+        let (mut rest, mut marks, mut after_slash) = (bytes, 0, 0);
+        loop {
+            // The padding ends a path, too.
+            let block = padded(rest);
+            let ends = outside(ByteClass::Path, &block);
+            let found = not_plain(&block, &mut after_slash);
+            let in_block = ends.trailing_zeros() as usize;
+            if in_block < BLOCK_LEN {
+                marks |= found & (ends - 1) & !ends;
+                let len = bytes.len() - rest.len() + in_block;
+                let is_plain = marks == 0 && bytes.first() == Some(&b'/') && len <= PATH_LEN_MAX;
+                return TargetPath { len: len as u16, is_plain };
+            }
+            marks |= found;
+            rest = &rest[BLOCK_LEN..];
+        }
+    }
+
     /// Finds the path of the target at the start of `bytes`. Returns the bytes after the target, too, or `None` if the scan reaches the last
     /// 15 bytes.
     #[inline(always)]
@@ -239,8 +259,9 @@ impl TargetPath {
     }
 }
 
+/// Splits a target that begins with a path into the path and the query, without its `?`.
 #[inline(always)]
-fn split_query(target: &[u8]) -> (&[u8], Option<&[u8]>) {
+pub(crate) fn split_query(target: &[u8]) -> (&[u8], Option<&[u8]>) {
     let mut rest = target;
     while !rest.is_empty() {
         let marks = equal(b'?', &padded(rest));
@@ -425,6 +446,15 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn path_at_the_start_ends_at_its_query_or_at_a_bad_byte(text in "/?([a-z/.%?# \u{e9}]|[a-z]{16}){0,40}") {
+            let bytes = text.as_bytes();
+            let TargetPath { len, is_plain: found } = TargetPath::at_start_of(bytes);
+            let end = bytes.iter().position(|byte| !byte.is_ascii_graphic() || b"?#".contains(byte));
+            prop_assert_eq!(usize::from(len), end.unwrap_or(bytes.len()));
+            prop_assert_eq!(found, is_plain(&bytes[..len.into()]));
+        }
+
         #[test]
         fn fast_scans_agree_with_slow_ones(target in "/[a-z/.%?]{0,60}|/([a-z]{1,20}[/.]){0,5}[?%]?") {
             let target = target.as_bytes();

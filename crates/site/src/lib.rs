@@ -37,7 +37,7 @@
 //! | `find.rs` | the hash index from path to entry |
 //! | `framing.rs` | checks that the fields of a response frame its content |
 //! | `field_block.rs` | the fields of a response, as text or as an HPACK block |
-//! | `hpack.rs`, `hpack/` | encodes fields as an HPACK block |
+//! | `hpack.rs` | encodes fields as an HPACK block |
 //! | `fallback.rs` | responses for unknown paths and for errors |
 //! | `listing.rs` | directory listings as JSON |
 //! | `asset.rs` | tells assets from pages by their extension |

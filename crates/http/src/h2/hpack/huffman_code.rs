@@ -1,31 +1,8 @@
-//! Encodes strings with the Huffman code of HPACK. RFC 7541, section 5.2 and appendix B.
-
-/// Returns the length of the code of `bytes`, padding included.
-pub(super) fn encoded_len(bytes: impl Iterator<Item = u8>) -> usize {
-    bytes.map(|byte| usize::from(CODES[usize::from(byte)].1)).sum::<usize>().div_ceil(8)
-}
-
-/// Emits the code of `bytes`, padded with ones.
-pub(super) fn encode(bytes: impl Iterator<Item = u8>, emit: &mut impl FnMut(u8)) {
-    // The lowest `len` bits of `bits` are not emitted yet: fewer than 8, and at most 30 more.
-    let (mut bits, mut len) = (0_u64, 0);
-    for byte in bytes {
-        let (code, code_len) = CODES[usize::from(byte)];
-        bits = bits << code_len | u64::from(code);
-        len += code_len;
-        while len >= 8 {
-            len -= 8;
-            emit((bits >> len) as u8);
-        }
-    }
-    if len > 0 {
-        emit((bits << (8 - len)) as u8 | 0xff >> len);
-    }
-}
+//! The Huffman code of HPACK. RFC 7541, appendix B.
 
 /// The code of each byte, and its length in bits.
 #[rustfmt::skip]
-const CODES: [(u32, u8); 256] = [
+pub(super) const CODES: [(u32, u8); 256] = [
     (0x00001ff8, 13), (0x007fffd8, 23), (0x0fffffe2, 28), (0x0fffffe3, 28), // 0x00
     (0x0fffffe4, 28), (0x0fffffe5, 28), (0x0fffffe6, 28), (0x0fffffe7, 28), // 0x04
     (0x0fffffe8, 28), (0x00ffffea, 24), (0x3ffffffc, 30), (0x0fffffe9, 28), // 0x08
@@ -94,6 +71,9 @@ const CODES: [(u32, u8); 256] = [
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
+    use std::vec::Vec;
+
     use super::CODES;
 
     #[test]
