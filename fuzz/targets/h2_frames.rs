@@ -134,7 +134,7 @@ fn expected_error(header: &FrameHeader, payload: Option<&[u8]>) -> Option<(Error
         FrameType::Priority => (len != 5).then_some((ErrorScope::Stream, ErrorCode::FRAME_SIZE_ERROR)),
         FrameType::RstStream => (len != 4).then_some(SIZE),
         FrameType::Settings if has(FrameFlags::ACK) => (len != 0).then_some(SIZE),
-        FrameType::Settings if len % 6 != 0 => Some(SIZE),
+        FrameType::Settings if !len.is_multiple_of(6) => Some(SIZE),
         FrameType::Settings => payload?.chunks(6).find_map(|setting| {
             let value = u32::from_be_bytes([setting[2], setting[3], setting[4], setting[5]]);
             match u16::from_be_bytes([setting[0], setting[1]]) {

@@ -138,7 +138,9 @@ impl FieldSection {
         bytes: &mut SectionBytes,
     ) -> usize {
         let mut rest = block;
-        while let [first, ..] = rest {
+        while !self.is_too_large()
+            && let [first, ..] = rest
+        {
             let index = first.wrapping_sub(FIRST_NEWEST);
             let Some((number, entry)) = table.get_newest(index) else { break };
             let pairs = rest.windows(2).take(index.into());
@@ -161,6 +163,7 @@ impl FieldSection {
                 (*place, *class) = (FieldPlace { name, value }, entry.class);
             }
             (self.count, self.len, self.size_left) = (end, at + len, self.size_left - size);
+            self.update_count_left = 0;
             rest = &rest[count..];
         }
         block.len() - rest.len()

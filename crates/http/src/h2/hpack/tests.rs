@@ -147,6 +147,16 @@ fn two_updates_may_begin_a_block() {
 }
 
 #[test]
+fn update_after_a_field_of_the_dynamic_table_is_refused() {
+    for before in [&b""[..], b"\x3f\xe1\x1f"] {
+        let mut connection = TestConnection::new();
+        connection.decode(b"\x40\x01a\x01b", 1).expect("a field");
+        assert_eq!(connection.decode(&[before, b"\xbe"].concat(), 9), Ok(list(&[("a", "b")])));
+        assert_eq!(connection.decode(&[before, b"\xbe\x20"].concat(), 9), Err(HpackError::UpdatePlace));
+    }
+}
+
+#[test]
 fn name_of_a_field_that_is_evicted_for_it_is_kept() {
     // RFC 7541, section 4.4: "the name is ... a reference to an entry that will be evicted"
     let mut connection = TestConnection::new();
