@@ -17,11 +17,11 @@ fn run_continues_after_a_failing_step_and_lists_it_at_the_end() {
     let run = |arguments: &[&str]| ended(&mut command(&dir, "tests/run", arguments));
     let (status, out) = run(&[]);
     assert_eq!(status, 0, "{out}");
-    assert!(out.lines().last().unwrap().starts_with("All passed: 11 steps in "), "{out}");
+    assert!(out.lines().last().unwrap().starts_with("All passed: 12 steps in "), "{out}");
     let (status, out) = run(&["--quick"]);
     assert_eq!(status, 0, "{out}");
     let quick = "(quick: without the slowest tests, fuzz targets and browser)";
-    assert!(out.lines().last().unwrap().starts_with(&format!("All passed {quick}: 8 steps in ")), "{out}");
+    assert!(out.lines().last().unwrap().starts_with(&format!("All passed {quick}: 9 steps in ")), "{out}");
 
     for failing in ["setup", "arch", "smoke", "cargo-doc"] {
         fs::write(dir.path().join("fails").join(failing), "").unwrap();
@@ -31,7 +31,7 @@ fn run_continues_after_a_failing_step_and_lists_it_at_the_end() {
     let headings: Vec<_> = out.lines().filter_map(|line| line.strip_prefix("== FAILED: ")).collect();
     let want = ["setup", "documentation", "architecture", "fuzz targets, from their seeds"];
     assert_eq!(headings, want, "{out}");
-    let (_, list) = out.split_once("\nFAILED, 11 steps in ").expect("a summary");
+    let (_, list) = out.split_once("\nFAILED, 12 steps in ").expect("a summary");
     assert_eq!(list.lines().skip(1).map(str::trim_start).collect::<Vec<_>>(), want, "{out}");
     // Later steps run all the same.
     assert!(out.contains("\n== tests: ") && out.contains("\n== lints of the fuzz targets: "), "{out}");
@@ -297,7 +297,7 @@ fn checkout() -> TempDir {
     // `run` calls a stub of `setup`.
     let real_setup = dir.path().join("tests/setup");
     fs::rename(&real_setup, dir.path().join("tests/real-setup")).unwrap();
-    for name in ["setup", "arch", "targets", "cost", "sanitize", "static"] {
+    for name in ["setup", "arch", "features", "targets", "cost", "sanitize", "static"] {
         stub(&format!("tests/{name}"), STUB);
     }
     stub("fuzz/smoke", STUB);

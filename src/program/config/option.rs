@@ -539,7 +539,7 @@ mod tests {
     /// The verbs that the help of an option may begin with.
     #[rustfmt::skip]
     const VERBS: &[&str] = &[
-        "Abort", "Add", "Allow", "Answer", "Close", "Count", "Exclude", "Give", "Keep", "Kill", "Leave", "Let", "Limit", "Listen", "Log", "Make", "Open", "Override", "Pin", "Print", "Read",
+        "Abort", "Add", "Allow", "Answer", "Close", "Compress", "Count", "Exclude", "Give", "Keep", "Kill", "Leave", "Let", "Limit", "Listen", "Log", "Make", "Open", "Override", "Pin", "Print", "Read",
         "Redirect", "Refuse", "Request", "Require", "Restrict", "Rotate", "Run", "Select", "Send", "Serve", "Set", "Use", "Write",
     ];
 
@@ -548,7 +548,9 @@ mod tests {
         let config = read(None, &CliFlags::default(), CommandKind::Serve).expect("defaults are valid").config;
         assert_eq!(format!("{:?}", config.server.settings), format!("{:?}", Settings::default()));
         let [site] = &config.sites[..] else { panic!("not one site") };
-        let source = crate::SiteSource { path: ".".into(), ..crate::SiteSource::default() };
+        // The library does what it is told; a server that is tried out compresses.
+        let compression = Some(crate::BackgroundCompression::default());
+        let source = crate::SiteSource { path: ".".into(), compression, ..crate::SiteSource::default() };
         assert_eq!(format!("{:?}", site.source), format!("{source:?}"));
         assert!(config.listeners.is_empty());
     }
