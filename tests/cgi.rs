@@ -5,7 +5,7 @@
 use crate::common::{
     ENGINES,
     page::BrowserPage,
-    program::{RunningProgram, children, process_name, serve, serve_config, tarpon},
+    program::{RunningProgram, children, has_exited, process_name, serve, serve_config, tarpon},
     readable_dir, site, wait_for, write_files,
 };
 use rustix::process::{Pid, Signal};
@@ -139,7 +139,9 @@ fn cgi_user() -> &'static [&'static str] {
 /// Returns the process of the helper.
 fn helper(program: &RunningProgram) -> Pid {
     wait_for("the helper", || {
-        program.child_pids().into_iter().find(|pid| process_name(*pid).as_deref() == Some("tarpon-cgi"))
+        // One that has exited may not be reaped yet.
+        let is_helper = |&pid: &Pid| process_name(pid).as_deref() == Some("tarpon-cgi") && !has_exited(pid);
+        program.child_pids().into_iter().find(is_helper)
     })
 }
 
