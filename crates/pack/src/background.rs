@@ -51,6 +51,11 @@ pub struct JobFiles {
 }
 
 impl CompressionJob {
+    /// Returns the length of the content, in bytes.
+    pub fn content_len(&self) -> u64 {
+        self.content.len
+    }
+
     /// Returns the hash of the content.
     pub fn hash(&self) -> u128 {
         self.content.hash
