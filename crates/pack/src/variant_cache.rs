@@ -12,7 +12,7 @@
 
 use crate::background::{CompressionJob, JobSource, MadeVariant};
 use crate::content::{ContentPlace, FileContent, OffsetReader};
-use crate::opened::{CODINGS, fingerprint::Fingerprint, open::stored_fingerprint};
+use crate::opened::{CODINGS, codings::SUFFIXES, fingerprint::Fingerprint, open::stored_fingerprint};
 use crate::options::BackgroundCompression;
 use crate::site_writer::PlacedFile;
 use std::collections::{HashMap, HashSet};
@@ -192,12 +192,17 @@ impl VariantCache {
         self.known.clear();
         self.made.clear();
         self.pack.placed.clear();
+        // Precompressed files are the work of their author: a variant goes with its file.
+        let precompressed: HashSet<_> =
+            image.entries().filter_map(|(path, entry)| precompressed(image, path, &entry)).collect();
         for (_, entry) in image.entries() {
             let Entry::File(variants) = entry else { continue };
             let Some(fingerprint) = stored_fingerprint(image, &variants.identity) else { continue };
             for (coding, variant) in image.coded_variants(variants) {
                 let number = CODINGS.into_iter().position(|known| known == coding);
-                if let (Some(number), Content::Image(place)) = (number, variant.content) {
+                if let (Some(number), Content::Image(place)) = (number, variant.content)
+                    && !precompressed.contains(image.bytes(variant.etag))
+                {
                     self.known.entry(fingerprint).or_default()[number] = Some(place);
                 }
             }
@@ -225,6 +230,15 @@ impl VariantCache {
         let mut coded = Vec::with_capacity(place.len as usize);
         OffsetReader { file, at: place.at }.take(place.len).read_to_end(&mut coded).ok()?;
         (coded.len() as u64 == place.len).then(|| FileContent::of(coded))
+    }
+}
+
+/// Returns the entity-tag of a file whose name is that of a precompressed file.
+fn precompressed<'i>(image: &'i Image, path: &[u8], entry: &Entry) -> Option<&'i [u8]> {
+    let is_named_so = SUFFIXES.iter().any(|suffix| path.ends_with(suffix.as_bytes()));
+    match entry {
+        Entry::File(file) if is_named_so => Some(image.bytes(file.identity.etag)),
+        _ => None,
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
 use tarpon_pack::{
     BackgroundCompression, BuildCache, CompressionEffort, JobFiles, PackOptions, VariantCache, pack_dir,
 };
-use tarpon_site::{Coding, Content, Entry, Image};
+use tarpon_site::{Coding, Content, Entry, Image, Variant};
 use tempfile::TempDir;
 
 const CODED: [Coding; 3] = [Coding::Br, Coding::Gzip, Coding::Zstd];
@@ -135,6 +135,26 @@ fn variants_decode_to_their_files() {
             assert!(plain == content, "{name}, {}", coding.name());
         }
     }
+}
+
+#[test]
+fn precompressed_file_that_is_removed_takes_its_variant_along() {
+    let mut site = CompressedSite::new(64 << 20);
+    site.write("index.html", &text(7, 3_000));
+    // Of another content, as its author has noticed.
+    site.write("index.html.br", b"of another page");
+    let (image, _) = site.compress();
+    let br = |image: &Image| {
+        let Ok(Some(Entry::File(file))) = image.find(b"/") else { panic!("no page") };
+        let variant = image.coded_variants(file).find(|(coding, _)| *coding == Coding::Br);
+        let Some((_, Variant { content: Content::Image(place), .. })) = variant else { panic!("no br") };
+        image.bytes(place).to_owned()
+    };
+    assert_eq!(br(&image), b"of another page");
+    fs::remove_file(site.dir.path().join("index.html.br")).expect("removed");
+    let (image, job_count) = site.compress();
+    assert_eq!(job_count, 1);
+    assert_ne!(br(&image), b"of another page");
 }
 
 #[test]

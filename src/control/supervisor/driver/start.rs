@@ -94,7 +94,7 @@ impl Driver<'_> {
         let generation = self.generations.get(&id).ok_or_else(forgotten)?;
         let (sites, privileges, emit) = (&generation.service.sites, &generation.privileges, self.emit);
         let states = Arc::clone(&generation.states);
-        let images = self.images(sites)?;
+        let images = self.images(sites);
         let keep = images.iter().flatten().map(|image| image.as_raw_fd()).collect();
         let (single_threaded, channel) = (SingleThreaded::new()?, Channel::pair()?);
         let start = BuilderProcessStart { sites, privileges, start, images, states, emit };
@@ -104,7 +104,7 @@ impl Driver<'_> {
     }
 
     /// Returns the image of the latest version of each site: the next one uses its compressed variants.
-    fn images(&self, sites: &[SiteConfig]) -> io::Result<Vec<Option<File>>> {
+    fn images(&self, sites: &[SiteConfig]) -> Vec<Option<File>> {
         let known = self.machine.known_versions();
         let image = |site: &SiteConfig| {
             let source = source_key(&site.source);
@@ -113,9 +113,10 @@ impl Driver<'_> {
                 of_source.filter_map(|known| self.versions.get(&known.version.id)).next()?;
             let store =
                 descriptors.first().filter(|_| transfer.has_store && site.source.compression.is_some())?;
-            Some(store.try_clone().map(File::from))
+            // Without a descriptor the contents are compressed anew.
+            store.try_clone().ok().map(File::from)
         };
-        sites.iter().map(|site| image(site).transpose()).collect()
+        sites.iter().map(image).collect()
     }
 
     fn start_server(
