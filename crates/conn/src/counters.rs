@@ -114,7 +114,8 @@ const CLASS_OF: [u8; Status::ALL.len()] = {
 };
 
 /// The versions that are counted separately. `None`: the head was invalid or incomplete.
-pub const VERSIONS: [Option<Version>; 3] = [None, Some(Version::Http10), Some(Version::Http11)];
+pub const VERSIONS: [Option<Version>; 4] =
+    [None, Some(Version::Http10), Some(Version::Http11), Some(Version::Http2)];
 
 impl Counter {
     /// Adds to the counter. Only its single writer may call this.
@@ -224,6 +225,7 @@ impl fmt::Display for CounterName {
                 let version = version.map_or("none", |version| match version {
                     Version::Http10 => "1.0",
                     Version::Http11 => "1.1",
+                    Version::Http2 => "2",
                 });
                 write!(f, "responses_{}_{version}", status.code())
             }

@@ -26,6 +26,7 @@ use std::{
 };
 use tarpon_http::{
     FieldName,
+    fields::Fields,
     head::{Head, Version},
     status::Status,
 };
@@ -243,10 +244,19 @@ impl Records {
         self.count = 0;
     }
 
-    /// Starts the record of a request whose response is about to be queued, if the exchange is to be recorded. `head` is `None` if the head
-    /// is invalid or incomplete; `wire` has all bytes of the request that arrived.
+    /// Starts the record of a request of HTTP/1 whose response is about to be queued, if the exchange is to be recorded. `head` is `None` if
+    /// the head is invalid or incomplete; `wire` has all bytes of the request that arrived.
     #[inline(never)]
     pub(crate) fn start_record(&mut self, start: ExchangeStart, head: Option<&Head<'_>>, wire: &[u8]) {
+        let host = head.and_then(|head| head.fields.first(FieldName::Host)).unwrap_or_default();
+        let fields = head.map(|head| &head.fields);
+        let version = head.map(|head| head.version);
+        let line = request_line(wire);
+        self.start_record_of(start, &RecordedRequest { version, line, host, fields, head: wire });
+    }
+
+    /// Starts the record of a request whose response is about to be queued, if the exchange is to be recorded.
+    pub(crate) fn start_record_of(&mut self, start: ExchangeStart, request: &RecordedRequest<'_>) {
         let Some(recording) = &mut self.recording else { return };
         let is_sampled = start.is_logged && recording.selects(start.site, start.status);
         // The end decides about an exchange whose status is unknown.
@@ -255,17 +265,14 @@ impl Records {
         if !may_be_logged && !recording.heads {
             return;
         }
-        let request = if recording.heads { wire } else { &[] };
-        let [referer, agent] = head.map_or([&[][..]; 2], referer_and_agent);
+        let head = if recording.heads { request.head } else { &[] };
+        let [referer, agent] = request.fields.map_or([&[][..]; 2], referer_and_agent);
         let texts = [
-            RecordedText::of(request_line(wire), LINE_LEN_MAX),
-            RecordedText::of(
-                head.and_then(|head| head.fields.first(FieldName::Host)).unwrap_or_default(),
-                HOST_LEN_MAX,
-            ),
+            RecordedText::of(request.line, LINE_LEN_MAX),
+            RecordedText::of(request.host, HOST_LEN_MAX),
             RecordedText::of(referer, REFERER_LEN_MAX),
             RecordedText::of(agent, AGENT_LEN_MAX),
-            RecordedText::of(request, HEADS_LEN_MAX),
+            RecordedText::of(head, HEADS_LEN_MAX),
         ];
         let len = FIXED_LEN + texts.iter().map(|text| text.bytes.len()).sum::<usize>();
         let response_len_max = if recording.heads { HEADS_LEN_MAX } else { 0 };
@@ -278,7 +285,7 @@ impl Records {
         let mut fixed = [0; FIXED_LEN];
         let mut writer = RecordWriter { to: &mut fixed };
         writer.put([START]);
-        writer.put([head.map_or(0, |head| 1 + head.version as u8)]);
+        writer.put([request.version.map_or(0, |version| 1 + version as u8)]);
         let cuts = texts.iter().rev().fold(0, |cuts, text| cuts << 1 | u8::from(text.cut));
         writer.put([cuts | u8::from(is_sampled) << SAMPLED_BIT]);
         writer.put(address_bytes(start.client));
@@ -300,6 +307,11 @@ impl Records {
         });
     }
 
+    /// Returns whether heads are recorded.
+    pub(crate) fn has_heads(&self) -> bool {
+        self.recording.as_ref().is_some_and(|recording| recording.heads)
+    }
+
     /// Returns whether the record of a request has been started and not finished.
     #[inline]
     pub(crate) fn is_pending(&self) -> bool {
@@ -308,8 +320,7 @@ impl Records {
 
     /// Returns where the pending response begins in the spans of its connection, if its head is to be recorded.
     pub(crate) fn response_head_index(&self) -> Option<usize> {
-        let heads = self.recording.as_ref().is_some_and(|recording| recording.heads);
-        self.pending.filter(|_| heads).map(|pending| pending.span_index)
+        self.pending.filter(|_| self.has_heads()).map(|pending| pending.span_index)
     }
 
     /// Appends bytes to the head of the pending response.
@@ -359,6 +370,18 @@ impl Records {
         writer.put(status.to_le_bytes());
         self.bytes.extend_from_slice(&bytes);
     }
+}
+
+/// What a record has of a request.
+pub(crate) struct RecordedRequest<'a> {
+    /// `None`: the head is invalid or incomplete.
+    pub(crate) version: Option<Version>,
+    /// The request line of HTTP/1, or what it would be.
+    pub(crate) line: &'a [u8],
+    pub(crate) host: &'a [u8],
+    pub(crate) fields: Option<&'a Fields<'a>>,
+    /// The head, as text.
+    pub(crate) head: &'a [u8],
 }
 
 /// The data of an exchange whose response is about to be queued.
@@ -464,7 +487,8 @@ impl<'a> RequestStart<'a> {
         let version = match reader.take()? {
             [0] => None,
             [1] => Some(Version::Http10),
-            _ => Some(Version::Http11),
+            [2] => Some(Version::Http11),
+            _ => Some(Version::Http2),
         };
         let [flags] = reader.take()?;
         let has_flag = |number: usize| flags >> number & 1 == 1;
@@ -523,9 +547,9 @@ fn request_line(wire: &[u8]) -> &[u8] {
 }
 
 /// Returns the values of Referer and User-Agent, which only the log uses.
-fn referer_and_agent<'a>(head: &Head<'a>) -> [&'a [u8]; 2] {
+fn referer_and_agent<'a>(fields: &Fields<'a>) -> [&'a [u8]; 2] {
     let mut values = [&[][..]; 2];
-    for (name, value) in head.fields.iter() {
+    for (name, value) in fields.iter() {
         if name.eq_ignore_ascii_case(b"Referer") {
             values[0] = value;
         } else if name.eq_ignore_ascii_case(b"User-Agent") {

@@ -5,8 +5,11 @@
 //! is formatted while a request is answered.
 //!
 //! The rows may be rendered only while no send that names one is in flight.
+//!
+//! For HTTP/2 a worker renders the same fields as HPACK: `:status` once for each status, and Server and Date again each second. A response copies
+//! them.
 
-use tarpon_http::{date, status::Status};
+use tarpon_http::{date, h2::hpack::encode_field, status::Status};
 
 /// Whether the connection persists after a response, and what the response says about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +45,33 @@ pub struct ResponsePrefixes {
     date: [u8; 29],
     /// The whole line, or empty.
     server: &'static [u8],
+    /// `:status` as HPACK, by [`Status::index`].
+    hpack_statuses: [HpackFields<HPACK_STATUS_LEN_MAX>; Status::ALL.len()],
+    /// Server and Date as HPACK.
+    hpack_fields: HpackFields<HPACK_FIELDS_LEN_MAX>,
+}
+
+/// A few fields as HPACK.
+#[derive(Clone, Copy)]
+struct HpackFields<const LEN_MAX: usize> {
+    len: u8,
+    bytes: [u8; LEN_MAX],
+}
+
+impl<const LEN_MAX: usize> HpackFields<LEN_MAX> {
+    const EMPTY: HpackFields<LEN_MAX> = HpackFields { len: 0, bytes: [0; LEN_MAX] };
+
+    fn put(&mut self, name: &[u8], value: &[u8]) {
+        encode_field(name, value, &mut |byte| {
+            self.bytes[self.len as usize] = byte;
+            self.len += 1;
+        });
+    }
+
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len as usize]
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -55,7 +85,13 @@ impl ResponsePrefixes {
     pub fn new(unix_s: u64) -> ResponsePrefixes {
         let rows = Box::new([PrefixRow { len: 0, bytes: [0; ROW_LEN_MAX] }; ROW_COUNT]);
         let server = b"Server: tarpon\r\n";
-        let mut prefixes = ResponsePrefixes { rows, unix_s, date: date::format(unix_s), server };
+        let mut hpack_statuses = [HpackFields::EMPTY; Status::ALL.len()];
+        for status in Status::ALL {
+            hpack_statuses[status.index()].put(b":status", &digits(status.code()));
+        }
+        let hpack_fields = HpackFields::EMPTY;
+        let date = date::format(unix_s);
+        let mut prefixes = ResponsePrefixes { rows, unix_s, date, server, hpack_statuses, hpack_fields };
         prefixes.render();
         prefixes
     }
@@ -106,9 +142,26 @@ impl ResponsePrefixes {
         &self.rows[prefix.row as usize].bytes[..prefix.len()]
     }
 
+    /// Returns `:status` as HPACK.
+    #[inline]
+    pub(crate) fn hpack_status(&self, status: Status) -> &[u8] {
+        self.hpack_statuses[status.index()].bytes()
+    }
+
+    /// Returns Server and Date as HPACK.
+    #[inline]
+    pub(crate) fn hpack_fields(&self) -> &[u8] {
+        self.hpack_fields.bytes()
+    }
+
     #[cold]
     fn render(&mut self) {
         self.date = date::format(self.unix_s);
+        self.hpack_fields = HpackFields::EMPTY;
+        if !self.server.is_empty() {
+            self.hpack_fields.put(b"server", SERVER_NAME);
+        }
+        self.hpack_fields.put(b"date", &self.date);
         for status in Status::ALL {
             for persistence in PERSISTENCES {
                 let row = &mut self.rows[status.index() * PERSISTENCES.len() + persistence as usize];
@@ -123,7 +176,7 @@ impl PrefixRow {
         let mut row = PrefixRow { len: 0, bytes: [0; ROW_LEN_MAX] };
         let code = status.code();
         row.put(b"HTTP/1.1 ");
-        row.put(&[100, 10, 1].map(|unit| b'0' + (code / unit % 10) as u8));
+        row.put(&digits(code));
         row.put(b" ");
         row.put(status.reason().as_bytes());
         row.put(b"\r\n");
@@ -144,6 +197,20 @@ impl PrefixRow {
         self.len += bytes.len() as u8;
     }
 }
+
+/// Returns the three digits of a status code.
+fn digits(code: u16) -> [u8; 3] {
+    [100, 10, 1].map(|unit| b'0' + (code / unit % 10) as u8)
+}
+
+/// The value of Server.
+const SERVER_NAME: &[u8] = b"tarpon";
+
+/// An index of a name, and a string of three bytes.
+const HPACK_STATUS_LEN_MAX: usize = 6;
+
+/// Two literals with an index of a name: the name of the server and a date, which have no more bytes with the Huffman code.
+const HPACK_FIELDS_LEN_MAX: usize = 2 * (2 + 1) + SERVER_NAME.len() + 29;
 
 const PERSISTENCES: [Persistence; 3] = [Persistence::Persist, Persistence::KeepAlive, Persistence::Close];
 const ROW_COUNT: usize = Status::ALL.len() * PERSISTENCES.len();

@@ -73,6 +73,50 @@ impl Span {
         }
     }
 
+    /// Returns the first `len` bytes of the span, and the rest. `None`: nothing is left. A holder of the span holds both. The span is no prefix.
+    pub(crate) fn split(self, len: u64) -> (Span, Option<Span>) {
+        let rest_len = self.len().saturating_sub(len);
+        if rest_len == 0 {
+            return (self, None);
+        }
+        match self {
+            Span::Site { image, at, .. } => {
+                (Span::Site { image, at, len }, Some(Span::Site { image, at: at + len, len: rest_len }))
+            }
+            Span::File { image, number, at, .. } => (
+                Span::File { image, number, at, len },
+                Some(Span::File { image, number, at: at + len, len: rest_len }),
+            ),
+            Span::Archive { image, at, .. } => {
+                (Span::Archive { image, at, len }, Some(Span::Archive { image, at: at + len, len: rest_len }))
+            }
+            Span::Buf(range) => {
+                let first = BufRange { len: len as u32, ..range };
+                (Span::Buf(first), Some(Span::Buf(range.skip(len as usize))))
+            }
+            Span::Prefix(_) => unreachable!("a prefix leaves whole"),
+        }
+    }
+
+    /// Adds a holder to the image or the buffer of the span.
+    pub(crate) fn hold(&self, sites: &mut Sites, pool: &mut Pool) {
+        if let Some(image) = self.image() {
+            sites.hold(image);
+        } else if let Span::Buf(range) = self {
+            pool.hold(range.buf);
+        }
+    }
+
+    /// Removes a holder from the image or the buffer of the span.
+    #[inline]
+    pub(crate) fn release(&self, sites: &mut Sites, pool: &mut Pool) {
+        if let Some(image) = self.image() {
+            sites.release(image);
+        } else if let Span::Buf(range) = self {
+            pool.release(range.buf);
+        }
+    }
+
     /// Returns whether the span has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -143,6 +187,12 @@ impl Outbox {
         self.count as usize == SPAN_COUNT_MAX
     }
 
+    /// Returns how many more spans fit.
+    #[inline]
+    pub(crate) fn free_count(&self) -> usize {
+        SPAN_COUNT_MAX - self.count as usize
+    }
+
     /// Returns whether the spans of another exchange fit: at most `count`, with all spans in a buffer in the same one.
     #[inline]
     pub(crate) fn has_room(&self, count: usize) -> bool {
@@ -211,7 +261,7 @@ impl Outbox {
             }
             len -= span.len();
             self.buf_count -= u8::from(matches!(span, Span::Buf(_)));
-            release(&span, sites, pool);
+            span.release(sites, pool);
             sent_count += 1;
         }
         self.spans.copy_within(sent_count..self.count as usize, 0);
@@ -223,7 +273,7 @@ impl Outbox {
     #[inline]
     pub(crate) fn clear(&mut self, sites: &mut Sites, pool: &mut Pool) {
         for span in self.spans() {
-            release(span, sites, pool);
+            span.release(sites, pool);
         }
         (self.count, self.buf_count, self.len) = (0, 0, 0);
     }
@@ -252,15 +302,5 @@ impl Outbox {
             }
         };
         Ok(())
-    }
-}
-
-/// Releases the image or the buffer of a span.
-#[inline]
-fn release(span: &Span, sites: &mut Sites, pool: &mut Pool) {
-    if let Some(image) = span.image() {
-        sites.release(image);
-    } else if let Span::Buf(range) = span {
-        pool.release(range.buf);
     }
 }

@@ -463,5 +463,6 @@ fn name(version: Option<Version>) -> &'static str {
         None => "none",
         Some(Version::Http10) => "1.0",
         Some(Version::Http11) => "1.1",
+        Some(Version::Http2) => "2",
     }
 }

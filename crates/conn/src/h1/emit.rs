@@ -6,9 +6,9 @@
 
 use crate::{
     BufRange, ConnResources,
-    bounded_writer::BoundedWriter,
-    byte_ranges::{self, ByteRanges},
+    byte_ranges::ByteRanges,
     content_cursor::ContentCursor,
+    generated_text,
     plan::{Generated, Plan},
     pool::{BufId, Pool},
     response_prefix::Persistence,
@@ -99,11 +99,7 @@ fn emit_generated(
         }
         Generated::LocationWithQuery { before_query, query } => {
             // Browsers send bytes in a query that a Location must not contain.
-            let write = |request: &[u8], to: &mut [u8]| {
-                let mut writer = BoundedWriter::new(to);
-                writer.put_escaped(query.of(request))?;
-                Some(writer.len())
-            };
+            let write = |request: &[u8], to: &mut [u8]| generated_text::write_query(query, request, to);
             let query = write_to_buf(cx.pool, request, write)?;
             push_prefix(cx, out, plan.status, persistence);
             out.push(cx.sites, site_span(image, before_query));
@@ -116,26 +112,8 @@ fn emit_generated(
             push_ranges(cx, out, image, plan, persistence, &ranges);
             return Ok(());
         }
-        Generated::RuleRedirect(redirect) => {
-            let rules = sites.image(image).rules();
-            let rules = rules.ok().flatten().expect("the plan has read the rules of this image");
-            write_to_buf(cx.pool, request, |request, to| redirect.write(rules, request, to))?
-        }
-        Generated::HostRedirect(redirect) => {
-            let canonical = sites.canonical(redirect.site());
-            write_to_buf(cx.pool, request, |request, to| redirect.write(canonical, request, to))?
-        }
-        Generated::HttpsRedirect(redirect) => {
-            write_to_buf(cx.pool, request, |request, to| redirect.write(request, to))?
-        }
-        Generated::Health(health) => write_to_buf(cx.pool, request, |_, to| health.write(to))?,
-        Generated::Challenge(challenge) => {
-            let find = cx.sites.challenges().expect("the route has found the challenge by it");
-            write_to_buf(cx.pool, request, |request, to| challenge.write(find, request, to))?
-        }
-        Generated::Unsatisfied { of } => {
-            let write = |_: &[u8], to: &mut [u8]| Some(byte_ranges::write_unsatisfied(of, to));
-            write_to_buf(cx.pool, request, write)?
+        generated => {
+            write_to_buf(cx.pool, request, |request, to| generated_text::write(&generated, sites, image, request, to))?
         }
     };
     push_prefix(cx, out, plan.status, persistence);

@@ -15,13 +15,13 @@ use super::{
     request_content,
 };
 use crate::{
-    BufRange, ConnResources, log_paths,
-    plan::{self, Generated, Plan, PlanOptions},
+    BufRange, ConnResources,
+    plan::{self, Plan, PlanOptions},
+    plan_route::{self, PlannedRoute, plan_route},
     record::ExchangeStart,
     request::Request,
     response_prefix::Persistence,
-    retained_assets,
-    sites::{ImageId, MissingPage, Route, SiteId, Sites},
+    sites::{MissingPage, Route, SiteId, Sites},
     span::Outbox,
 };
 use tarpon_http::{
@@ -29,7 +29,6 @@ use tarpon_http::{
     persist,
     status::Status,
 };
-use tarpon_site::NotResident;
 
 impl Http1 {
     /// Begins the exchange whose head is at the front of `input`. Returns how many bytes it has consumed; 0 if the head waits for more
@@ -76,10 +75,10 @@ impl Http1 {
                 return self.refuse(cx, out, input, self.fallback_site(cx), error.status());
             }
         };
-        let client = self.client(cx.sites, &head.fields);
+        let client = self.finder.client(cx.sites, &head.fields);
         let request = Request { client, ..request(head, bytes, host) };
 
-        let route = cx.sites.route(self.accepted.routes, &request);
+        let route = cx.sites.route(self.finder.accepted().routes, &request);
         let site = route.site();
         if let Route::Backend(_, backend) = route {
             // A response needs a buffer: without one the function is not called.
@@ -100,30 +99,9 @@ impl Http1 {
             Err(status) => return self.refuse(cx, out, input, site, status),
         };
 
-        let below_mount;
-        let site_request = match route {
-            Route::Mount(_, rest) => {
-                below_mount = request.with_path(rest);
-                &below_mount
-            }
-            _ => &request,
-        };
         let options = PlanOptions { unix_s: cx.prefixes.unix_s(), with_ranges: cx.pool.has_for_response() };
-        let (mut image, current) = cx.sites.current(site);
-        let other = match route {
-            Route::Site(_) | Route::Mount(..) => None,
-            _ => self.plan_other(cx.sites, &request, route),
-        };
-        let mut planned = match other {
-            None => plan::plan(site_request, current, options),
-            Some(plan) => Ok(plan),
-        };
-        if let Ok(Plan { not_found: true, .. }) = planned {
-            match self.plan_health(cx.sites, &request) {
-                Some(plan) => planned = Ok(plan),
-                None => Self::plan_retained(cx.sites, site_request, site, options, &mut image, &mut planned),
-            }
-        }
+        let is_stopping = self.ending == Ending::Stopping;
+        let PlannedRoute { image, planned } = plan_route(cx.sites, &request, route, options, is_stopping);
         let plan = match &planned {
             Ok(plan) => plan,
             Err(missing) => {
@@ -138,9 +116,7 @@ impl Http1 {
         }
 
         if cx.records.is_on() {
-            let is_of_site = matches!(route, Route::Site(_) | Route::Mount(..))
-                || matches!(plan.generated, Generated::Health(_));
-            let is_logged = !is_of_site || log_paths::is_logged(site_request, cx.sites.current(site).1);
+            let is_logged = plan_route::is_logged(cx.sites, &request, route, plan);
             let start = self.exchange_start(cx, out, site, client, plan.status);
             let start = ExchangeStart { is_logged, ..start };
             cx.records.start_record(start, Some(head), &bytes[..head_len]);
@@ -160,41 +136,6 @@ impl Http1 {
             }
         }
         head_len
-    }
-
-    /// Plans the response of a route that leads to no site: to a health check, or one that depends on the host. `None`: the site plans it.
-    #[cold]
-    #[inline(never)]
-    fn plan_other(&self, sites: &Sites, request: &Request<'_>, route: Route<'_>) -> Option<Plan> {
-        if let Route::Challenge(_, challenge) = route {
-            return Some(plan::challenge(challenge));
-        }
-        let (_, current) = sites.current(route.site());
-        self.plan_health(sites, request).or_else(|| plan::other_host(request, current, route))
-    }
-
-    /// Replaces the plan for a path at which the site has nothing, if an earlier image, which then replaces `image`, has something there.
-    #[cold]
-    #[inline(never)]
-    fn plan_retained(
-        sites: &mut Sites,
-        request: &Request<'_>,
-        site: SiteId,
-        options: PlanOptions,
-        image: &mut ImageId,
-        planned: &mut Result<Plan, NotResident>,
-    ) {
-        if sites.use_earlier(site)
-            && let Some(instead) = retained_assets::plan(request, sites, site, options, image).transpose()
-        {
-            *planned = instead;
-        }
-    }
-
-    /// Plans the response to a health check. `None`: the request is none.
-    #[cold]
-    fn plan_health(&self, sites: &Sites, request: &Request<'_>) -> Option<Plan> {
-        plan::health(request, sites.health_path()?, self.ending == Ending::Stopping)
     }
 
     /// Admits a request: decides whether the connection persists, and sets the phase after the response.
@@ -223,7 +164,7 @@ impl Http1 {
         }
         match head.version {
             Version::Http10 => Persistence::KeepAlive,
-            Version::Http11 => Persistence::Persist,
+            Version::Http11 | Version::Http2 => Persistence::Persist,
         }
     }
 
@@ -248,7 +189,7 @@ impl Http1 {
         let with_content = !bytes.starts_with(b"HEAD ");
         let version = head.map(|head| head.version);
         if cx.records.is_on() {
-            let client = head.map_or(self.peer(), |head| self.client(cx.sites, &head.fields));
+            let client = head.map_or(self.finder.peer(), |head| self.finder.client(cx.sites, &head.fields));
             let start = self.exchange_start(cx, out, site, client, status);
             cx.records.start_record(start, head.as_ref(), bytes);
         }

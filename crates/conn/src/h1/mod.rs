@@ -15,7 +15,6 @@
 //! | `ready` | the usual exchange |
 //! | `exchange` | begins an exchange: parse, route, plan, admit, emit |
 //! | `request` | makes a request of a head |
-//! | `client` | finds the client of a request behind trusted proxies |
 //! | `proxy_header` | reads the PROXY header before the first request |
 //! | `emit` | queues a response |
 //! | `piped` | an exchange with a backend |
@@ -23,7 +22,6 @@
 //! | `request_content` | the content of a request |
 //! | `recorded_responses` | ends the recorded exchanges whose responses were sent |
 
-mod client;
 mod emit;
 mod exchange;
 mod function;
@@ -40,6 +38,7 @@ pub use request_content::CONTENT_LEN_MAX;
 
 use crate::{
     BufRange, Close, ConnResources, DriveState, DriveStep, Input, Limits, Need, Tick, TlsSession,
+    client_finder::ClientFinder,
     plan::Plan,
     pool::BUF_LEN,
     record::{AcceptedClient, ExchangeStart},
@@ -52,16 +51,14 @@ use piped::{OpenPipe, PipedExchange};
 use recorded_responses::RecordedResponses;
 use request_content::{InvalidContent, RequestContent};
 use std::mem;
-use tarpon_http::{forwarded::ForwardedField, head::Version, status::Status};
+use tarpon_http::{head::Version, status::Status};
 use tarpon_site::Region;
 
 #[derive(Debug)]
 pub(crate) struct Http1 {
-    accepted: AcceptedClient,
+    finder: ClientFinder,
     /// Set when the transport has completed its handshake.
     tls: Option<TlsSession>,
-    /// The field that names the client. `None`: the client is the peer.
-    forwarded_field: Option<ForwardedField>,
     /// Every request is for the first site, which answers it: no route, redirect or challenge depends on the request.
     has_only_site: bool,
     phase: Http1Phase,
@@ -150,9 +147,8 @@ impl Http1 {
         let site = cx.sites.fallback(accepted.routes);
         let by = cx.now.after(cx.sites.limits(site).head_ms);
         let mut http = Http1 {
-            accepted,
+            finder: ClientFinder::new(cx.sites.proxy_trust(), accepted),
             tls: None,
-            forwarded_field: client::forwarded_field(cx.sites.proxy_trust(), accepted.peer),
             has_only_site: cx.sites.has_only_site(accepted.has_tls),
             phase: Http1Phase::Head,
             pipe: None,
@@ -334,7 +330,7 @@ impl Http1 {
     /// Returns the site that responds while the site of a request is unknown.
     #[inline]
     fn fallback_site(&self, cx: &ConnResources<'_>) -> SiteId {
-        cx.sites.fallback(self.accepted.routes)
+        cx.sites.fallback(self.finder.accepted().routes)
     }
 
     /// Ends the wait of the phase.
@@ -344,7 +340,7 @@ impl Http1 {
             Http1Phase::Head if out.is_empty() && self.incomplete_len > 0 => {
                 let (site, status) = (self.fallback_site(cx), Status::RequestTimeout);
                 if cx.records.is_on() {
-                    let start = self.exchange_start(cx, out, site, self.peer(), status);
+                    let start = self.exchange_start(cx, out, site, self.finder.peer(), status);
                     cx.records.start_record(start, None, &[]);
                 }
                 let plan = self.respond_with_page(cx, out, site, status, true, crate::Persistence::Close);
@@ -616,7 +612,7 @@ impl Http1 {
             cx.counters.client_malformed.add(1);
         }
         ExchangeStart {
-            connection: self.accepted.number,
+            connection: self.finder.accepted().number,
             client: client.address,
             tls: self.tls,
             site,

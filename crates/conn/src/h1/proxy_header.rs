@@ -8,15 +8,15 @@
 //!
 //! The socket's own peer decides about the trust in the header; the peer that the header names, about the fields of the requests.
 
-use super::{Http1, Http1Phase, client};
-use crate::{BufRange, ConnResources, proxy_trust::PeerAddress};
+use super::{Http1, Http1Phase};
+use crate::{AcceptedClient, BufRange, ConnResources, proxy_trust::PeerAddress};
 use tarpon_http::proxy_header::{self, ProxySource};
 
 impl Http1 {
     /// Waits for a PROXY header, or closes the connection if its peer is not trusted to send one.
     #[cold]
     pub(super) fn expect_proxy_header(&mut self, cx: &ConnResources<'_>) {
-        match self.accepted.peer {
+        match self.finder.accepted().peer {
             Some(peer) if cx.sites.proxy_trust().trusts(peer) => self.phase = Http1Phase::ProxyHeader,
             _ => self.refuse_proxy_header(cx),
         }
@@ -38,15 +38,13 @@ impl Http1 {
                 0
             }
             Ok(Some((source, len))) => {
-                if source != ProxySource::Peer {
-                    self.accepted.peer_port = None;
-                }
-                self.accepted.peer = match source {
-                    ProxySource::Peer => self.accepted.peer,
-                    ProxySource::Ip(ip) => Some(PeerAddress::Ip(ip)),
-                    ProxySource::Unix => Some(PeerAddress::Unix),
+                let AcceptedClient { peer, peer_port, .. } = *self.finder.accepted();
+                let (peer, peer_port) = match source {
+                    ProxySource::Peer => (peer, peer_port),
+                    ProxySource::Ip(ip) => (Some(PeerAddress::Ip(ip)), None),
+                    ProxySource::Unix => (Some(PeerAddress::Unix), None),
                 };
-                self.forwarded_field = client::forwarded_field(cx.sites.proxy_trust(), self.accepted.peer);
+                self.finder.set_peer(cx.sites.proxy_trust(), peer, peer_port);
                 self.incomplete_len = 0;
                 self.phase = Http1Phase::Head;
                 len

@@ -48,13 +48,15 @@ pub const HEAD_LEN_MAX: usize = 16 * 1024;
 /// The maximum number of field lines in a head. Browsers send about 15 and proxies add a few.
 pub const FIELD_COUNT_MAX: usize = 100;
 
-/// The HTTP version of a request. A minor version above 1 counts as 1.1: RFC 9110, section 2.5.
+/// The HTTP version of a request. A minor version above 1 counts as 1.1: RFC 9110, section 2.5. Heads have only the first two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
     /// HTTP/1.0
     Http10,
     /// HTTP/1.1
     Http11,
+    /// HTTP/2
+    Http2,
 }
 
 /// A complete request head. Borrows the bytes that it was parsed from.

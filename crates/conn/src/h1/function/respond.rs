@@ -76,7 +76,7 @@ impl Http1 {
         let persistence = match version {
             _ if closes => Persistence::Close,
             Version::Http10 => Persistence::KeepAlive,
-            Version::Http11 => Persistence::Persist,
+            Version::Http11 | Version::Http2 => Persistence::Persist,
         };
         self.phase = after_response(closes, client_persists);
         let full_len = content.len();

@@ -77,7 +77,7 @@ pub(super) fn framing(
     Some(match (length, version) {
         _ if !with_content || matches!(code, 204 | 304) => ContentFraming::Nothing,
         (Some(left), _) => ContentFraming::Length { left },
-        (None, Version::Http11) => ContentFraming::Chunked,
+        (None, Version::Http11 | Version::Http2) => ContentFraming::Chunked,
         (None, Version::Http10) => ContentFraming::UntilClose,
     })
 }

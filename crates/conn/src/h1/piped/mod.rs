@@ -154,7 +154,7 @@ impl Http1 {
         };
         let target = PipedTarget {
             client,
-            peer: self.accepted.peer.and_then(PeerAddress::ip),
+            peer: self.finder.accepted().peer.and_then(PeerAddress::ip),
             content_len_max: route.limits.content_len_max,
             hash_key: cx.pipes.settings(route.backend).map_or_else(HashKey::default, |of| of.hash_key),
             protocol: cx.pipes.protocol(route.backend),
@@ -168,7 +168,7 @@ impl Http1 {
                 return self.refuse(cx, out, input, site, status);
             }
         };
-        let pipe = cx.pipes.open(self.accepted.number, route, request.key, cx.now);
+        let pipe = cx.pipes.open(self.finder.accepted().number, route, request.key, cx.now);
         let head = BufRange { buf, at: MESSAGE_ROOM as u32, len: request.list_len as u32 };
         cx.pipes.push(pipe, Side::Client, Message::Head(head));
         if request.content.is_none() && !request.wants_upgrade {
@@ -210,7 +210,7 @@ impl Http1 {
     #[cold]
     pub(super) fn respond_later(&mut self, cx: &mut ConnResources<'_>, later: LaterResponse) {
         let LaterResponse { payload, client, site, route, version, client_persists, with_content } = later;
-        let pipe = cx.pipes.open_with(self.accepted.number, route, payload, cx.now);
+        let pipe = cx.pipes.open_with(self.finder.accepted().number, route, payload, cx.now);
         cx.pipes.push(pipe, Side::Client, Message::End(PipeEnd::Complete));
         let recorded_at = finish_piped_record(cx);
         self.pipe = Some(OpenPipe { id: pipe, recorded_at });
@@ -433,7 +433,7 @@ impl Http1 {
         let persistence = match piped.version {
             _ if !persists => Persistence::Close,
             Version::Http10 => Persistence::KeepAlive,
-            Version::Http11 => Persistence::Persist,
+            Version::Http11 | Version::Http2 => Persistence::Persist,
         };
         let (has_begun, has_client_ended) = (piped.response != PipedResponse::Head, piped.has_client_ended);
         let ends_with_connection = piped.response == PipedResponse::Content(ContentFraming::UntilClose);

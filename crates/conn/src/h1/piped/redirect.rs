@@ -81,10 +81,10 @@ impl Http1 {
         let (head, _) = http_head::parse(bytes).ok().flatten().ok_or(Some(Status::BadGateway))?;
         let host = head.host().map_err(|_| Some(Status::BadGateway))?;
         let request = Request { client: piped.client, ..request(&head, bytes, host) };
-        let route = cx.sites.route(self.accepted.routes, &request);
+        let route = cx.sites.route(self.finder.accepted().routes, &request);
         let site = route.site();
         if let Route::Backend(_, to) = route {
-            let pipe = cx.pipes.open(self.accepted.number, to, 0, cx.now);
+            let pipe = cx.pipes.open(self.finder.accepted().number, to, 0, cx.now);
             cx.pipes.push(pipe, Side::Client, Message::Head(list));
             cx.pipes.push(pipe, Side::Client, Message::End(PipeEnd::Complete));
             let former = mem::replace(&mut piped.pipe, pipe);
@@ -116,7 +116,7 @@ impl Http1 {
         let persistence = match version {
             _ if closes => Persistence::Close,
             Version::Http10 => Persistence::KeepAlive,
-            Version::Http11 => Persistence::Persist,
+            Version::Http11 | Version::Http2 => Persistence::Persist,
         };
         emit::emit(cx, out, image, &plan, persistence, input).map_err(Some)?;
         self.responded(cx, out, &plan, Some(version));

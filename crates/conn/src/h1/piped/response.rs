@@ -107,7 +107,7 @@ impl Http1 {
         let persistence = match piped.version {
             _ if closes => Persistence::Close,
             Version::Http10 => Persistence::KeepAlive,
-            Version::Http11 => Persistence::Persist,
+            Version::Http11 | Version::Http2 => Persistence::Persist,
         };
         piped.client_persists &= !closes;
         if piped.upgrade == ProtocolChange::Asked {

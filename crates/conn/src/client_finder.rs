@@ -5,28 +5,53 @@
 //!                  └ yes ─ fields ─ from right to left ─▶ the first address that is not trusted
 //! ```
 
-use super::Http1;
 use crate::{
     proxy_trust::{PeerAddress, ProxyTrust},
+    record::AcceptedClient,
     request::Client,
     sites::Sites,
 };
+use std::num::NonZeroU16;
 use tarpon_http::{
     fields::Fields,
     forwarded::{self, ForwardedClient, ForwardedField, MalformedForwarded},
     target::Scheme,
 };
 
-/// Returns the field that names the clients of a peer. `None`: the peer is not trusted, or no field is to be read.
-pub(super) fn forwarded_field(trust: &ProxyTrust, peer: Option<PeerAddress>) -> Option<ForwardedField> {
-    trust.field.filter(|_| peer.is_some_and(|peer| trust.trusts(peer)))
+/// Finds the clients of the requests of a connection.
+#[derive(Debug)]
+pub(crate) struct ClientFinder {
+    accepted: AcceptedClient,
+    /// The field that names the client. `None`: the client is the peer.
+    field: Option<ForwardedField>,
 }
 
-impl Http1 {
+impl ClientFinder {
+    pub(crate) fn new(trust: &ProxyTrust, accepted: AcceptedClient) -> ClientFinder {
+        ClientFinder { accepted, field: forwarded_field(trust, accepted.peer) }
+    }
+
+    /// Returns the connection that was accepted, with the peer that its PROXY header names.
+    #[inline]
+    pub(crate) fn accepted(&self) -> &AcceptedClient {
+        &self.accepted
+    }
+
+    /// Sets the peer that a PROXY header names.
+    pub(crate) fn set_peer(
+        &mut self,
+        trust: &ProxyTrust,
+        peer: Option<PeerAddress>,
+        port: Option<NonZeroU16>,
+    ) {
+        (self.accepted.peer, self.accepted.peer_port) = (peer, port);
+        self.field = forwarded_field(trust, peer);
+    }
+
     /// Returns the client of a request with these fields.
     #[inline]
-    pub(super) fn client(&self, sites: &Sites, fields: &Fields<'_>) -> Client {
-        match self.forwarded_field {
+    pub(crate) fn client(&self, sites: &Sites, fields: &Fields<'_>) -> Client {
+        match self.field {
             None => self.peer(),
             Some(field) => self.forwarded_client(sites.proxy_trust(), field, fields),
         }
@@ -34,7 +59,7 @@ impl Http1 {
 
     /// Returns the peer as the client.
     #[inline]
-    pub(super) fn peer(&self) -> Client {
+    pub(crate) fn peer(&self) -> Client {
         Client {
             address: self.accepted.peer.and_then(PeerAddress::ip),
             port: self.accepted.peer_port,
@@ -57,4 +82,9 @@ impl Http1 {
             Err(MalformedForwarded) => Client { is_malformed: true, ..peer },
         }
     }
+}
+
+/// Returns the field that names the clients of a peer. `None`: the peer is not trusted, or no field is to be read.
+fn forwarded_field(trust: &ProxyTrust, peer: Option<PeerAddress>) -> Option<ForwardedField> {
+    trust.field.filter(|_| peer.is_some_and(|peer| trust.trusts(peer)))
 }
