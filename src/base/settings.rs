@@ -52,6 +52,9 @@ pub struct Settings {
     /// # Ok::<(), String>(())
     /// ```
     pub proxy_trust: ProxyTrust,
+    /// Offers HTTP/2: over TLS by ALPN, and without TLS to clients that begin with it. Engines that serve one connection at a time never do.
+    /// Default: `true`.
+    pub http2: bool,
     /// Emits an event for each exchange, with both heads, through `tracing` at level DEBUG. Default: `false`.
     pub debug: bool,
 }
@@ -75,6 +78,7 @@ impl Default for Settings {
             health_path: None,
             server_header: true,
             proxy_trust: ProxyTrust::default(),
+            http2: true,
             debug: false,
         }
     }

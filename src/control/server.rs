@@ -216,6 +216,7 @@ impl Server {
                 health_path: settings.health_path.as_ref().map(|path| path.as_bytes().into()),
                 server_header: settings.server_header,
                 proxy_trust: proxy_trust.clone(),
+                offers_http2: settings.http2,
                 acme: acme.clone(),
                 loader: loader.clone(),
                 handshakes: handshakes.clone(),

@@ -19,7 +19,7 @@ use tarpon_http::{
 };
 
 /// Finds the clients of the requests of a connection.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct ClientFinder {
     accepted: AcceptedClient,
     /// The field that names the client. `None`: the client is the peer.

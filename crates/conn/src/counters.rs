@@ -39,6 +39,12 @@ pub struct Counters {
     pub tls12_resumed: Counter,
     /// Connections that failed in TLS: a handshake without agreement, an invalid record, or a request without TLS.
     pub tls_failed: Counter,
+    /// Connections that changed to HTTP/2.
+    pub http2_connections: Counter,
+    /// Streams of HTTP/2 that clients have cancelled.
+    pub http2_resets: Counter,
+    /// Connections of HTTP/2 that ended because the client caused too much work: resets, or frames that carry nothing.
+    pub http2_floods: Counter,
     /// Responses by duration: each in the first class of [`LATENCY_US`] whose end is not below its duration, or in the last class.
     pub latencies: [Counter; LATENCY_US.len() + 1],
     /// The sum of these durations, in microseconds.
@@ -148,6 +154,9 @@ impl Counters {
             ("tls12_full", &self.tls12_full),
             ("tls12_resumed", &self.tls12_resumed),
             ("tls_failed", &self.tls_failed),
+            ("http2_connections", &self.http2_connections),
+            ("http2_resets", &self.http2_resets),
+            ("http2_floods", &self.http2_floods),
             ("latency_us", &self.latency_us),
             ("cpu_us", &self.cpu_us),
         ];

@@ -1,7 +1,11 @@
 //! Writes the generated fields of a response as text: those that are lines of their own, with all bytes of the request that they need.
 
 use crate::{
-    bounded_writer::BoundedWriter, byte_ranges, plan::Generated, request::RequestPart, sites::{ImageId, Sites},
+    bounded_writer::BoundedWriter,
+    byte_ranges,
+    plan::Generated,
+    request::RequestPart,
+    sites::{ImageId, Sites},
 };
 
 /// Writes the generated lines of a response to the front of `to`, and the content if that is generated too. `request`: the bytes of the

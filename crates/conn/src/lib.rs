@@ -25,7 +25,8 @@
 //!
 //! ```
 //! use tarpon_conn::{
-//!     AcceptedClient, ConnResources, Connection, Counters, Limits, Pipes, Pool, Records, ResponsePrefixes, Sites, Tick,
+//!     AcceptedClient, ConnResources, Connection, Counters, Limits, Pipes, Pool, Records, ResponsePrefixes, SectionBuffer, Sites,
+//!     Tick,
 //! };
 //! # use std::io::Cursor;
 //! # let dir = tempfile::tempdir().unwrap();
@@ -44,6 +45,7 @@
 //!     counters: &counters,
 //!     records: &mut records,
 //!     pipes: &mut Pipes::default(),
+//!     sections: &mut SectionBuffer::default(),
 //! };
 //! let mut conn = Connection::new(&mut cx, AcceptedClient::default());
 //!
@@ -69,6 +71,7 @@ mod counters;
 mod functions;
 mod generated_text;
 mod h1;
+mod h2;
 mod health;
 mod host_map;
 mod host_redirect;
@@ -113,6 +116,7 @@ pub use challenge::{CHALLENGE_ANSWER_LEN_MAX, FindChallenge};
 pub use counters::{COUNTED_SITES, Counter, CounterName, Counters, LATENCY_US, STATUS_CLASSES, VERSIONS};
 pub use functions::{CollectBudget, InlineContent, InlineFunction, InlineRequest, InlineResponse, Payload};
 pub use h1::CONTENT_LEN_MAX;
+pub use h2::SectionBuffer;
 pub use hosts::{HostName, HostNameError, Hosts, HostsError};
 pub use open_exchanges::OPEN_COUNT_MAX;
 pub use pipe::{
@@ -140,6 +144,7 @@ pub use transport::{
 
 use backend::BackendConnection;
 use h1::Http1;
+use h2::Http2;
 use span::Outbox;
 use std::num::NonZeroU32;
 use tarpon_http::status::Status;
@@ -221,6 +226,8 @@ pub struct ConnResources<'w> {
     pub records: &'w mut Records,
     /// The pipes between clients and backends.
     pub pipes: &'w mut Pipes,
+    /// The buffer for the fields of a request of HTTP/2.
+    pub sections: &'w mut SectionBuffer,
 }
 
 /// What the engine must do for a connection.
@@ -269,6 +276,7 @@ pub struct Connection {
 #[derive(Debug)]
 enum Party {
     Client(Http1),
+    Http2(Box<Http2>),
     Backend(Box<BackendConnection>),
 }
 
@@ -302,17 +310,34 @@ impl Connection {
             Party::Client(client) => {
                 let used = client.received(cx, &mut self.wire, input);
                 cx.counters.received_len.add(used as u64);
+                if client.has_preface() {
+                    return used + self.begin_http2(cx, input.skip(used));
+                }
+                used
+            }
+            Party::Http2(client) => {
+                let used = client.received(cx, &mut self.wire, input);
+                cx.counters.received_len.add(used as u64);
                 used
             }
             Party::Backend(backend) => backend.received(cx, input),
         }
     }
 
+    /// Changes to HTTP/2, and handles its first bytes.
+    #[cold]
+    fn begin_http2(&mut self, cx: &mut ConnResources<'_>, input: BufRange) -> usize {
+        if let Party::Client(client) = &mut self.party {
+            self.party = Party::Http2(Box::new(client.to_http2(cx)));
+        }
+        self.received(cx, input)
+    }
+
     /// Takes buffers for the content that follows: see [`Input::Content`]. The engine receives into them in their order, and calls
     /// [`content_received`](Connection::content_received). `None`: there is no room, and the next step is another one.
     pub fn content_room(&mut self, cx: &mut ConnResources<'_>) -> Option<ContentRoom> {
         match &mut self.party {
-            Party::Client(_) => None,
+            Party::Client(_) | Party::Http2(_) => None,
             Party::Backend(backend) => backend.content_room(cx),
         }
     }
@@ -320,7 +345,7 @@ impl Connection {
     /// Handles content in the first `len` bytes of the buffers. 0: none was there.
     pub fn content_received(&mut self, cx: &mut ConnResources<'_>, room: ContentRoom, len: usize) {
         match &mut self.party {
-            Party::Client(_) => room.release(cx.pool),
+            Party::Client(_) | Party::Http2(_) => room.release(cx.pool),
             Party::Backend(backend) => backend.content_received(cx, room, len),
         }
     }
@@ -336,14 +361,17 @@ impl Connection {
     pub(crate) fn received_proxy_header(&mut self, cx: &mut ConnResources<'_>, input: BufRange) -> usize {
         match &mut self.party {
             Party::Client(client) => client.read_proxy_header(cx, input),
-            Party::Backend(_) => 0,
+            Party::Http2(_) | Party::Backend(_) => 0,
         }
     }
 
     /// Handles the event that the transport has completed its handshake.
-    pub(crate) fn secured(&mut self, session: TlsSession) {
+    pub(crate) fn secured(&mut self, cx: &ConnResources<'_>, session: TlsSession, has_http2: bool) {
         if let Party::Client(client) = &mut self.party {
             client.secured(session);
+            if has_http2 {
+                self.party = Party::Http2(Box::new(client.to_http2(cx)));
+            }
         }
     }
 
@@ -353,6 +381,7 @@ impl Connection {
     pub(crate) fn refuse_transport(&mut self, cx: &mut ConnResources<'_>, failed: &TlsFailed) {
         match &mut self.party {
             Party::Client(client) => client.refuse_transport(cx, &self.wire),
+            Party::Http2(client) => client.refuse_transport(cx, &self.wire),
             Party::Backend(backend) => backend.cut(cx, failed),
         }
     }
@@ -361,14 +390,17 @@ impl Connection {
     pub fn woken(&mut self, cx: &mut ConnResources<'_>) {
         match &mut self.party {
             Party::Client(client) => client.woken(cx, &mut self.wire),
+            Party::Http2(client) => client.woken(cx, &mut self.wire),
             Party::Backend(backend) => backend.woken(cx, &mut self.wire),
         }
     }
 
     /// Handles the event that the [missing page](Connection::missing_page) is in memory. The engine passes the unused input again.
     pub fn loaded(&mut self) {
-        if let Party::Client(client) = &mut self.party {
-            client.loaded();
+        match &mut self.party {
+            Party::Client(client) => client.loaded(),
+            Party::Http2(client) => client.loaded(),
+            Party::Backend(_) => {}
         }
     }
 
@@ -376,6 +408,7 @@ impl Connection {
     pub fn ended(&mut self, cx: &mut ConnResources<'_>) {
         match &mut self.party {
             Party::Client(client) => client.ended(cx, &mut self.wire),
+            Party::Http2(client) => client.ended(cx, &mut self.wire),
             Party::Backend(backend) => backend.ended(cx),
         }
     }
@@ -385,6 +418,7 @@ impl Connection {
     pub(crate) fn cut(&mut self, cx: &mut ConnResources<'_>, failed: &TlsFailed) {
         match &mut self.party {
             Party::Client(client) => client.ended(cx, &mut self.wire),
+            Party::Http2(client) => client.ended(cx, &mut self.wire),
             Party::Backend(backend) => backend.cut(cx, failed),
         }
     }
@@ -396,6 +430,8 @@ impl Connection {
         match (&mut self.party, advanced) {
             (Party::Client(client), Ok(())) => client.sent(cx, &mut self.wire, len),
             (Party::Client(client), Err(span::NoFreeBuffer)) => client.abort(),
+            (Party::Http2(client), Ok(())) => client.sent(cx, &mut self.wire, len),
+            (Party::Http2(client), Err(span::NoFreeBuffer)) => client.abort(),
             (Party::Backend(backend), _) => backend.sent(cx, &mut self.wire),
         }
     }
@@ -405,6 +441,7 @@ impl Connection {
     pub fn expired(&mut self, cx: &mut ConnResources<'_>, acked_len: u64, unacked: u64) {
         match &mut self.party {
             Party::Client(client) => client.expired(cx, &mut self.wire, acked_len, unacked),
+            Party::Http2(client) => client.expired(cx, &mut self.wire, acked_len, unacked),
             Party::Backend(backend) => backend.expired(cx, &self.wire),
         }
     }
@@ -413,15 +450,19 @@ impl Connection {
     pub fn evict(&mut self, cx: &mut ConnResources<'_>) {
         match &mut self.party {
             Party::Client(client) => client.time_out(cx, &mut self.wire),
+            Party::Http2(client) => client.time_out(cx, &mut self.wire),
             Party::Backend(backend) => backend.abort(cx, Status::ServiceUnavailable),
         }
     }
 
-    /// Announces with the next response that it is the last one, because another server takes over. Keeps an idle connection open until
-    /// then, because closing it could make a request fail that the client is already sending.
-    pub fn drain(&mut self) {
-        if let Party::Client(client) = &mut self.party {
-            client.drain();
+    /// Announces that the connection ends, because another server takes over: HTTP/1 with the next response, HTTP/2 at once, so the engine drives
+    /// the connection then. Keeps an idle connection open until then, because closing it could make a request fail that the client is already
+    /// sending.
+    pub fn drain(&mut self, cx: &mut ConnResources<'_>) {
+        match &mut self.party {
+            Party::Client(client) => client.drain(),
+            Party::Http2(client) => client.drain(cx, &mut self.wire),
+            Party::Backend(_) => {}
         }
     }
 
@@ -429,6 +470,7 @@ impl Connection {
     pub fn stop(&mut self, cx: &mut ConnResources<'_>) {
         match &mut self.party {
             Party::Client(client) => client.stop(cx, &self.wire),
+            Party::Http2(client) => client.stop(cx, &mut self.wire),
             Party::Backend(backend) => backend.stop(cx),
         }
     }
@@ -437,6 +479,10 @@ impl Connection {
     pub fn closed(&mut self, cx: &mut ConnResources<'_>) {
         match &mut self.party {
             Party::Client(client) => {
+                cx.counters.closed.add(1);
+                client.closed(cx);
+            }
+            Party::Http2(client) => {
                 cx.counters.closed.add(1);
                 client.closed(cx);
             }
@@ -450,6 +496,7 @@ impl Connection {
     pub fn need(&self) -> Need {
         match &self.party {
             Party::Client(client) => client.need(&self.wire),
+            Party::Http2(client) => client.need(),
             Party::Backend(backend) => backend.need(&self.wire),
         }
     }
@@ -460,6 +507,7 @@ impl Connection {
     pub fn missing_page(&self) -> Option<MissingPage> {
         match &self.party {
             Party::Client(client) => client.missing_page(),
+            Party::Http2(client) => client.missing_page(),
             Party::Backend(_) => None,
         }
     }
@@ -481,6 +529,7 @@ impl Connection {
     pub fn is_unused(&self) -> bool {
         match &self.party {
             Party::Client(client) => client.is_unused(&self.wire),
+            Party::Http2(client) => client.is_unused(&self.wire),
             Party::Backend(backend) => backend.pipe().is_none(),
         }
     }
@@ -490,6 +539,7 @@ impl Connection {
     pub fn holds_buffers(&self, pipes: &Pipes) -> bool {
         let pipe = match &self.party {
             Party::Client(client) => client.pipe(),
+            Party::Http2(_) => None,
             Party::Backend(backend) => backend.pipe(),
         };
         self.wire.holds_buffers() || pipe.is_some_and(|pipe| pipes.holds_buffers(pipe))
@@ -498,7 +548,7 @@ impl Connection {
     /// Returns whether a client is at the other end, and no backend.
     #[inline]
     pub fn is_client(&self) -> bool {
-        matches!(self.party, Party::Client(_))
+        matches!(self.party, Party::Client(_) | Party::Http2(_))
     }
 
     /// Returns the number of plain bytes sent.
@@ -506,6 +556,7 @@ impl Connection {
     pub fn sent_len(&self) -> u64 {
         match &self.party {
             Party::Client(client) => client.sent_len(),
+            Party::Http2(client) => client.sent_len(),
             Party::Backend(_) => 0,
         }
     }
@@ -515,6 +566,7 @@ impl Connection {
     pub fn deadline(&self) -> Tick {
         match &self.party {
             Party::Client(client) => client.deadline(),
+            Party::Http2(client) => client.deadline(),
             Party::Backend(backend) => backend.deadline(),
         }
     }

@@ -58,6 +58,8 @@ pub struct AcceptedClient {
     pub expects_proxy_header: bool,
     /// Whether the connection has TLS.
     pub has_tls: bool,
+    /// Whether the client may speak HTTP/2. Over TLS the handshake decides; without TLS the first bytes do.
+    pub offers_http2: bool,
 }
 
 /// The id of an exchange. Open exchanges of a worker differ in the place; later exchanges at the same place differ in the generation.

@@ -24,7 +24,7 @@ mod client;
 use crate::{
     AcceptedClient, BUF_LEN, BufRange, Close, ConnResources, Connection, Counters, DriveState, DriveStep,
     HandshakeStep, Input, Limits, MissingPage, Need, Pipes, Pool, RECORD_PLAIN_LEN_MAX, Records,
-    ResponsePrefixes, SPAN_COUNT_MAX, Sites, Span, Tick, Transport, TransportError,
+    ResponsePrefixes, SPAN_COUNT_MAX, SectionBuffer, Sites, Span, Tick, Transport, TransportError,
 };
 pub use client::TransportClient;
 use rustls::{ClientConfig, ServerConfig};
@@ -163,6 +163,7 @@ impl Sim {
             counters: &counters,
             records: &mut records,
             pipes: &mut Pipes::default(),
+            sections: &mut SectionBuffer::default(),
         };
         let conn = Some(Connection::new(&mut cx, accepted));
         Sim {
@@ -295,7 +296,7 @@ impl Sim {
 
     /// Tells the connection to drain, because another server takes over.
     pub fn drain(&mut self) {
-        self.pass_event(|_, conn, _| conn.drain());
+        self.pass_event(|_, conn, cx| conn.drain(cx));
     }
 
     /// Tells the connection that the server stops.
@@ -490,6 +491,7 @@ impl Sim {
             counters: &self.counters,
             records: &mut self.records,
             pipes: &mut Pipes::default(),
+            sections: &mut SectionBuffer::default(),
         };
         let result = event(&mut self.transport, &mut conn, &mut cx);
         self.conn = Some(conn);

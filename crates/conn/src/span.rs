@@ -13,6 +13,7 @@ use crate::{
     response_prefix::{ResponsePrefix, ResponsePrefixes},
     sites::{ImageId, Sites},
 };
+use tarpon_site::{Content, Region};
 
 /// A range of bytes to send, in one of five places: the response prefixes of the worker, an image, the pool, a file beside its image, or
 /// an archive.
@@ -54,6 +55,16 @@ pub enum Span {
 }
 
 impl Span {
+    /// Returns the span of a content.
+    #[inline]
+    pub(crate) fn of_content(image: ImageId, content: Content) -> Span {
+        match content {
+            Content::Image(Region { at, len }) => Span::Site { image, at, len },
+            Content::File { number, at, len } => Span::File { image, number, at, len },
+            Content::Archive(Region { at, len }) => Span::Archive { image, at, len },
+        }
+    }
+
     /// Returns the length in bytes.
     #[inline]
     pub fn len(&self) -> u64 {
@@ -217,6 +228,15 @@ impl Outbox {
         if let Some(image) = span.image() {
             sites.hold(image);
         }
+        self.buf_count += u8::from(matches!(span, Span::Buf(_)));
+        self.spans[self.count as usize] = span;
+        self.count += 1;
+    }
+
+    /// Adds a span at the end, which takes over the hold of the caller.
+    #[inline]
+    pub(crate) fn push_held(&mut self, span: Span) {
+        self.len += span.len();
         self.buf_count += u8::from(matches!(span, Span::Buf(_)));
         self.spans[self.count as usize] = span;
         self.count += 1;

@@ -13,7 +13,7 @@ use std::{env, fs};
 
 use tarpon_conn::{
     AcceptedClient, BufRange, ConnResources, Connection, Counters, DriveState, DriveStep, Limits, Pipes,
-    Pool, Records, ResponsePrefixes, Sites, Tick, Transport,
+    Pool, Records, ResponsePrefixes, SectionBuffer, Sites, Tick, Transport,
 };
 use tarpon_site::{Image, packed};
 
@@ -33,6 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         counters: &counters,
         records: &mut records,
         pipes: &mut Pipes::default(),
+        sections: &mut SectionBuffer::default(),
     };
     let mut conn = Connection::new(&mut cx, AcceptedClient::default());
     let buf = cx.pool.take().ok_or("no buffer")?;

@@ -123,7 +123,7 @@ mod tests {
     use std::{io::Cursor, num::NonZeroU32};
     use tarpon_conn::{
         AcceptedClient, BufRange, ConnResources, Connection, Counters, Limits, Pipes, Pool, Recording,
-        Records, ResponsePrefixes, Sites, Tick,
+        Records, ResponsePrefixes, SectionBuffer, Sites, Tick,
     };
 
     /// The number of connections, and so of exchanges that are open at once.
@@ -203,6 +203,7 @@ mod tests {
             counters: &counters,
             records: &mut records,
             pipes: &mut Pipes::default(),
+            sections: &mut SectionBuffer::default(),
         };
         let accepted = |number| AcceptedClient { number: number as u32, ..AcceptedClient::default() };
         let mut open: Vec<_> =

@@ -245,6 +245,8 @@ fn worker_config(
         health_path: settings.health_path.as_ref().map(|path| path.as_bytes().into()),
         server_header: settings.server_header,
         proxy_trust: Arc::new(settings.proxy_trust.clone()),
+        // Each of its processes serves one connection at a time.
+        offers_http2: false,
         acme: shared.acme.clone(),
         counters: shared.counters.row(slot),
         log: shared.rings.as_ref().map(|(recording, rings)| {

@@ -227,7 +227,8 @@ impl Blocking {
         // Three: the new connection is accepted before the old one is closed, and an exchange may need one to a backend. The number of
         // buffers depends on it, so the limit of descriptors is not used.
         let connection_count_max = 3;
-        let worker: Worker<Readiness> = Worker::new(WorkerConfig { connection_count_max, ..config });
+        let worker: Worker<Readiness> =
+            Worker::new(WorkerConfig { connection_count_max, offers_http2: false, ..config });
         let mailbox = PollEntry::new(worker.mailbox.as_fd(), POLLIN);
         let listeners = worker.listeners.iter().map(|listener| PollEntry::new(listener.as_fd(), POLLIN));
         let entries = [mailbox, mailbox, mailbox].into_iter().chain(listeners).collect();
@@ -486,11 +487,17 @@ impl Blocking {
         };
     }
 
+    /// Has the connection of the client announce its end with the next response.
+    fn drain_connection(&mut self) {
+        let Worker { slots, context, .. } = &mut self.worker;
+        if let Some(slot) = slots.get_mut(self.client).filter(|slot| slot.conn.is_client()) {
+            slot.conn.drain(&mut context.conn_resources());
+        }
+    }
+
     /// Makes the next response of the client the last one.
     fn drain_client(&mut self) -> WaitingClients {
-        if let Some(slot) = self.client_slot() {
-            slot.conn.drain();
-        }
+        self.drain_connection();
         WaitingClients::Draining
     }
 
@@ -583,11 +590,7 @@ impl Blocking {
             self.accepted.push_back(accepted);
         }
         match shutdown_mode {
-            ShutdownMode::Drain => {
-                if let Some(slot) = self.client_slot() {
-                    slot.conn.drain();
-                }
-            }
+            ShutdownMode::Drain => self.drain_connection(),
             ShutdownMode::Stop => self.stop(),
         }
         self.worker.listeners.clear();

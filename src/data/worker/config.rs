@@ -50,6 +50,8 @@ pub(crate) struct WorkerConfig {
     pub(crate) backends: Backends,
     /// The row of the worker in the table of upstreams. `None`: it gets one [later](WorkerRows).
     pub(crate) upstream_row: Option<usize>,
+    /// Whether clients may speak HTTP/2.
+    pub(crate) offers_http2: bool,
     /// What to record of exchanges, and the ring for the records.
     pub(crate) log: Option<(Recording, RingProducer)>,
 }
@@ -70,6 +72,22 @@ pub(crate) struct SocketSettings {
     pub(crate) expects_proxy_header: bool,
     /// How they are encrypted.
     pub(crate) tls: Option<Arc<TlsServerConfig>>,
+}
+
+impl SocketSettings {
+    /// Offers HTTP/2 to clients with TLS, before all other protocols.
+    #[cfg(feature = "tls")]
+    pub(super) fn offer_http2(&mut self) {
+        if let Some(tls) = &mut self.tls {
+            let mut config = TlsServerConfig::clone(tls);
+            config.alpn_protocols.insert(0, b"h2".into());
+            *tls = Arc::new(config);
+        }
+    }
+
+    /// There is no TLS.
+    #[cfg(not(feature = "tls"))]
+    pub(super) fn offer_http2(&mut self) {}
 }
 
 /// The part of a [`WorkerConfig`] that differs between the processes of a prepared worker.
@@ -108,6 +126,7 @@ impl WorkerConfig {
             server_header: true,
             proxy_trust: Arc::default(),
             acme: None,
+            offers_http2: true,
             backends: Backends::default(),
             upstream_row: Some(0),
             log: None,

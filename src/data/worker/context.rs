@@ -6,7 +6,8 @@ use super::{
 };
 use crate::{data::log_ring::RingProducer, site::Site, sys::shared::SharedRow};
 use tarpon_conn::{
-    BufId, ConnResources, Counters, ImageId, Pipes, Pool, RECORDS_LEN, Records, ResponsePrefixes, Sites, Tick,
+    BufId, ConnResources, Counters, ImageId, Pipes, Pool, RECORDS_LEN, Records, ResponsePrefixes,
+    SectionBuffer, Sites, Tick,
 };
 
 /// What was counted of a worker's CPU time.
@@ -35,6 +36,7 @@ pub(crate) struct WorkerContext {
     /// Small responses are copied together here.
     pub(crate) copy: Box<[u8]>,
     pub(crate) pipes: Pipes,
+    pub(super) sections: SectionBuffer,
     pub(super) clock: SteadyClock,
     /// The worker runs handshakes itself.
     pub(super) runs_handshakes: bool,
@@ -60,6 +62,7 @@ impl WorkerContext {
             counters: &self.counters,
             records: &mut self.records,
             pipes: &mut self.pipes,
+            sections: &mut self.sections,
         }
     }
 

@@ -75,8 +75,8 @@ use std::{
     time::Duration,
 };
 use tarpon_conn::{
-    AcceptedClient, Connection, HandshakeStep, PeerAddress, Pool, Records, ResponsePrefixes, SiteId, Sites,
-    Tick, Transport,
+    AcceptedClient, Connection, HandshakeStep, PeerAddress, Pool, Records, ResponsePrefixes, SectionBuffer,
+    SiteId, Sites, Tick, Transport,
 };
 use timer_wheel::TimerWheel;
 
@@ -85,7 +85,7 @@ pub(crate) struct Worker<S> {
     /// Listening sockets, non-blocking. Empty after shutdown has begun.
     pub(crate) listeners: Vec<OwnedFd>,
     /// For each listener, also after shutdown has begun.
-    socket_settings: Arc<[SocketSettings]>,
+    socket_settings: Vec<SocketSettings>,
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) slots: Slots<S>,
     pub(crate) context: WorkerContext,
@@ -111,6 +111,8 @@ pub(crate) struct Worker<S> {
     upstreams: Option<UpstreamLink>,
     /// The address of a client is logged, or decides whether it is trusted.
     needs_peers: bool,
+    /// Whether clients may speak HTTP/2.
+    offers_http2: bool,
 }
 
 /// Limit of buffers per worker: 64 MiB, which take memory only once they are used. A connection holds a buffer only for part of a head,
@@ -144,9 +146,14 @@ impl<S: Default> Worker<S> {
             loader,
             handshakes,
             upstream_row,
+            offers_http2,
             ..
         } = config;
         let WorkerConfig { connection_count_max, counters, log, backends, socket_settings, .. } = config;
+        let mut socket_settings = socket_settings.to_vec();
+        if offers_http2 {
+            socket_settings.iter_mut().for_each(SocketSettings::offer_http2);
+        }
         let (mut records, producer) = match log {
             Some((recording, producer)) => (Records::new(recording), Some(producer)),
             None => (Records::off(), None),
@@ -175,6 +182,7 @@ impl<S: Default> Worker<S> {
             scratch,
             copy: vec![0; COPY_LEN_MAX].into(),
             pipes,
+            sections: SectionBuffer::default(),
             clock: SteadyClock::start(),
             cpu: CpuCount { counted_us: thread_cpu_us(), next_at: Tick(0) },
             blocks_on_disk,
@@ -217,6 +225,7 @@ impl<S: Default> Worker<S> {
             backends,
             upstreams,
             needs_peers,
+            offers_http2,
         }
     }
 
@@ -231,6 +240,7 @@ impl<S: Default> Worker<S> {
             routes,
             expects_proxy_header,
             has_tls: tls.is_some(),
+            offers_http2: self.offers_http2,
         };
         let conn = Connection::new(&mut self.context.conn_resources(), accepted);
         let transport = match tls {

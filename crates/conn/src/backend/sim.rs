@@ -9,8 +9,8 @@
 use super::echo::EchoBackend;
 use crate::{
     AcceptedClient, BUF_LEN, BackendRefusal, BackendServers, BackendSettings, BufRange, ConnResources,
-    Connection, Counters, DriveState, DriveStep, Pipes, Pool, Records, ResponsePrefixes, Sites, Span, Tick,
-    Transport,
+    Connection, Counters, DriveState, DriveStep, Pipes, Pool, Records, ResponsePrefixes, SectionBuffer,
+    Sites, Span, Tick, Transport,
     pipe::{MESSAGE_COUNT_MAX, content::CONTENT_PART_COUNT_MAX},
     sim::{Cuts, Through, TransportClient},
     span::MESSAGE_BUF_COUNT_MAX,
@@ -30,6 +30,7 @@ pub struct BackendSim {
     /// The records for the log, which are off unless a test replaces them.
     pub records: Records,
     pipes: Pipes,
+    sections: SectionBuffer,
     /// The connections by number. `None`: closed.
     parties: Vec<Option<SimParty>>,
     /// The bytes sent on closed connections, by number.
@@ -122,6 +123,7 @@ impl BackendSim {
             counters: Counters::default(),
             records: Records::off(),
             pipes: Pipes::default(),
+            sections: SectionBuffer::default(),
             parties: Vec::new(),
             received: Vec::new(),
             connect_count: 0,
@@ -504,6 +506,7 @@ impl BackendSim {
             counters: &self.counters,
             records: &mut self.records,
             pipes: &mut self.pipes,
+            sections: &mut self.sections,
         }
     }
 }

@@ -112,9 +112,9 @@ fn emit_generated(
             push_ranges(cx, out, image, plan, persistence, &ranges);
             return Ok(());
         }
-        generated => {
-            write_to_buf(cx.pool, request, |request, to| generated_text::write(&generated, sites, image, request, to))?
-        }
+        generated => write_to_buf(cx.pool, request, |request, to| {
+            generated_text::write(&generated, sites, image, request, to)
+        })?,
     };
     push_prefix(cx, out, plan.status, persistence);
     out.push(cx.sites, Span::Buf(fields));
@@ -152,7 +152,7 @@ fn push_ranges(
     out.push(cx.sites, site_span(image, plan.fields.text));
     for part in ranges.parts() {
         push_piece(cx, out);
-        out.push(cx.sites, content_span(image, content.part(part.at, part.len)));
+        out.push(cx.sites, Span::of_content(image, content.part(part.at, part.len)));
     }
     push_piece(cx, out);
     cx.pool.release(buf);
@@ -192,22 +192,13 @@ fn push_apart(
     out.push(cx.sites, site_span(image, fields));
     let mut cursor = ContentCursor::new(content);
     while let Some(part) = cursor.take(u64::MAX) {
-        out.push(cx.sites, content_span(image, part));
+        out.push(cx.sites, Span::of_content(image, part));
     }
 }
 
 #[inline]
 pub(super) fn site_span(image: ImageId, region: Region) -> Span {
     Span::Site { image, at: region.at, len: region.len }
-}
-
-#[inline]
-fn content_span(image: ImageId, content: Content) -> Span {
-    match content {
-        Content::Image(region) => site_span(image, region),
-        Content::File { number, at, len } => Span::File { image, number, at, len },
-        Content::Archive(region) => Span::Archive { image, at: region.at, len: region.len },
-    }
 }
 
 fn take(pool: &mut Pool) -> BufId {

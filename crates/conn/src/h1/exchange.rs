@@ -25,6 +25,7 @@ use crate::{
     span::Outbox,
 };
 use tarpon_http::{
+    h2::{PrefaceCheck, check_preface},
     head::{self, HEAD_LEN_MAX, Head, Method, Version},
     persist,
     status::Status,
@@ -44,6 +45,9 @@ impl Http1 {
 
         // Parse.
         let bytes = cx.pool.bytes(input);
+        if self.request_count == 0 && self.may_have_preface(bytes) {
+            return self.check_preface(cx, input);
+        }
         if self.incomplete_len > 0 || bytes.first() == Some(&b'\r') {
             // Empty lines before a request line are skipped: RFC 9112, section 2.2.
             if let len @ 1.. = empty_lines_len(bytes) {
@@ -217,6 +221,24 @@ impl Http1 {
         };
         emit::emit_planned(cx, out, image, &plan, persistence);
         plan
+    }
+
+    /// Returns whether the first bytes of a connection may be those of HTTP/2.
+    #[inline]
+    fn may_have_preface(&self, bytes: &[u8]) -> bool {
+        let accepted = self.finder.accepted();
+        let is_offered = accepted.offers_http2 && !accepted.has_tls;
+        is_offered && check_preface(bytes) != PrefaceCheck::Mismatch
+    }
+
+    /// Checks bytes that may be the preface of HTTP/2. Consumes none.
+    #[cold]
+    fn check_preface(&mut self, cx: &ConnResources<'_>, input: BufRange) -> usize {
+        match check_preface(cx.pool.bytes(input)) {
+            PrefaceCheck::Complete => self.phase = Http1Phase::Preface,
+            PrefaceCheck::Incomplete | PrefaceCheck::Mismatch => self.incomplete_len = input.len,
+        }
+        0
     }
 
     /// Returns whether no line of the head has ended since it was parsed before and found incomplete. This keeps the cost of a head that

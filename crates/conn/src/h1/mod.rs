@@ -39,6 +39,7 @@ pub use request_content::CONTENT_LEN_MAX;
 use crate::{
     BufRange, Close, ConnResources, DriveState, DriveStep, Input, Limits, Need, Tick, TlsSession,
     client_finder::ClientFinder,
+    h2::Http2,
     plan::Plan,
     pool::BUF_LEN,
     record::{AcceptedClient, ExchangeStart},
@@ -94,6 +95,8 @@ enum Http1Phase {
     ProxyHeader,
     /// Waits for a head, or for the rest of one.
     Head,
+    /// The first bytes are the preface of HTTP/2: the connection changes to it.
+    Preface,
     /// Waits for the rest of a request's content, which is dropped.
     Content(RequestContent),
     /// Waits for the content of a request or for its response, which pass through a pipe.
@@ -227,7 +230,7 @@ impl Http1 {
     #[inline(never)]
     fn received_content(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox, input: BufRange) -> usize {
         match &mut self.phase {
-            Http1Phase::Head | Http1Phase::ProxyHeader => 0,
+            Http1Phase::Head | Http1Phase::Preface | Http1Phase::ProxyHeader => 0,
             Http1Phase::Piped(_) => self.forward_content(cx, out, input),
             Http1Phase::Function(_) => self.collect_content(cx, out, input),
             Http1Phase::Content(content) => match content.decode(cx.pool.bytes(input)) {
@@ -263,6 +266,7 @@ impl Http1 {
         self.phase = match self.phase {
             // A client that has closed only its sending side still gets its responses.
             Http1Phase::Head
+            | Http1Phase::Preface
             | Http1Phase::Content(_)
             | Http1Phase::LastResponse { .. }
             | Http1Phase::LastResponseAfterEnd => Http1Phase::LastResponseAfterEnd,
@@ -384,6 +388,19 @@ impl Http1 {
         self.abort();
     }
 
+    /// Returns whether the client speaks HTTP/2.
+    #[inline]
+    pub(crate) fn has_preface(&self) -> bool {
+        matches!(self.phase, Http1Phase::Preface)
+    }
+
+    /// Returns the state of a client that speaks HTTP/2, from its preface on.
+    #[cold]
+    pub(crate) fn to_http2(&mut self, cx: &ConnResources<'_>) -> Http2 {
+        self.abort();
+        Http2::new(cx, self.finder, self.tls)
+    }
+
     /// Handles the event that the transport has completed its handshake.
     #[inline]
     pub(crate) fn secured(&mut self, session: TlsSession) {
@@ -434,7 +451,7 @@ impl Http1 {
     #[inline(never)]
     fn need_after_head(&self, out: &Outbox) -> Need {
         let (input, close) = match self.phase {
-            Http1Phase::Head | Http1Phase::ProxyHeader => (READ, Close::No),
+            Http1Phase::Head | Http1Phase::Preface | Http1Phase::ProxyHeader => (READ, Close::No),
             // Input that would be dropped waits too: the same bound in all phases.
             Http1Phase::Content(_)
             | Http1Phase::Piped(_)
@@ -584,7 +601,9 @@ impl Http1 {
             // The backend connection has a deadline, and the content of the request a window.
             Http1Phase::Piped(ref piped) => piped.deadline(),
             Http1Phase::Function(ref phase) => phase.deadline(),
-            Http1Phase::ProxyHeader | Http1Phase::Head | Http1Phase::Content(_) => self.receive_deadline(cx),
+            Http1Phase::ProxyHeader | Http1Phase::Head | Http1Phase::Preface | Http1Phase::Content(_) => {
+                self.receive_deadline(cx)
+            }
             // A client with TLS may announce its end at any time: RFC 8446, section 6.1.
             Http1Phase::LastResponse { linger } if linger || self.tls.is_some() => {
                 let by = cx.now.after(self.limits(cx).content_ms.max(LINGER_MS));

@@ -82,7 +82,9 @@ impl Http1 {
 #[allow(clippy::disallowed_methods, reason = "the ban is for the core, not for its tests")]
 mod tests {
     use super::*;
-    use crate::{AcceptedClient, Counters, Limits, Pipes, Pool, Records, ResponsePrefixes, Sites, Tick};
+    use crate::{
+        AcceptedClient, Counters, Limits, Pipes, Pool, Records, ResponsePrefixes, SectionBuffer, Sites, Tick,
+    };
     use std::{fs, io::Cursor};
     use tarpon_pack::{BuildCache, PackOptions, pack_dir};
     use tarpon_site::Image;
@@ -168,6 +170,7 @@ mod tests {
                 counters: &counters,
                 records: &mut records,
                 pipes: &mut pipes,
+                sections: &mut SectionBuffer::default(),
             };
             let (mut http, mut out) = (Http1::new(&cx, AcceptedClient::default()), Outbox::new());
             let buf = cx.pool.take().expect("a buffer");

@@ -240,11 +240,20 @@ impl<S: Selector> EventLoop<S> {
         self.worker.listeners.clear();
         for index in self.worker.slots.indices() {
             match shutdown_mode {
-                ShutdownMode::Drain => self.worker.slots.get_mut(index).expect("it is in use").conn.drain(),
+                ShutdownMode::Drain => self.drain(index),
                 ShutdownMode::Stop => self.stop(index),
             }
         }
         Ok(())
+    }
+
+    /// Has one connection announce its end.
+    fn drain(&mut self, index: u32) {
+        let Worker { slots, context, .. } = &mut self.worker;
+        if let Some(slot) = slots.get_mut(index) {
+            slot.conn.drain(&mut context.conn_resources());
+            self.drive(index);
+        }
     }
 
     /// Stops one connection: finishes requests that have arrived, and takes no others.

@@ -481,12 +481,10 @@ impl UringEngine {
             let Worker { slots, context, .. } = &mut self.worker;
             let Some(slot) = slots.get_mut(index) else { continue };
             match shutdown_mode {
-                ShutdownMode::Drain => slot.conn.drain(),
-                ShutdownMode::Stop => {
-                    slot.conn.stop(&mut context.conn_resources());
-                    self.drive(index);
-                }
+                ShutdownMode::Drain => slot.conn.drain(&mut context.conn_resources()),
+                ShutdownMode::Stop => slot.conn.stop(&mut context.conn_resources()),
             }
+            self.drive(index);
         }
         Ok(())
     }

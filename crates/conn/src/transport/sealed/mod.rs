@@ -429,7 +429,7 @@ impl Sealed {
             if !tls.is_client() {
                 count(cx.counters, session);
             }
-            conn.secured(session);
+            conn.secured(cx, session, tls.has_http2());
             if tls.is_refused() {
                 self.drop_input(cx.pool);
                 conn.refuse_transport(cx, &TlsFailed::new(TlsFailure::Invalid));

@@ -51,6 +51,8 @@ pub(super) struct Tls {
     is_first_step: bool,
     /// The connection carries HTTP, as far as the handshake has shown.
     is_http: bool,
+    /// The handshake has chosen HTTP/2.
+    has_http2: bool,
     is_established: bool,
     progress: RecordProgress,
 }
@@ -82,6 +84,7 @@ impl Tls {
             is_new: true,
             is_first_step: true,
             is_http: true,
+            has_http2: false,
             is_established: false,
             progress: RecordProgress { needs_input: true, error: None },
         })
@@ -104,6 +107,7 @@ impl Tls {
             is_new: false,
             is_first_step: false,
             is_http: true,
+            has_http2: false,
             is_established: false,
             progress: RecordProgress { needs_input: true, error: None },
         })
@@ -134,6 +138,7 @@ impl Tls {
         let conn = self.conn.as_ref().filter(|conn| !self.is_established && !conn.is_handshaking())?;
         self.is_established = true;
         self.is_http = conn.alpn_protocol() != Some(CHALLENGE_PROTOCOL);
+        self.has_http2 = !self.is_client && conn.alpn_protocol() == Some(HTTP2_PROTOCOL);
         Some(TlsSession {
             is_tls13: conn.protocol_version() == Some(ProtocolVersion::TLSv1_3),
             is_resumed: conn.handshake_kind() == Some(HandshakeKind::Resumed),
@@ -206,6 +211,11 @@ impl Tls {
     /// Returns whether the connection was made for something else than HTTP.
     pub(super) fn is_refused(&self) -> bool {
         !self.is_http
+    }
+
+    /// Returns whether the client speaks HTTP/2.
+    pub(super) fn has_http2(&self) -> bool {
+        self.has_http2
     }
 
     /// Writes a record of plain bytes to the front of `to`. Returns its length.
@@ -413,6 +423,9 @@ fn complete_len(bytes: &[u8]) -> usize {
 
 /// change_cipher_spec, alert, handshake and application_data. RFC 8446, section 5.1.
 const RECORD_KINDS: RangeInclusive<u8> = 20..=23;
+
+/// The protocol of clients that speak HTTP/2. RFC 9113, section 3.2.
+const HTTP2_PROTOCOL: &[u8] = b"h2";
 
 /// The length of the header of a record.
 const HEADER_LEN: usize = 5;

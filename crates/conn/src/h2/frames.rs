@@ -1,0 +1,388 @@
+//! The frames of the client, and what each changes. RFC 9113, section 6.
+
+use super::{
+    EARLY_PRIORITY_COUNT_MAX, Http2, Http2Phase, RETURNED_LEN_MIN,
+    shutdown::{SHUTDOWN_PING, Shutdown},
+    stream::{Body, Upload},
+};
+use crate::{BufRange, ConnResources, h1::CONTENT_LEN_MAX, span::Outbox};
+use tarpon_http::h2::{
+    CONNECTION, ErrorCode, ErrorScope, FRAME_HEADER_LEN, Frame, FrameFlags, FrameHeader, FrameParts,
+    FrameType, MAX_31_BITS, PREFACE_LEN, PrefaceCheck, Priority, SETTINGS_ACK, SettingName, SettingsPayload,
+    check_preface, ping_ack, rst_stream, window_update,
+};
+
+impl Http2 {
+    /// Reads the preface. Returns its length, or 0 if it is incomplete.
+    pub(super) fn read_preface(&mut self, cx: &mut ConnResources<'_>, input: BufRange) -> usize {
+        match check_preface(cx.pool.bytes(input)) {
+            PrefaceCheck::Incomplete => 0,
+            PrefaceCheck::Complete => {
+                self.phase = Http2Phase::Settings;
+                PREFACE_LEN
+            }
+            PrefaceCheck::Mismatch => {
+                self.fail(cx, ErrorCode::PROTOCOL_ERROR);
+                input.len as usize
+            }
+        }
+    }
+
+    /// Reads the frame at the front of `input`. Returns its length, or 0 if it is incomplete, or waits.
+    #[inline]
+    pub(super) fn read_frame(
+        &mut self,
+        cx: &mut ConnResources<'_>,
+        out: &mut Outbox,
+        input: BufRange,
+    ) -> usize {
+        if self.missing.is_some() {
+            return 0;
+        }
+        if !self.has_room(cx, out) {
+            self.is_blocked = true;
+            return 0;
+        }
+        let Some(header) = FrameHeader::decode(cx.pool.bytes(input)) else { return 0 };
+        match self.handle_frame(cx, out, &header, input) {
+            Ok(used) => used,
+            Err(code) => {
+                self.fail(cx, code);
+                input.len as usize
+            }
+        }
+    }
+
+    /// Handles the frame at the front of `input`. An error ends the connection.
+    #[inline]
+    fn handle_frame(
+        &mut self,
+        cx: &mut ConnResources<'_>,
+        out: &mut Outbox,
+        header: &FrameHeader,
+        input: BufRange,
+    ) -> Result<usize, ErrorCode> {
+        let frame_type = FrameType::from_number(header.type_number);
+        let awaits_continuation = self.block.as_ref().is_some_and(|block| block.awaits_more());
+        if awaits_continuation && frame_type != Some(FrameType::Continuation) {
+            return Err(ErrorCode::PROTOCOL_ERROR);
+        }
+        let is_settings = frame_type == Some(FrameType::Settings) && !header.flags.has(FrameFlags::ACK);
+        if self.phase == Http2Phase::Settings && !is_settings {
+            return Err(ErrorCode::PROTOCOL_ERROR);
+        }
+        if let Err(error) = header.check()
+            && error.scope() == ErrorScope::Connection
+        {
+            return Err(error.code());
+        }
+        let len = FRAME_HEADER_LEN + header.len as usize;
+        if (input.len as usize) < len {
+            return Ok(0);
+        }
+        let payload = BufRange { len: header.len, ..input.skip(FRAME_HEADER_LEN) };
+        let is_used = match frame_type {
+            Some(FrameType::Headers) => {
+                let bytes = cx.pool.bytes(payload);
+                let parts = FrameParts::decode(header, bytes).map_err(|error| error.code())?;
+                let parts = parts.ok_or(ErrorCode::FRAME_SIZE_ERROR)?;
+                if header.flags.has(FrameFlags::PRIORITY) && depends_on_itself(header, bytes, parts) {
+                    self.last_stream = self.last_stream.max(header.stream);
+                    return Err(ErrorCode::PROTOCOL_ERROR);
+                }
+                let block =
+                    BufRange { len: parts.content_len.into(), ..payload.skip(parts.prefix_len.into()) };
+                self.headers(cx, out, header, block)?
+            }
+            Some(FrameType::Continuation) => self.continuation(cx, out, header, payload)?,
+            _ => {
+                self.handle_other(cx, header, payload)?;
+                true
+            }
+        };
+        Ok(if is_used { len } else { 0 })
+    }
+
+    /// Handles a frame that begins no exchange.
+    fn handle_other(
+        &mut self,
+        cx: &mut ConnResources<'_>,
+        header: &FrameHeader,
+        payload: BufRange,
+    ) -> Result<(), ErrorCode> {
+        let stream = header.stream;
+        let is_idle = stream > self.last_stream || stream.is_multiple_of(2) && stream != CONNECTION;
+        let frame = match Frame::parse(header, cx.pool.bytes(payload)) {
+            Ok(frame) => frame,
+            Err(error) if error.scope() == ErrorScope::Connection => return Err(error.code()),
+            Err(error) => {
+                if is_idle && header.type_number != FrameType::Priority as u8 {
+                    return Err(ErrorCode::PROTOCOL_ERROR);
+                }
+                self.spend(cx)?;
+                self.reset_stream(cx, stream, error.code());
+                return Ok(());
+            }
+        };
+        match frame {
+            Frame::Data { .. } | Frame::RstStream(_) if is_idle => return Err(ErrorCode::PROTOCOL_ERROR),
+            Frame::WindowUpdate(_) if is_idle => return Err(ErrorCode::PROTOCOL_ERROR),
+            Frame::Data { content, ends_stream } => {
+                let content_len = content.len() as u64;
+                return self.data(cx, header, content_len, ends_stream);
+            }
+            Frame::RstStream(_) => {
+                self.spend(cx)?;
+                return self.client_reset(cx, stream);
+            }
+            Frame::Settings(settings) => {
+                // Copied by value: the payload lies in the pool.
+                self.apply_settings(settings)?;
+                self.spend(cx)?;
+                self.replies.extend_from_slice(&SETTINGS_ACK);
+                self.phase = Http2Phase::Open;
+            }
+            Frame::Ping(data) => {
+                self.spend(cx)?;
+                self.replies.extend_from_slice(&ping_ack(data));
+            }
+            Frame::PingAck(data) => {
+                if data == SHUTDOWN_PING && self.shutdown == Shutdown::Announced {
+                    self.announce_last(self.last_stream, ErrorCode::NO_ERROR);
+                }
+                self.spend(cx)?;
+            }
+            Frame::WindowUpdate(increment) => {
+                self.spend(cx)?;
+                return self.widen(cx, stream, increment);
+            }
+            Frame::PriorityUpdate { stream, priority } => {
+                self.spend(cx)?;
+                self.prioritize(stream, priority);
+            }
+            Frame::Priority if depends_on_itself_alone(stream, cx.pool.bytes(payload)) => {
+                self.spend(cx)?;
+                self.reset_stream(cx, stream, ErrorCode::PROTOCOL_ERROR);
+            }
+            Frame::Priority | Frame::SettingsAck | Frame::GoAway { .. } | Frame::Unknown => self.spend(cx)?,
+            Frame::Headers { .. } | Frame::Continuation { .. } => {
+                unreachable!("they are no other frames")
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts a frame that carries nothing.
+    #[inline]
+    fn spend(&mut self, cx: &ConnResources<'_>) -> Result<(), ErrorCode> {
+        self.overhead.spend(cx.now).map_err(|_| {
+            cx.counters.http2_floods.add(1);
+            ErrorCode::ENHANCE_YOUR_CALM
+        })
+    }
+
+    /// Handles content of a request, which is dropped.
+    fn data(
+        &mut self,
+        cx: &mut ConnResources<'_>,
+        header: &FrameHeader,
+        content_len: u64,
+        ends_stream: bool,
+    ) -> Result<(), ErrorCode> {
+        let (stream, len) = (header.stream, header.len as i32);
+        self.receive_window -= len;
+        if self.receive_window < 0 {
+            return Err(ErrorCode::FLOW_CONTROL_ERROR);
+        }
+        match content_len {
+            0 => self.spend(cx)?,
+            _ => self.overhead.earn(1),
+        }
+        self.returned_len += len;
+        if self.returned_len >= RETURNED_LEN_MIN {
+            self.replies.extend_from_slice(&window_update(CONNECTION, self.returned_len as u32));
+            self.receive_window += self.returned_len;
+            self.returned_len = 0;
+        }
+        let Some(index) = self.streams.find(stream) else {
+            if self.streams.ended(stream) != Some(true) {
+                self.reset_stream(cx, stream, ErrorCode::STREAM_CLOSED);
+            }
+            return Ok(());
+        };
+        let Upload::Dropped { length, received, window, unreturned } = &mut self.streams.at(index).upload
+        else {
+            self.reset_stream(cx, stream, ErrorCode::STREAM_CLOSED);
+            return Ok(());
+        };
+        *window -= len;
+        *received += content_len;
+        *unreturned += len;
+        if *window < 0 {
+            self.reset_stream(cx, stream, ErrorCode::FLOW_CONTROL_ERROR);
+            return Ok(());
+        }
+        if length.is_some_and(|length| *received > length) {
+            self.reset_stream(cx, stream, ErrorCode::PROTOCOL_ERROR);
+            return Ok(());
+        }
+        // Of a longer content no more is taken: the window stays closed.
+        if *unreturned >= RETURNED_LEN_MIN && *received <= CONTENT_LEN_MAX && !ends_stream {
+            let increment = std::mem::take(unreturned);
+            *window += increment;
+            self.replies.extend_from_slice(&window_update(stream, increment as u32));
+        }
+        let is_too_long = *received > CONTENT_LEN_MAX;
+        if ends_stream {
+            self.end_upload(cx, stream);
+        } else if is_too_long {
+            self.reset_upload(cx, stream);
+        }
+        Ok(())
+    }
+
+    /// Handles the end of a request with content.
+    pub(super) fn end_upload(&mut self, cx: &mut ConnResources<'_>, id: u32) {
+        let Some(index) = self.streams.find(id) else { return };
+        let stream = self.streams.at(index);
+        if let Upload::Dropped { length: Some(length), received, .. } = stream.upload
+            && length != received
+        {
+            return self.reset_stream(cx, id, ErrorCode::PROTOCOL_ERROR);
+        }
+        stream.upload = Upload::Complete;
+        if stream.is_complete() {
+            self.streams.remove(index, false);
+            self.stream_ended(cx);
+        }
+    }
+
+    /// Ends the content of a request that is not wanted, if its response is complete. RFC 9113, section 8.1.
+    pub(super) fn reset_upload(&mut self, cx: &mut ConnResources<'_>, id: u32) {
+        let Some(index) = self.streams.find(id) else { return };
+        if matches!(self.streams.at(index).body, Body::Complete) {
+            self.reset_stream(cx, id, ErrorCode::NO_ERROR);
+        }
+    }
+
+    /// Handles the end of a stream by the client.
+    fn client_reset(&mut self, cx: &mut ConnResources<'_>, id: u32) -> Result<(), ErrorCode> {
+        let Some(index) = self.streams.find(id) else {
+            // Its response is in the outbox, or has left.
+            return Ok(());
+        };
+        let mut stream = self.streams.remove(index, false);
+        cx.counters.http2_resets.add(1);
+        if !matches!(stream.body, Body::Complete) {
+            self.abort_exchange(cx, stream.exchange);
+        }
+        stream.body.release(cx.sites, cx.pool);
+        self.stream_ended(cx);
+        self.resets.spend(cx.now).map_err(|_| {
+            cx.counters.http2_floods.add(1);
+            ErrorCode::ENHANCE_YOUR_CALM
+        })
+    }
+
+    /// Ends a stream with an error.
+    pub(super) fn reset_stream(&mut self, cx: &mut ConnResources<'_>, id: u32, code: ErrorCode) {
+        self.replies.extend_from_slice(&rst_stream(id, code));
+        match self.streams.find(id) {
+            None => self.streams.note_ended(id, true),
+            Some(index) => {
+                let mut stream = self.streams.remove(index, true);
+                if !matches!(stream.body, Body::Complete) {
+                    self.abort_exchange(cx, stream.exchange);
+                }
+                stream.body.release(cx.sites, cx.pool);
+                self.stream_ended(cx);
+            }
+        }
+    }
+
+    /// Notes that a stream has ended.
+    pub(super) fn stream_ended(&mut self, cx: &ConnResources<'_>) {
+        self.idle_by = cx.now.after(self.limits(cx).idle_ms);
+        if self.streams.iter().all(|stream| stream.upload == Upload::Complete) {
+            self.upload_by = None;
+        }
+    }
+
+    /// Applies the settings of the client. RFC 9113, section 6.5.2.
+    fn apply_settings(&mut self, settings: SettingsPayload<'_>) -> Result<(), ErrorCode> {
+        for setting in settings.iter() {
+            match setting.name {
+                SettingName::InitialWindowSize => {
+                    let window = setting.value as i32;
+                    let change = window - self.initial_window;
+                    self.initial_window = window;
+                    for stream in self.streams.iter_mut() {
+                        stream.window =
+                            stream.window.checked_add(change).ok_or(ErrorCode::FLOW_CONTROL_ERROR)?;
+                    }
+                }
+                SettingName::MaxFrameSize => self.payload_len_max = setting.value,
+                // This side has no table, and says so once: RFC 7541, section 4.2.
+                SettingName::HeaderTableSize => {
+                    self.announces_table |=
+                        (setting.value as usize) < tarpon_http::h2::hpack::HEADER_TABLE_SIZE;
+                }
+                SettingName::EnablePush
+                | SettingName::MaxConcurrentStreams
+                | SettingName::MaxHeaderListSize
+                | SettingName::EnableConnectProtocol
+                | SettingName::NoRfc7540Priorities => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds to a window. RFC 9113, section 6.9.1.
+    fn widen(&mut self, cx: &mut ConnResources<'_>, id: u32, increment: u32) -> Result<(), ErrorCode> {
+        let increment = (increment & MAX_31_BITS) as i32;
+        if id == CONNECTION {
+            let window = self.send_window.checked_add(increment);
+            self.send_window = window.ok_or(ErrorCode::FLOW_CONTROL_ERROR)?;
+            return Ok(());
+        }
+        // Of a stream that has ended the client may not know that yet.
+        let Some(index) = self.streams.find(id) else { return Ok(()) };
+        let stream = self.streams.at(index);
+        match stream.window.checked_add(increment) {
+            Some(window) => stream.window = window,
+            None => self.reset_stream(cx, id, ErrorCode::FLOW_CONTROL_ERROR),
+        }
+        Ok(())
+    }
+
+    /// Sets the priority of a stream, which may not be open yet. RFC 9218, section 7.1.
+    fn prioritize(&mut self, id: u32, priority: Priority) {
+        if let Some(index) = self.streams.find(id) {
+            self.streams.at(index).priority = priority;
+        } else if id > self.last_stream {
+            self.early_priorities.retain(|(other, _)| *other != id);
+            if self.early_priorities.len() == EARLY_PRIORITY_COUNT_MAX {
+                self.early_priorities.remove(0);
+            }
+            self.early_priorities.push((id, priority));
+        }
+    }
+}
+
+/// Returns whether the priority of RFC 7540 in HEADERS makes a stream depend on itself. Priorities have no effect, but that is an error: RFC 7540,
+/// section 5.3.1.
+#[cold]
+fn depends_on_itself(header: &FrameHeader, payload: &[u8], parts: FrameParts) -> bool {
+    let at = usize::from(parts.prefix_len) - PRIORITY_LEN;
+    depends_on_itself_alone(header.stream, &payload[at..])
+}
+
+/// Returns whether a priority of RFC 7540 makes a stream depend on itself.
+#[cold]
+fn depends_on_itself_alone(stream: u32, priority: &[u8]) -> bool {
+    let on = priority.first_chunk().map(|word| u32::from_be_bytes(*word) & MAX_31_BITS);
+    on == Some(stream)
+}
+
+/// The length of a priority of RFC 7540.
+const PRIORITY_LEN: usize = 5;

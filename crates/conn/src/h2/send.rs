@@ -1,0 +1,115 @@
+//! Queues replies and content.
+//!
+//! A frame of content is chosen when the outbox has room, so an urgent response that begins now leaves before the rest of one that does not
+//! matter.
+
+use super::{Http2, Http2Phase, REPLIES_LEN_MAX, frame_output::NoFrameBuffer, shutdown::Shutdown};
+use crate::{BUF_LEN, ConnResources, pool::Pool, span::Outbox};
+use tarpon_http::h2::{FRAME_HEADER_LEN, FRAME_PAYLOAD_LEN_MAX, data_header};
+
+/// The length of the outbox with which no more content is queued, if the pool has free buffers: as much as a send takes.
+const OUTPUT_LEN_MAX: u64 = 64 * 1024;
+
+/// The buffers that a full outbox of short responses takes.
+const OUTPUT_BUF_COUNT: usize = OUTPUT_LEN_MAX as usize / BUF_LEN + 1;
+
+/// The places in the outbox that a frame takes: the buffers before and behind it, its content, and its reply.
+const SPANS_PER_FRAME: usize = 5;
+
+impl Http2 {
+    /// Returns whether the outbox has room for another frame of any kind.
+    #[inline]
+    pub(super) fn has_room(&self, cx: &ConnResources<'_>, out: &Outbox) -> bool {
+        self.replies.len() < REPLIES_LEN_MAX && self.has_room_for_output(cx.pool, out)
+    }
+
+    #[inline]
+    fn has_room_for_output(&self, pool: &Pool, out: &Outbox) -> bool {
+        let len_max = pool.share(OUTPUT_BUF_COUNT) as u64 * OUTPUT_LEN_MAX / OUTPUT_BUF_COUNT as u64;
+        out.free_count() >= SPANS_PER_FRAME && out.len() + self.output.pending_len() < len_max
+    }
+
+    /// Queues what may leave, and sets the deadlines. The last step of each event.
+    #[inline]
+    pub(super) fn send(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) {
+        if self.put_all(cx, out).is_err() {
+            self.output.close(cx, out);
+            return self.abort();
+        }
+        self.output.close(cx, out);
+        if self.is_blocked && self.has_room(cx, out) {
+            self.is_blocked = false;
+        }
+        self.update_phase(cx, out);
+        let is_waiting = !out.is_empty() || self.streams.iter().any(|stream| stream.has_content());
+        match self.send_by {
+            Some(_) if !is_waiting => self.send_by = None,
+            None if is_waiting => self.send_by = Some(cx.now.after(self.limits(cx).send_ms)),
+            _ => {}
+        }
+    }
+
+    fn put_all(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) -> Result<(), NoFrameBuffer> {
+        if !self.replies.is_empty() && out.free_count() >= SPANS_PER_FRAME {
+            self.output.reserve(cx, out, self.replies.len())?;
+            self.output.put(cx.pool, &self.replies);
+            self.replies.clear();
+        }
+        if matches!(self.phase, Http2Phase::LastFrame | Http2Phase::Lingering { .. } | Http2Phase::Closed) {
+            return Ok(());
+        }
+        while self.send_window > 0
+            && self.has_room_for_output(cx.pool, out)
+            && let Some(index) = self.streams.next_to_send()
+        {
+            self.put_content(cx, out, index)?;
+        }
+        Ok(())
+    }
+
+    /// Queues a frame with content of a stream.
+    fn put_content(
+        &mut self,
+        cx: &mut ConnResources<'_>,
+        out: &mut Outbox,
+        index: usize,
+    ) -> Result<(), NoFrameBuffer> {
+        self.output.reserve(cx, out, FRAME_HEADER_LEN)?;
+        let payload_len_max = self.payload_len_max.min(FRAME_PAYLOAD_LEN_MAX as u32) as i32;
+        let stream = self.streams.at(index);
+        let len_max = payload_len_max.min(self.send_window).min(stream.window);
+        let Some((part, is_last)) = stream.body.take(cx.sites, cx.pool, len_max as u64) else {
+            return Ok(());
+        };
+        let len = part.len() as i32;
+        stream.window -= len;
+        stream.exchange.content_len += len as u64;
+        let (id, exchange, is_complete) = (stream.id, stream.exchange, stream.is_complete());
+        self.send_window -= len;
+        self.overhead.earn(4);
+        self.output.put(cx.pool, &data_header(id, len as u32, is_last));
+        self.output.flush(cx, out);
+        out.push_held(part);
+        if is_last {
+            self.response_queued(out, exchange);
+        }
+        if is_complete {
+            self.streams.remove(index, false);
+            self.stream_ended(cx);
+        }
+        Ok(())
+    }
+
+    /// Enters the phases at the end of the connection.
+    #[inline]
+    fn update_phase(&mut self, cx: &ConnResources<'_>, out: &Outbox) {
+        let is_last =
+            self.shutdown == Shutdown::Last && self.streams.is_empty() && self.phase == Http2Phase::Open;
+        if is_last {
+            self.phase = Http2Phase::LastFrame;
+        }
+        if self.phase == Http2Phase::LastFrame && out.is_empty() && self.replies.is_empty() {
+            self.linger(cx);
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! The streams of a connection: those whose request or response is not complete.
+
+use crate::{
+    pool::Pool,
+    sites::{SiteId, Sites},
+    span::Span,
+};
+use tarpon_http::h2::Priority;
+
+/// A stream whose request or response is not complete.
+#[derive(Debug)]
+pub(super) struct H2Stream {
+    pub(super) id: u32,
+    pub(super) priority: Priority,
+    /// How much content the client lets the server send. A change of its settings may make it negative: RFC 9113, section 6.9.2.
+    pub(super) window: i32,
+    pub(super) upload: Upload,
+    pub(super) body: Body,
+    /// When it was last chosen, as a count of frames.
+    pub(super) turn: u32,
+    pub(super) exchange: H2Exchange,
+}
+
+/// What counters and records need of an exchange.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct H2Exchange {
+    pub(super) site: SiteId,
+    /// When the request had arrived.
+    pub(super) begun_us: u64,
+    /// The place among the recorded exchanges.
+    pub(super) recorded_at: u32,
+    /// The length of the content that was queued.
+    pub(super) content_len: u64,
+}
+
+/// The content of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Upload {
+    /// The client has ended its side.
+    Complete,
+    /// More content may follow, which is dropped.
+    Dropped {
+        /// As Content-Length names it.
+        length: Option<u64>,
+        received: u64,
+        /// How much the client may send, and how much of what it has sent is to be returned.
+        window: i32,
+        unreturned: i32,
+    },
+}
+
+/// The content of a response that is not queued.
+#[derive(Debug)]
+pub(super) enum Body {
+    /// The response is complete.
+    Complete,
+    /// Spans, each with content. The stream holds them.
+    Spans {
+        front: Span,
+        /// Those after it, the last one first.
+        rest: Vec<Span>,
+    },
+}
+
+impl H2Stream {
+    /// Returns whether nothing is left to do.
+    pub(super) fn is_complete(&self) -> bool {
+        self.upload == Upload::Complete && matches!(self.body, Body::Complete)
+    }
+
+    /// Returns whether content waits.
+    #[inline]
+    pub(super) fn has_content(&self) -> bool {
+        matches!(self.body, Body::Spans { .. })
+    }
+}
+
+impl Body {
+    /// Takes the next part of the content, of at most `len_max` bytes, which the caller then holds. `true`: it is the last.
+    pub(super) fn take(&mut self, sites: &mut Sites, pool: &mut Pool, len_max: u64) -> Option<(Span, bool)> {
+        let Body::Spans { front, rest } = self else { return None };
+        let (part, left) = front.split(len_max);
+        match left {
+            Some(left) => {
+                part.hold(sites, pool);
+                *front = left;
+                Some((part, false))
+            }
+            None => match rest.pop() {
+                Some(next) => {
+                    *front = next;
+                    Some((part, false))
+                }
+                None => {
+                    *self = Body::Complete;
+                    Some((part, true))
+                }
+            },
+        }
+    }
+
+    /// Drops the content.
+    pub(super) fn release(&mut self, sites: &mut Sites, pool: &mut Pool) {
+        if let Body::Spans { front, rest } = std::mem::replace(self, Body::Complete) {
+            front.release(sites, pool);
+            rest.iter().for_each(|span| span.release(sites, pool));
+        }
+    }
+}
+
+/// The streams of a connection, by ascending number.
+#[derive(Debug, Default)]
+pub(super) struct H2Streams {
+    streams: Vec<H2Stream>,
+    /// The streams that ended last, and whether this side has reset them. 0: none.
+    ended: [(u32, bool); ENDED_COUNT],
+    next_ended: usize,
+    turn: u32,
+}
+
+/// The number of ended streams that are remembered, so that late frames of the client are no error: RFC 9113, section 5.1.
+const ENDED_COUNT: usize = 16;
+
+impl H2Streams {
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.streams.len()
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.streams.is_empty()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &H2Stream> {
+        self.streams.iter()
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut H2Stream> {
+        self.streams.iter_mut()
+    }
+
+    /// Returns the index of a stream.
+    #[inline]
+    pub(super) fn find(&self, id: u32) -> Option<usize> {
+        self.streams.binary_search_by_key(&id, |stream| stream.id).ok()
+    }
+
+    #[inline]
+    pub(super) fn at(&mut self, index: usize) -> &mut H2Stream {
+        &mut self.streams[index]
+    }
+
+    /// Adds a stream, whose number is higher than all before.
+    pub(super) fn push(&mut self, stream: H2Stream) {
+        debug_assert!(self.streams.last().is_none_or(|last| last.id < stream.id));
+        self.streams.push(stream);
+    }
+
+    /// Removes a stream. `is_reset`: this side has reset it.
+    pub(super) fn remove(&mut self, index: usize, is_reset: bool) -> H2Stream {
+        let stream = self.streams.remove(index);
+        self.note_ended(stream.id, is_reset);
+        stream
+    }
+
+    /// Removes all streams.
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = H2Stream> {
+        self.streams.drain(..)
+    }
+
+    /// Remembers that a stream has ended.
+    #[inline]
+    pub(super) fn note_ended(&mut self, id: u32, is_reset: bool) {
+        self.ended[self.next_ended] = (id, is_reset);
+        self.next_ended = (self.next_ended + 1) % ENDED_COUNT;
+    }
+
+    /// Returns whether a stream has ended, as far as is remembered, and whether this side has reset it.
+    pub(super) fn ended(&self, id: u32) -> Option<bool> {
+        self.ended.iter().find(|(ended, _)| *ended == id).map(|(_, is_reset)| *is_reset)
+    }
+
+    /// Returns the stream to send content of next: the most urgent one, and of the same urgency the oldest, or if it is incremental the one
+    /// that has waited longest. RFC 9218, section 10.
+    pub(super) fn next_to_send(&mut self) -> Option<usize> {
+        let ready =
+            self.streams.iter().enumerate().filter(|(_, stream)| stream.has_content() && stream.window > 0);
+        let (index, _) = ready.min_by_key(|(_, stream)| {
+            let Priority { urgency, is_incremental } = stream.priority;
+            (urgency, is_incremental, if is_incremental { stream.turn } else { 0 })
+        })?;
+        self.turn += 1;
+        self.streams[index].turn = self.turn;
+        Some(index)
+    }
+}
