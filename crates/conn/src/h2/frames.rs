@@ -14,11 +14,20 @@ use tarpon_http::h2::{
 
 impl Http2 {
     /// Reads the preface. Returns its length, or 0 if it is incomplete.
-    pub(super) fn read_preface(&mut self, cx: &mut ConnResources<'_>, input: BufRange) -> usize {
+    pub(super) fn read_preface(
+        &mut self,
+        cx: &mut ConnResources<'_>,
+        out: &mut Outbox,
+        input: BufRange,
+    ) -> usize {
         match check_preface(cx.pool.bytes(input)) {
             PrefaceCheck::Incomplete => 0,
             PrefaceCheck::Complete => {
                 self.phase = Http2Phase::Settings;
+                // The settings of this side come first: RFC 9113, section 3.4.
+                if self.put_replies(cx, out).is_err() {
+                    self.abort();
+                }
                 PREFACE_LEN
             }
             PrefaceCheck::Mismatch => {

@@ -211,7 +211,7 @@ impl Http2 {
         while used < input.len as usize {
             let rest = input.skip(used);
             let step = match self.phase {
-                Http2Phase::Preface => self.read_preface(cx, rest),
+                Http2Phase::Preface => self.read_preface(cx, out, rest),
                 Http2Phase::Settings | Http2Phase::Open => self.read_frame(cx, out, rest),
                 // It would reset the connection if it were not read.
                 Http2Phase::LastFrame | Http2Phase::Lingering { .. } | Http2Phase::Closed => {

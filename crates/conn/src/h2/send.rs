@@ -50,11 +50,7 @@ impl Http2 {
     }
 
     fn put_all(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) -> Result<(), NoFrameBuffer> {
-        if !self.replies.is_empty() && out.free_count() >= SPANS_PER_FRAME {
-            self.output.reserve(cx, out, self.replies.len())?;
-            self.output.put(cx.pool, &self.replies);
-            self.replies.clear();
-        }
+        self.put_replies(cx, out)?;
         if matches!(self.phase, Http2Phase::LastFrame | Http2Phase::Lingering { .. } | Http2Phase::Closed) {
             return Ok(());
         }
@@ -63,6 +59,20 @@ impl Http2 {
             && let Some(index) = self.streams.next_to_send()
         {
             self.put_content(cx, out, index)?;
+        }
+        Ok(())
+    }
+
+    /// Queues the replies.
+    pub(super) fn put_replies(
+        &mut self,
+        cx: &mut ConnResources<'_>,
+        out: &mut Outbox,
+    ) -> Result<(), NoFrameBuffer> {
+        if !self.replies.is_empty() && out.free_count() >= SPANS_PER_FRAME {
+            self.output.reserve(cx, out, self.replies.len())?;
+            self.output.put(cx.pool, &self.replies);
+            self.replies.clear();
         }
         Ok(())
     }
