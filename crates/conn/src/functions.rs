@@ -7,7 +7,12 @@
 //!
 //! A function must neither wait nor panic: the other connections of the worker wait for it. Its bytes may have an owner whose drop panics.
 
-use crate::{backend::BackendId, pipe::fields::end_to_end_fields, program_value::ProgramValue};
+use crate::{
+    backend::BackendId,
+    pipe::fields::end_to_end_fields,
+    program_value::ProgramValue,
+    request::{Request, Resource},
+};
 use bytes::Bytes;
 use std::{
     any::Any,
@@ -19,7 +24,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
 };
-use tarpon_http::{fields::Fields, target::Scheme};
+use tarpon_http::{fields::Fields, status::Status, target::Scheme};
 
 /// A function that responds to requests. It must neither wait nor panic.
 pub trait InlineFunction: Send + Sync {
@@ -52,6 +57,33 @@ impl<'r> InlineRequest<'r> {
     pub fn fields(&self) -> impl Iterator<Item = (&'r [u8], &'r [u8])> + use<'r> {
         end_to_end_fields(self.fields)
     }
+}
+
+/// Returns a request as functions get it. `method`: as received.
+///
+/// # Errors
+/// Returns the status of the response: the request is for no resource.
+pub(crate) fn inline_request<'r>(
+    request: &Request<'r>,
+    method: &'r [u8],
+    content: &'r [u8],
+) -> Result<InlineRequest<'r>, Status> {
+    let (path, query) = match request.resource {
+        Ok(Resource::Path { path, query }) => (path, query),
+        Ok(Resource::Server) => (&b"*"[..], None),
+        Ok(Resource::Tunnel) => return Err(Status::MethodNotAllowed),
+        Err(error) => return Err(error.status()),
+    };
+    Ok(InlineRequest {
+        method,
+        scheme: request.client.scheme.unwrap_or(Scheme::Http),
+        authority: request.authority,
+        path,
+        query,
+        client: request.client.address,
+        content,
+        fields: request.fields,
+    })
 }
 
 impl fmt::Debug for InlineRequest<'_> {

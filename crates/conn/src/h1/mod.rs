@@ -32,7 +32,7 @@ mod recorded_responses;
 mod request;
 mod request_content;
 
-#[cfg(test)]
+pub(crate) use piped::counted_as;
 pub(crate) use request::request;
 pub use request_content::CONTENT_LEN_MAX;
 

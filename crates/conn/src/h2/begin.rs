@@ -10,8 +10,10 @@
 use super::{
     Http2, RECEIVE_WINDOW, STREAM_COUNT_MAX,
     field_block::OpenBlock,
+    function::NewCall,
     h2_records::RecordedParts,
     head::{HeadContent, HeadError},
+    piped::NewPiped,
     stream::{Body, H2Exchange, H2Stream, Upload},
 };
 use crate::{
@@ -33,6 +35,9 @@ use tarpon_site::Region;
 
 /// A content up to this length is copied behind its head, into the same send. Measured: a longer one costs less by its place.
 const COPIED_LEN_MAX: u64 = 4 * 1024;
+
+/// Frames that carry nothing which an exchange allows for.
+const OVERHEAD_PER_EXCHANGE: u32 = 8;
 
 /// What the rest of an exchange needs of a request.
 #[derive(Clone, Copy)]
@@ -90,8 +95,46 @@ impl Http2 {
             is_logged: true,
         };
         let with_content = request.with_content();
-        if let Route::Backend(..) = route {
-            return self.respond_with_page(cx, out, &begun, Status::NotImplemented, with_content);
+        if let Route::Backend(_, backend) = route {
+            let (route, priority) = (backend, begun.priority);
+            let (ends_stream, content_length, site) = (block.ends_stream, parsed.content_length, begun.site);
+            let (request, parts) = (&request, &parts);
+            let began = match cx.sites.functions().get(backend.backend) {
+                Some(_) => {
+                    let new = NewCall {
+                        stream,
+                        ends_stream,
+                        content_length,
+                        priority,
+                        request,
+                        parts,
+                        site,
+                        route,
+                    };
+                    self.begin_call(cx, out, new, &block.decoded)
+                }
+                None => {
+                    let payload = None;
+                    self.begin_piped(
+                        cx,
+                        NewPiped {
+                            stream,
+                            ends_stream,
+                            content_length,
+                            priority,
+                            request,
+                            parts,
+                            site,
+                            route,
+                            payload,
+                        },
+                    )
+                }
+            };
+            return match began {
+                Ok(()) => true,
+                Err(status) => self.respond_with_page(cx, out, &begun, status, with_content),
+            };
         }
         if !block.ends_stream && parsed.content_length.is_some_and(|length| length > CONTENT_LEN_MAX) {
             return self.respond_with_page(cx, out, &begun, Status::ContentTooLarge, with_content);
@@ -186,45 +229,30 @@ impl Http2 {
             let (site, status) = (begun.site, Some(plan.status));
             self.start_record(cx, begun.parts, begun.client, site, status, begun.is_logged);
         }
-        self.site = begun.site;
-        self.request_count += 1;
-        self.overhead.earn(8);
-        self.idle_by = cx.now.after(self.limits(cx).idle_ms);
+        self.note_begun(cx, begun.site);
         let mut exchange =
             H2Exchange { site: begun.site, begun_us: cx.now_us, recorded_at: NO_PLACE, content_len: 0 };
         self.responded(cx, &mut exchange, plan.status, plan.content_len());
         let body = match content {
-            HeadContent::None => Body::Complete,
             HeadContent::Place(Span::Site { image, at, len })
                 if self.put_short(cx, out, begun.stream, image, Region { at, len }) =>
             {
                 exchange.content_len = len;
                 Body::Complete
             }
-            HeadContent::Place(span) => {
-                span.hold(cx.sites, cx.pool);
-                Body::Spans { front: span, rest: Vec::new() }
-            }
-            HeadContent::Held(mut spans) => match spans.pop() {
-                None => Body::Complete,
-                Some(front) => Body::Spans { front, rest: spans },
-            },
+            content => Body::of(content, cx),
         };
-        let is_last = self.request_count >= self.limits(cx).keepalive_requests.get();
         if let Body::Complete = body {
             self.response_queued(out, exchange);
             if begun.ends_stream {
                 self.streams.note_ended(begun.stream, false);
-                if is_last {
-                    self.announce_shutdown();
-                }
                 return Ok(());
             }
         }
         let upload = match begun.ends_stream {
             true => Upload::Complete,
             false => {
-                self.upload_by.get_or_insert(cx.now.after(self.limits(cx).content_ms));
+                self.await_upload(cx.now.after(self.limits(cx).content_ms));
                 let (length, window) = (begun.content_length, RECEIVE_WINDOW);
                 Upload::Dropped { length, received: 0, window, unreturned: 0 }
             }
@@ -241,10 +269,21 @@ impl Http2 {
         if begun.content_length.is_some_and(|length| length > CONTENT_LEN_MAX) {
             self.reset_upload(cx, begun.stream);
         }
+        Ok(())
+    }
+
+    /// Notes that an exchange of a site has begun.
+    #[inline]
+    pub(super) fn note_begun(&mut self, cx: &ConnResources<'_>, site: SiteId) {
+        self.site = site;
+        self.request_count += 1;
+        self.overhead.earn(OVERHEAD_PER_EXCHANGE);
+        let limits = self.limits(cx);
+        let is_last = self.request_count >= limits.keepalive_requests.get();
+        self.idle_by = cx.now.after(limits.idle_ms);
         if is_last {
             self.announce_shutdown();
         }
-        Ok(())
     }
 
     /// Queues a short content behind its head. Returns `false` if it is not short, not in memory, or a window has no room for it.
@@ -276,7 +315,7 @@ impl Http2 {
 
 /// Returns a checked request as routes and plans read it.
 #[inline]
-fn request<'a>(parsed: &'a H2Request<'a>, client: Client, bytes: &'a [u8]) -> Request<'a> {
+pub(super) fn request<'a>(parsed: &'a H2Request<'a>, client: Client, bytes: &'a [u8]) -> Request<'a> {
     let resource = parsed.target.map(|target| match target {
         Target::Origin { path, query } => Resource::Path { path, query },
         Target::Asterisk => Resource::Server,

@@ -8,9 +8,9 @@
 //! Every block is decoded, also of a stream that is refused: later blocks need the dynamic table. A request that waits for room or a page keeps
 //! its decoded fields, and its last frame is offered again.
 
-use super::{Http2, Upload, section_buffer::DecodedSection, shutdown::Shutdown};
+use super::{Http2, section_buffer::DecodedSection, shutdown::Shutdown};
 use crate::{BufRange, ConnResources, span::Outbox};
-use tarpon_http::h2::{ErrorCode, FrameFlags, FrameHeader, MalformedRequest, parse_trailers};
+use tarpon_http::h2::{ErrorCode, FrameFlags, FrameHeader, parse_trailers};
 
 /// The maximum number of frames that continue a block. A section within the limit takes one at most, unless a client cuts it small.
 /// CVE-2024-27316.
@@ -109,9 +109,7 @@ impl Http2 {
             return Ok(BlockKind::Request);
         }
         match (self.streams.find(stream), self.streams.ended(stream)) {
-            (Some(index), _) if self.streams.at(index).upload == Upload::Complete => {
-                Err(ErrorCode::STREAM_CLOSED)
-            }
+            (Some(index), _) if self.streams.at(index).upload.is_complete() => Err(ErrorCode::STREAM_CLOSED),
             (Some(_), _) if ends_stream => Ok(BlockKind::Trailers),
             // A second head: RFC 9113, section 8.1.
             (Some(_), _) => {
@@ -156,7 +154,7 @@ impl Http2 {
         let is_used = match open.kind {
             BlockKind::Request => self.begin(cx, out, &open),
             BlockKind::Trailers => {
-                self.trailers(cx, &open);
+                self.trailers(cx, out, &open);
                 true
             }
             BlockKind::Ignored => true,
@@ -170,12 +168,14 @@ impl Http2 {
 
     /// Handles the trailers of a request, which end it.
     #[cold]
-    fn trailers(&mut self, cx: &mut ConnResources<'_>, open: &OpenBlock) {
+    fn trailers(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox, open: &OpenBlock) {
         let DecodedSection { section, bytes, .. } = &*open.decoded;
-        let are_valid = section.is_too_large() || parse_trailers(section, bytes).is_ok();
-        match are_valid {
-            true => self.end_upload(cx, open.stream),
-            false => self.reset_stream(cx, open.stream, MalformedRequest::PseudoInTrailers.code()),
+        if section.is_too_large() {
+            return self.end_upload(cx, out, open.stream, None);
+        }
+        match parse_trailers(section, bytes) {
+            Ok(fields) => self.end_upload(cx, out, open.stream, Some(&fields)),
+            Err(error) => self.reset_stream(cx, open.stream, error.code()),
         }
     }
 }

@@ -11,6 +11,7 @@ use tarpon_http::h2::{
     FrameType, MAX_31_BITS, PREFACE_LEN, PrefaceCheck, Priority, SETTINGS_ACK, SettingName, SettingsPayload,
     check_preface, ping_ack, rst_stream, window_update,
 };
+use tarpon_http::{fields::Fields, status::Status};
 
 impl Http2 {
     /// Reads the preface. Returns its length, or 0 if it is incomplete.
@@ -45,7 +46,7 @@ impl Http2 {
         out: &mut Outbox,
         input: BufRange,
     ) -> usize {
-        if self.missing.is_some() {
+        if self.missing.is_some() || self.is_upload_blocked {
             return 0;
         }
         if !self.has_room(cx, out) {
@@ -104,6 +105,7 @@ impl Http2 {
                 self.headers(cx, out, header, block)?
             }
             Some(FrameType::Continuation) => self.continuation(cx, out, header, payload)?,
+            Some(FrameType::Data) => self.data(cx, out, header, payload)?,
             _ => {
                 self.handle_other(cx, header, payload)?;
                 true
@@ -134,12 +136,7 @@ impl Http2 {
             }
         };
         match frame {
-            Frame::Data { .. } | Frame::RstStream(_) if is_idle => return Err(ErrorCode::PROTOCOL_ERROR),
-            Frame::WindowUpdate(_) if is_idle => return Err(ErrorCode::PROTOCOL_ERROR),
-            Frame::Data { content, ends_stream } => {
-                let content_len = content.len() as u64;
-                return self.data(cx, header, content_len, ends_stream);
-            }
+            Frame::RstStream(_) | Frame::WindowUpdate(_) if is_idle => return Err(ErrorCode::PROTOCOL_ERROR),
             Frame::RstStream(_) => {
                 self.spend(cx)?;
                 return self.client_reset(cx, stream);
@@ -174,7 +171,7 @@ impl Http2 {
                 self.reset_stream(cx, stream, ErrorCode::PROTOCOL_ERROR);
             }
             Frame::Priority | Frame::SettingsAck | Frame::GoAway { .. } | Frame::Unknown => self.spend(cx)?,
-            Frame::Headers { .. } | Frame::Continuation { .. } => {
+            Frame::Data { .. } | Frame::Headers { .. } | Frame::Continuation { .. } => {
                 unreachable!("they are no other frames")
             }
         }
@@ -190,15 +187,69 @@ impl Http2 {
         })
     }
 
-    /// Handles content of a request, which is dropped.
+    /// Handles content of a request. Returns whether the frame was used.
     fn data(
         &mut self,
         cx: &mut ConnResources<'_>,
+        out: &mut Outbox,
         header: &FrameHeader,
-        content_len: u64,
-        ends_stream: bool,
-    ) -> Result<(), ErrorCode> {
+        payload: BufRange,
+    ) -> Result<bool, ErrorCode> {
         let (stream, len) = (header.stream, header.len as i32);
+        if stream > self.last_stream || stream.is_multiple_of(2) {
+            return Err(ErrorCode::PROTOCOL_ERROR);
+        }
+        let ends_stream = header.flags.has(FrameFlags::END_STREAM);
+        let parts = match FrameParts::decode(header, cx.pool.bytes(payload)) {
+            Ok(parts) => parts.ok_or(ErrorCode::FRAME_SIZE_ERROR)?,
+            Err(error) if error.scope() == ErrorScope::Connection => return Err(error.code()),
+            Err(error) => {
+                self.spend(cx)?;
+                self.reset_stream(cx, stream, error.code());
+                return Ok(true);
+            }
+        };
+        let content = BufRange { len: parts.content_len.into(), ..payload.skip(parts.prefix_len.into()) };
+        // The rest of a frame was counted with its first part.
+        if self.forwarded_len == 0 && !self.count_data(cx, out, stream, len, content.len)? {
+            return Ok(true);
+        }
+        let Some(index) = self.streams.find(stream) else {
+            self.forwarded_len = 0;
+            return Ok(true);
+        };
+        match &mut self.streams.at(index).upload {
+            Upload::Piped(_) => {
+                self.forwarded_len +=
+                    self.forward(cx, out, stream, content.skip(self.forwarded_len as usize));
+                if self.forwarded_len < content.len {
+                    self.is_upload_blocked = true;
+                    return Ok(false);
+                }
+                self.forwarded_len = 0;
+            }
+            Upload::Collected(collected) => {
+                if collected.content.add(cx.pool.bytes(content)).is_err() {
+                    self.end_collecting(cx, out, stream, Status::ServiceUnavailable);
+                }
+            }
+            Upload::Dropped { .. } | Upload::Complete => {}
+        }
+        if ends_stream {
+            self.end_upload(cx, out, stream, None);
+        }
+        Ok(true)
+    }
+
+    /// Counts content of a request, and returns windows. Returns whether the stream takes it.
+    fn count_data(
+        &mut self,
+        cx: &mut ConnResources<'_>,
+        out: &mut Outbox,
+        stream: u32,
+        len: i32,
+        content_len: u32,
+    ) -> Result<bool, ErrorCode> {
         self.receive_window -= len;
         if self.receive_window < 0 {
             return Err(ErrorCode::FLOW_CONTROL_ERROR);
@@ -207,6 +258,7 @@ impl Http2 {
             0 => self.spend(cx)?,
             _ => self.overhead.earn(1),
         }
+        // The windows of the streams bound what they hold.
         self.returned_len += len;
         if self.returned_len >= RETURNED_LEN_MIN {
             self.replies.extend_from_slice(&window_update(CONNECTION, self.returned_len as u32));
@@ -217,52 +269,91 @@ impl Http2 {
             if self.streams.ended(stream) != Some(true) {
                 self.reset_stream(cx, stream, ErrorCode::STREAM_CLOSED);
             }
-            return Ok(());
+            return Ok(false);
         };
-        let Upload::Dropped { length, received, window, unreturned } = &mut self.streams.at(index).upload
-        else {
-            self.reset_stream(cx, stream, ErrorCode::STREAM_CLOSED);
-            return Ok(());
+        let stream_of = self.streams.at(index);
+        let (window, unreturned, received, length, len_max, is_taken_at_once) = match &mut stream_of.upload {
+            Upload::Complete => {
+                self.reset_stream(cx, stream, ErrorCode::STREAM_CLOSED);
+                return Ok(false);
+            }
+            Upload::Dropped { length, received, window, unreturned } => {
+                *received += u64::from(content_len);
+                (window, unreturned, *received, *length, CONTENT_LEN_MAX, true)
+            }
+            Upload::Piped(piped) => {
+                piped.received += u64::from(content_len);
+                (&mut piped.window, &mut piped.unreturned, piped.received, piped.length, piped.len_max, false)
+            }
+            Upload::Collected(collected) => {
+                let received = collected.content.bytes().len() as u64 + u64::from(content_len);
+                let (length, len_max) = (collected.length, collected.len_max());
+                (&mut collected.window, &mut collected.unreturned, received, length, len_max, true)
+            }
         };
         *window -= len;
-        *received += content_len;
         *unreturned += len;
+        let mut error = None;
         if *window < 0 {
-            self.reset_stream(cx, stream, ErrorCode::FLOW_CONTROL_ERROR);
-            return Ok(());
+            error = Some(ErrorCode::FLOW_CONTROL_ERROR);
+        } else if length.is_some_and(|length| received > length) {
+            error = Some(ErrorCode::PROTOCOL_ERROR);
         }
-        if length.is_some_and(|length| *received > length) {
-            self.reset_stream(cx, stream, ErrorCode::PROTOCOL_ERROR);
-            return Ok(());
-        }
-        // Of a longer content no more is taken: the window stays closed.
-        if *unreturned >= RETURNED_LEN_MIN && *received <= CONTENT_LEN_MAX && !ends_stream {
+        let is_too_long = received > len_max;
+        if is_taken_at_once && error.is_none() && !is_too_long && *unreturned >= RETURNED_LEN_MIN {
             let increment = std::mem::take(unreturned);
             *window += increment;
             self.replies.extend_from_slice(&window_update(stream, increment as u32));
         }
-        let is_too_long = *received > CONTENT_LEN_MAX;
-        if ends_stream {
-            self.end_upload(cx, stream);
-        } else if is_too_long {
-            self.reset_upload(cx, stream);
+        match error {
+            Some(code) => self.reset_stream(cx, stream, code),
+            None if is_too_long => self.refuse_long(cx, out, stream),
+            None => return Ok(true),
         }
-        Ok(())
+        Ok(false)
+    }
+
+    /// Ends the content of a request that is too long.
+    #[cold]
+    fn refuse_long(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox, id: u32) {
+        let Some(index) = self.streams.find(id) else { return };
+        match &self.streams.at(index).upload {
+            Upload::Piped(_) => self.end_piped_with(cx, out, id, Status::ContentTooLarge),
+            Upload::Collected(_) => self.end_collecting(cx, out, id, Status::ContentTooLarge),
+            Upload::Dropped { .. } | Upload::Complete => {}
+        }
+        self.reset_upload(cx, id);
     }
 
     /// Handles the end of a request with content.
-    pub(super) fn end_upload(&mut self, cx: &mut ConnResources<'_>, id: u32) {
+    pub(super) fn end_upload(
+        &mut self,
+        cx: &mut ConnResources<'_>,
+        out: &mut Outbox,
+        id: u32,
+        trailers: Option<&Fields<'_>>,
+    ) {
         let Some(index) = self.streams.find(id) else { return };
         let stream = self.streams.at(index);
-        if let Upload::Dropped { length: Some(length), received, .. } = stream.upload
-            && length != received
-        {
+        let (length, received) = match &stream.upload {
+            Upload::Complete => return,
+            Upload::Dropped { length, received, .. } => (*length, *received),
+            Upload::Piped(piped) => (piped.length, piped.received),
+            Upload::Collected(collected) => (collected.length, collected.content.bytes().len() as u64),
+        };
+        if length.is_some_and(|length| length != received) {
             return self.reset_stream(cx, id, ErrorCode::PROTOCOL_ERROR);
         }
-        stream.upload = Upload::Complete;
-        if stream.is_complete() {
-            self.streams.remove(index, false);
-            self.stream_ended(cx);
+        match &stream.upload {
+            Upload::Piped(_) => self.end_piped_upload(cx, id, trailers),
+            Upload::Collected(_) => self.call_collected(cx, out, id),
+            Upload::Dropped { .. } | Upload::Complete => {
+                stream.upload = Upload::Complete;
+                if stream.is_complete() {
+                    self.streams.remove(index, false);
+                    self.stream_ended(cx);
+                }
+            }
         }
     }
 
@@ -285,7 +376,7 @@ impl Http2 {
         if !matches!(stream.body, Body::Complete) {
             self.abort_exchange(cx, stream.exchange);
         }
-        stream.body.release(cx.sites, cx.pool);
+        stream.body.release(cx);
         self.stream_ended(cx);
         self.resets.spend(cx.now).map_err(|_| {
             cx.counters.http2_floods.add(1);
@@ -303,7 +394,7 @@ impl Http2 {
                 if !matches!(stream.body, Body::Complete) {
                     self.abort_exchange(cx, stream.exchange);
                 }
-                stream.body.release(cx.sites, cx.pool);
+                stream.body.release(cx);
                 self.stream_ended(cx);
             }
         }
@@ -312,7 +403,7 @@ impl Http2 {
     /// Notes that a stream has ended.
     pub(super) fn stream_ended(&mut self, cx: &ConnResources<'_>) {
         self.idle_by = cx.now.after(self.limits(cx).idle_ms);
-        if self.streams.iter().all(|stream| stream.upload == Upload::Complete) {
+        if self.streams.iter().all(|stream| stream.upload.is_complete()) {
             self.upload_by = None;
         }
     }

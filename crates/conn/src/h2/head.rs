@@ -50,7 +50,7 @@ struct GeneratedPart {
 const START_LEN_MAX: usize = 64;
 
 /// The first byte of a block that says that this side uses no dynamic table. RFC 7541, section 6.3.
-const NO_TABLE: u8 = 0x20;
+pub(super) const NO_TABLE: u8 = 0x20;
 
 impl Http2 {
     /// Queues the head of a response. `request`: the bytes of the request.

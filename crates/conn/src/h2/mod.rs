@@ -19,6 +19,8 @@
 //! | `field_block` | field blocks, from one frame or several |
 //! | `begin` | begins an exchange: request, route, plan, head |
 //! | `head` | writes the head of a response, and finds its content |
+//! | `piped` | an exchange with a backend |
+//! | `function` | an exchange with a function that the worker calls |
 //! | `send` | queues content and replies |
 //! | `shutdown` | the end of the connection |
 //! | `stream` | the streams, and which is next |
@@ -32,8 +34,10 @@ mod field_block;
 mod flood_budget;
 mod frame_output;
 mod frames;
+mod function;
 mod h2_records;
 mod head;
+mod piped;
 mod section_buffer;
 mod send;
 mod shutdown;
@@ -42,7 +46,7 @@ mod stream;
 pub use section_buffer::SectionBuffer;
 
 use crate::{
-    BUF_LEN, BufRange, Close, ConnResources, Input, Limits, Need, Tick, TlsSession,
+    BUF_LEN, BufRange, Close, ConnResources, Input, Limits, Need, Pipes, Tick, TlsSession,
     client_finder::ClientFinder,
     sites::{MissingPage, SiteId},
     span::Outbox,
@@ -53,8 +57,9 @@ use frame_output::FrameOutput;
 use h2_records::Ending;
 use shutdown::Shutdown;
 use std::collections::VecDeque;
-use stream::{H2Streams, Upload};
+use stream::{H2Stream, H2Streams, Upload};
 use tarpon_http::h2::{ErrorCode, Priority, Setting, SettingName, hpack::HpackDecoder, write_settings};
+use tarpon_http::status::Status;
 
 /// The maximum number of streams that are open at a time, sent as `SETTINGS_MAX_CONCURRENT_STREAMS`: what browsers and RFC 9113, section
 /// 6.5.2, expect at least is 100. A stream takes some 150 bytes.
@@ -122,6 +127,9 @@ pub(crate) struct Http2 {
     acknowledged_len: u64,
     /// The next frame waits for room.
     is_blocked: bool,
+    /// The frame at the front of the input waits for room in a pipe: of its content, so many bytes are there.
+    is_upload_blocked: bool,
+    forwarded_len: u32,
     /// The next frame waits for a page.
     missing: Option<MissingPage>,
     /// When the client must have received enough of the output. `None`: nothing waits.
@@ -188,6 +196,8 @@ impl Http2 {
             sent_len: 0,
             acknowledged_len: 0,
             is_blocked: false,
+            is_upload_blocked: false,
+            forwarded_len: 0,
             missing: None,
             send_by: None,
             receive_by: Some(cx.now.after(limits.head_ms)),
@@ -233,6 +243,8 @@ impl Http2 {
         match self.phase {
             Http2Phase::Lingering { .. } | Http2Phase::Closed => self.abort(),
             _ if out.is_empty() && self.streams.is_empty() => self.abort(),
+            // It sends no more content.
+            _ if self.streams.iter().any(|stream| !stream.upload.is_complete()) => self.abort(),
             // A client that has closed only its sending side still gets what its windows allow.
             _ => {
                 self.announce_last(self.last_stream, ErrorCode::NO_ERROR);
@@ -283,16 +295,11 @@ impl Http2 {
             self.send_by = Some(cx.now.after(self.limits(cx).send_ms));
         }
         if has_expired(self.upload_by) {
-            self.refuse_uploads(cx);
+            self.check_uploads(cx, out);
         }
         if has_expired(self.receive_by) || self.deadline() <= cx.now {
             return self.time_out(cx, out);
         }
-        self.send(cx, out);
-    }
-
-    /// Handles the event that a backend has added or taken messages.
-    pub(crate) fn woken(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) {
         self.send(cx, out);
     }
 
@@ -315,7 +322,7 @@ impl Http2 {
     /// Returns whether the next frame waits, for room or for a page.
     #[inline]
     fn is_paused(&self) -> bool {
-        self.is_blocked || self.missing.is_some()
+        self.is_blocked || self.is_upload_blocked || self.missing.is_some()
     }
 
     /// Returns whether nothing goes on: no stream is open, and no output is pending.
@@ -375,19 +382,46 @@ impl Http2 {
         }
     }
 
+    /// Notes that content of a request must have arrived at this time.
+    #[inline]
+    fn await_upload(&mut self, by: Tick) {
+        self.upload_by = Some(self.upload_by.map_or(by, |other| other.min(by)));
+    }
+
     /// Ends the contents of requests that have taken too long.
     #[cold]
-    fn refuse_uploads(&mut self, cx: &mut ConnResources<'_>) {
-        let late: Vec<u32> = self
-            .streams
-            .iter()
-            .filter(|stream| stream.upload != Upload::Complete)
-            .map(|stream| stream.id)
-            .collect();
-        for id in late {
+    fn check_uploads(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) {
+        self.upload_by = None;
+        let is_dropped = |stream: &&H2Stream| matches!(stream.upload, Upload::Dropped { .. });
+        let dropped: Vec<u32> = self.streams.iter().filter(is_dropped).map(|stream| stream.id).collect();
+        for id in dropped {
             self.reset_upload(cx, id);
         }
-        self.upload_by = None;
+        let late = |stream: &&H2Stream| match &stream.upload {
+            Upload::Collected(collected) => collected.period_end <= cx.now,
+            _ => false,
+        };
+        let late: Vec<u32> = self.streams.iter().filter(late).map(|stream| stream.id).collect();
+        for id in late {
+            self.end_collecting(cx, out, id, Status::RequestTimeout);
+        }
+        let piped_by = self.check_piped_uploads(cx, out);
+        let collected_by = self.streams.iter().filter_map(|stream| match &stream.upload {
+            Upload::Collected(collected) => Some(collected.period_end),
+            _ => None,
+        });
+        let next = collected_by.chain(piped_by).min();
+        let has_dropped = self.streams.iter().any(|stream| matches!(stream.upload, Upload::Dropped { .. }));
+        let dropped_by = has_dropped.then(|| cx.now.after(self.limits(cx).content_ms));
+        self.upload_by = [next, dropped_by].into_iter().flatten().min();
+    }
+
+    /// Returns whether a pipe of a stream holds buffers.
+    pub(crate) fn holds_pipe_buffers(&self, pipes: &Pipes) -> bool {
+        self.streams
+            .iter()
+            .filter_map(H2Stream::piped)
+            .any(|piped| piped.front.is_some() || pipes.holds_buffers(piped.pipe))
     }
 }
 

@@ -10,7 +10,7 @@ use tarpon_http::h2::hpack::{FieldSection, SECTION_SIZE_MAX, SectionBytes};
 pub struct SectionBuffer(Option<Box<DecodedSection>>);
 
 /// A field section, decoded as far as it has arrived.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct DecodedSection {
     pub(super) section: FieldSection,
     pub(super) bytes: SectionBytes,

@@ -3,7 +3,9 @@
 //! A frame of content is chosen when the outbox has room, so an urgent response that begins now leaves before the rest of one that does not
 //! matter.
 
-use super::{Http2, Http2Phase, REPLIES_LEN_MAX, frame_output::NoFrameBuffer, shutdown::Shutdown};
+use super::{
+    Http2, Http2Phase, REPLIES_LEN_MAX, frame_output::NoFrameBuffer, shutdown::Shutdown, stream::Body,
+};
 use crate::{BUF_LEN, ConnResources, pool::Pool, span::Outbox};
 use tarpon_http::h2::{FRAME_HEADER_LEN, FRAME_PAYLOAD_LEN_MAX, data_header};
 
@@ -16,6 +18,9 @@ const OUTPUT_BUF_COUNT: usize = OUTPUT_LEN_MAX as usize / BUF_LEN + 1;
 /// The places in the outbox that a frame takes: the buffers before and behind it, its content, and its reply.
 const SPANS_PER_FRAME: usize = 5;
 
+/// Frames that carry nothing which a frame of content allows for: a client may widen two windows for each.
+const OVERHEAD_PER_FRAME: u32 = 4;
+
 impl Http2 {
     /// Returns whether the outbox has room for another frame of any kind.
     #[inline]
@@ -24,7 +29,7 @@ impl Http2 {
     }
 
     #[inline]
-    fn has_room_for_output(&self, pool: &Pool, out: &Outbox) -> bool {
+    pub(super) fn has_room_for_output(&self, pool: &Pool, out: &Outbox) -> bool {
         let len_max = pool.share(OUTPUT_BUF_COUNT) as u64 * OUTPUT_LEN_MAX / OUTPUT_BUF_COUNT as u64;
         out.free_count() >= SPANS_PER_FRAME && out.len() + self.output.pending_len() < len_max
     }
@@ -54,6 +59,7 @@ impl Http2 {
         if matches!(self.phase, Http2Phase::LastFrame | Http2Phase::Lingering { .. } | Http2Phase::Closed) {
             return Ok(());
         }
+        self.take_responses(cx, out);
         while self.send_window > 0
             && self.has_room_for_output(cx.pool, out)
             && let Some(index) = self.streams.next_to_send()
@@ -88,15 +94,19 @@ impl Http2 {
         let payload_len_max = self.payload_len_max.min(FRAME_PAYLOAD_LEN_MAX as u32) as i32;
         let stream = self.streams.at(index);
         let len_max = payload_len_max.min(self.send_window).min(stream.window);
+        let id = stream.id;
+        match &stream.body {
+            Body::Piped(_) => return self.put_piped_content(cx, out, id, len_max),
+            Body::Bytes(_) => return self.put_bytes(cx, out, index, len_max),
+            _ => {}
+        }
         let Some((part, is_last)) = stream.body.take(cx.sites, cx.pool, len_max as u64) else {
             return Ok(());
         };
-        let len = part.len() as i32;
-        stream.window -= len;
-        stream.exchange.content_len += len as u64;
-        let (id, exchange, is_complete) = (stream.id, stream.exchange, stream.is_complete());
-        self.send_window -= len;
-        self.overhead.earn(4);
+        let len = part.len() as u32;
+        self.sent_content(id, len);
+        let stream = self.streams.at(index);
+        let (exchange, is_complete) = (stream.exchange, stream.is_complete());
         self.output.put(cx.pool, &data_header(id, len as u32, is_last));
         self.output.flush(cx, out);
         out.push_held(part);
@@ -108,6 +118,18 @@ impl Http2 {
             self.stream_ended(cx);
         }
         Ok(())
+    }
+
+    /// Notes that content of a stream was queued.
+    #[inline]
+    pub(super) fn sent_content(&mut self, id: u32, len: u32) {
+        if let Some(index) = self.streams.find(id) {
+            let stream = self.streams.at(index);
+            stream.window -= len as i32;
+            stream.exchange.content_len += u64::from(len);
+        }
+        self.send_window -= len as i32;
+        self.overhead.earn(OVERHEAD_PER_FRAME);
     }
 
     /// Enters the phases at the end of the connection.

@@ -7,7 +7,7 @@
 //!
 //! The acknowledgement shows that the client knows: no request that it has sent before is lost.
 
-use super::{Http2, Http2Phase};
+use super::{Http2, Http2Phase, stream::Body};
 use crate::{ConnResources, span::Outbox};
 use tarpon_http::h2::{ErrorCode, FrameFlags, FrameHeader, FrameType, MAX_31_BITS, go_away};
 
@@ -128,10 +128,10 @@ impl Http2 {
     fn abort_streams(&mut self, cx: &mut ConnResources<'_>) {
         let streams: Vec<_> = self.streams.drain().collect();
         for mut stream in streams {
-            if stream.has_content() {
+            if !matches!(stream.body, Body::Complete) {
                 self.abort_exchange(cx, stream.exchange);
             }
-            stream.body.release(cx.sites, cx.pool);
+            stream.body.release(cx);
         }
     }
 

@@ -1,10 +1,18 @@
 //! The streams of a connection: those whose request or response is not complete.
 
+use super::{
+    function::CollectedUpload,
+    piped::{PipedBody, PipedUpload},
+};
 use crate::{
+    ConnResources,
+    pipe::Side,
     pool::Pool,
+    program_value::ProgramValue,
     sites::{SiteId, Sites},
     span::Span,
 };
+use bytes::Bytes;
 use tarpon_http::h2::Priority;
 
 /// A stream whose request or response is not complete.
@@ -34,7 +42,7 @@ pub(super) struct H2Exchange {
 }
 
 /// The content of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Upload {
     /// The client has ended its side.
     Complete,
@@ -47,6 +55,10 @@ pub(super) enum Upload {
         window: i32,
         unreturned: i32,
     },
+    /// It goes into the pipe of the response.
+    Piped(PipedUpload),
+    /// It is for a function, which is called when it is complete.
+    Collected(Box<CollectedUpload>),
 }
 
 /// The content of a response that is not queued.
@@ -54,6 +66,12 @@ pub(super) enum Upload {
 pub(super) enum Body {
     /// The response is complete.
     Complete,
+    /// No response is known.
+    Awaited,
+    /// A backend makes it.
+    Piped(Box<PipedBody>),
+    /// The rest of the content that a function has returned.
+    Bytes(ProgramValue<Bytes>),
     /// Spans, each with content. The stream holds them.
     Spans {
         front: Span,
@@ -65,13 +83,33 @@ pub(super) enum Body {
 impl H2Stream {
     /// Returns whether nothing is left to do.
     pub(super) fn is_complete(&self) -> bool {
-        self.upload == Upload::Complete && matches!(self.body, Body::Complete)
+        self.upload.is_complete() && matches!(self.body, Body::Complete)
+    }
+
+    /// Returns the response of a backend.
+    pub(super) fn piped(&self) -> Option<&PipedBody> {
+        match &self.body {
+            Body::Piped(piped) => Some(piped),
+            _ => None,
+        }
     }
 
     /// Returns whether content waits.
     #[inline]
     pub(super) fn has_content(&self) -> bool {
-        matches!(self.body, Body::Spans { .. })
+        match &self.body {
+            Body::Spans { .. } | Body::Bytes(_) => true,
+            Body::Piped(piped) => piped.front.is_some(),
+            Body::Complete | Body::Awaited => false,
+        }
+    }
+}
+
+impl Upload {
+    /// Returns whether the client has ended its side.
+    #[inline]
+    pub(super) fn is_complete(&self) -> bool {
+        matches!(self, Upload::Complete)
     }
 }
 
@@ -99,11 +137,20 @@ impl Body {
         }
     }
 
-    /// Drops the content.
-    pub(super) fn release(&mut self, sites: &mut Sites, pool: &mut Pool) {
-        if let Body::Spans { front, rest } = std::mem::replace(self, Body::Complete) {
-            front.release(sites, pool);
-            rest.iter().for_each(|span| span.release(sites, pool));
+    /// Drops the content, and leaves the pipe.
+    pub(super) fn release(&mut self, cx: &mut ConnResources<'_>) {
+        match std::mem::replace(self, Body::Complete) {
+            Body::Spans { front, rest } => {
+                front.release(cx.sites, cx.pool);
+                rest.iter().for_each(|span| span.release(cx.sites, cx.pool));
+            }
+            Body::Piped(piped) => {
+                if let Some(front) = piped.front {
+                    cx.pool.release(front.buf);
+                }
+                cx.pipes.leave(cx.pool, piped.pipe, Side::Client);
+            }
+            Body::Complete | Body::Awaited | Body::Bytes(_) => {}
         }
     }
 }
@@ -155,6 +202,12 @@ impl H2Streams {
     pub(super) fn push(&mut self, stream: H2Stream) {
         debug_assert!(self.streams.last().is_none_or(|last| last.id < stream.id));
         self.streams.push(stream);
+    }
+
+    /// Adds a stream that may be lower than others.
+    pub(super) fn insert(&mut self, stream: H2Stream) {
+        let index = self.streams.partition_point(|other| other.id < stream.id);
+        self.streams.insert(index, stream);
     }
 
     /// Removes a stream. `is_reset`: this side has reset it.

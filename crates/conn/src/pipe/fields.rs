@@ -101,6 +101,26 @@ impl<'t> MessageFieldsWriter<'t> {
         value.into_iter().try_for_each(|part| self.0.put(part))
     }
 
+    /// Adds a field whose value is a list, with a separator between its members.
+    pub(crate) fn put_list<'v, I: Iterator<Item = &'v [u8]>>(
+        &mut self,
+        name: &[u8],
+        members: impl Fn() -> I,
+        separator: &[u8],
+    ) -> Option<()> {
+        let len: usize = members().map(|member| member.len() + separator.len()).sum();
+        let lengths = [name.len(), len.saturating_sub(separator.len())];
+        for len in lengths {
+            self.0.put(&u16::try_from(len).ok()?.to_le_bytes())?;
+        }
+        self.0.put(name)?;
+        for (number, member) in members().enumerate() {
+            self.0.put(if number > 0 { separator } else { b"" })?;
+            self.0.put(member)?;
+        }
+        Some(())
+    }
+
     /// Returns the number of bytes written.
     #[expect(clippy::len_without_is_empty, reason = "nothing asks")]
     pub fn len(&self) -> usize {

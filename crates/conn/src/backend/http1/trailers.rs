@@ -68,7 +68,7 @@ pub(super) fn write(cx: &mut ConnResources<'_>, list: BufRange) -> Result<BufRan
 }
 
 /// Returns whether a field may be a trailer. Fields for framing, routing, authentication or the processing of content may not. RFC 9110, section 6.5.1.
-fn may_be_trailer(name: &[u8]) -> bool {
+pub(crate) fn may_be_trailer(name: &[u8]) -> bool {
     const FORBIDDEN: [&[u8]; 16] = [
         b"authorization",
         b"cache-control",

@@ -2,10 +2,10 @@
 
 use crate::{
     backend::{BackendLimits, BackendRoute},
-    functions::{InlineFunction, InlineRequest, InlineResponse},
+    functions::{InlineFunction, InlineResponse, inline_request},
     h1::{RequestContent, request_content::expects_continue},
     plan,
-    request::{Request, Resource},
+    request::Request,
     sites::Sites,
 };
 use tarpon_http::{
@@ -13,7 +13,6 @@ use tarpon_http::{
     head::{Head, Version},
     persist,
     status::Status,
-    target::Scheme,
 };
 
 /// The result of a call.
@@ -78,7 +77,7 @@ fn call_or_refuse(
             return Ok(Called::Incomplete(IncompleteRequest { content, awaits_continue, head_len }));
         }
     };
-    let response = function.call(&inline_request(request, content)?);
+    let response = function.call(&inline_request(request, method(request), content)?);
     Ok(Called::Response(InlineCall::new(head, request, head_len + content.len()), response))
 }
 
@@ -93,31 +92,8 @@ impl InlineCall {
     }
 }
 
-/// Returns a request as functions get it.
-pub(super) fn inline_request<'r>(
-    request: &Request<'r>,
-    content: &'r [u8],
-) -> Result<InlineRequest<'r>, Status> {
-    let (path, query) = match request.resource {
-        Ok(Resource::Path { path, query }) => (path, query),
-        Ok(Resource::Server) => (&b"*"[..], None),
-        Ok(Resource::Tunnel) => return Err(Status::MethodNotAllowed),
-        Err(error) => return Err(error.status()),
-    };
-    Ok(InlineRequest {
-        method: method(request),
-        scheme: request.client.scheme.unwrap_or(Scheme::Http),
-        authority: request.authority,
-        path,
-        query,
-        client: request.client.address,
-        content,
-        fields: request.fields,
-    })
-}
-
 /// Returns the name of the method.
-fn method<'r>(request: &Request<'r>) -> &'r [u8] {
+pub(super) fn method<'r>(request: &Request<'r>) -> &'r [u8] {
     match request.method {
         Method::Get => b"GET",
         Method::Head => b"HEAD",

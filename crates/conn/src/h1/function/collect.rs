@@ -2,11 +2,11 @@
 
 use super::{
     FunctionExchange, FunctionPhase,
-    call::{IncompleteRequest, InlineCall, inline_request},
+    call::{IncompleteRequest, InlineCall, method},
 };
 use crate::{
     BufRange, ConnResources, Tick,
-    functions::CollectedContent,
+    functions::{CollectedContent, inline_request},
     h1::{Http1, Http1Phase, InvalidContent, RequestContent, emit, piped::CONTINUE, request::request},
     request::Request,
     span::{Outbox, Span},
@@ -118,7 +118,7 @@ impl Http1 {
         let function = cx.sites.functions().get(exchange.route.backend).expect("it was found before");
         // A response needs a buffer: without one the function is not called.
         let request_of_function = match cx.pool.has_for_response() {
-            true => inline_request(&request, content.bytes()),
+            true => inline_request(&request, method(&request), content.bytes()),
             false => Err(Status::ServiceUnavailable),
         };
         let response = match request_of_function {

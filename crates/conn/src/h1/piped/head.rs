@@ -112,7 +112,7 @@ pub(super) fn put_fields(
 }
 
 /// Returns the status that a response is counted as. A client treats an unknown code as the first one of its class: RFC 9110, section 15.
-pub(in crate::h1) fn counted_as(code: u16) -> Status {
+pub(crate) fn counted_as(code: u16) -> Status {
     Status::from_code(code).unwrap_or(match code / 100 {
         2 => Status::Ok,
         3 => Status::Found,

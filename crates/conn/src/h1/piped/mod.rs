@@ -33,7 +33,8 @@ use crate::{
     sites::SiteId,
     span::{Outbox, Span},
 };
-pub(super) use head::{counted_as, put_status_line};
+pub(crate) use head::counted_as;
+pub(super) use head::put_status_line;
 
 use head::ContentFraming;
 use request::{PipedRequest, PipedTarget};

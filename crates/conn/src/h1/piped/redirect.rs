@@ -10,6 +10,7 @@
 use super::PipedResponse;
 use crate::{
     BufRange, ConnResources,
+    backend_request::write_as_head,
     bounded_writer::BoundedWriter,
     h1::{Ending, Http1, Http1Phase, emit, request::request},
     pipe::{Message, PipeEnd, Side, fields::MessageFields},
@@ -52,7 +53,7 @@ impl Http1 {
         };
         let (bytes, to) = cx.pool.split_mut(list, buf);
         let mut writer = BoundedWriter::new(to);
-        let written = MessageFields::parse(bytes).and_then(|list| write_head(list, &mut writer));
+        let written = MessageFields::parse(bytes).and_then(|list| write_as_head(list, &mut writer));
         let head = BufRange { buf, at: 0, len: writer.len() as u32 };
         let followed = match written {
             Some(()) => self.answer_instead(cx, out, list, head),
@@ -129,21 +130,4 @@ impl Http1 {
         };
         Err(None)
     }
-}
-
-/// Writes a list of fields as the head of a request.
-fn write_head(list: MessageFields<'_>, writer: &mut BoundedWriter<'_>) -> Option<()> {
-    writer.put(list.get(b":method")?)?;
-    writer.put(b" ")?;
-    writer.put(list.get(b":path")?)?;
-    writer.put(b" HTTP/1.1\r\nHost: ")?;
-    writer.put(list.get(b":authority").unwrap_or_default())?;
-    writer.put(b"\r\n")?;
-    for (name, value) in list.iter().filter(|(name, _)| !name.starts_with(b":")) {
-        writer.put(name)?;
-        writer.put(b": ")?;
-        writer.put(value)?;
-        writer.put(b"\r\n")?;
-    }
-    writer.put(b"\r\n")
 }
