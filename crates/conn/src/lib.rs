@@ -546,6 +546,11 @@ impl Connection {
         self.wire.holds_buffers() || pipe.is_some_and(|pipe| pipes.holds_buffers(pipe))
     }
 
+    /// Returns whether the connection has changed to HTTP/2.
+    pub fn has_http2(&self) -> bool {
+        matches!(self.party, Party::Http2(_))
+    }
+
     /// Returns whether a client is at the other end, and no backend.
     #[inline]
     pub fn is_client(&self) -> bool {

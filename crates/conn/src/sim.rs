@@ -12,7 +12,8 @@
 //! The invariants that it checks in every test:
 //!
 //! - *Bounds*: a connection has at most [`SPAN_COUNT_MAX`] spans in its outbox and holds at most four buffers, and a sealing transport two
-//!   more. With a full outbox the connection pauses input.
+//!   more; one of HTTP/2 holds as many as a full outbox of short responses has, and those of a few byte ranges that wait. With a full outbox
+//!   the connection pauses input; one of HTTP/2 reads on until it has a frame that needs room.
 //! - *Frozen front*: a span that the engine has seen leaves the outbox only through `sent`; new spans go after it.
 //! - *Quiet*: queries have no side effects, so a repeated query has the same result.
 //! - *Idle is empty*: between requests the connection holds no buffer and no image.
@@ -131,12 +132,16 @@ pub const UNIX_S: u64 = 784_198_177;
 /// part.
 const BUFS_HELD_MAX: usize = 4;
 
+/// The maximum number of buffers that a connection of HTTP/2 holds: its inbox, five of short responses, one of replies, and four of byte
+/// ranges.
+const BUFS_HELD_HTTP2_MAX: usize = 11;
+
 /// The number of buffers that a sealing transport holds beside them: the plain inbox, the record that leaves, and during the handshake two
 /// more of its records.
 const BUFS_HELD_SEALED_MAX: usize = 4;
 
 /// The number of buffers: enough that one is free whenever an exchange begins.
-const POOL_COUNT: usize = 2 * (BUFS_HELD_MAX + BUFS_HELD_SEALED_MAX);
+const POOL_COUNT: usize = 2 * (BUFS_HELD_HTTP2_MAX + BUFS_HELD_SEALED_MAX);
 
 impl Sim {
     /// Accepts a client, for a worker with one site.
@@ -504,12 +509,13 @@ impl Sim {
     fn check_bounds(&self) {
         let count = self.outbox().len();
         assert!(count <= SPAN_COUNT_MAX, "{count} spans");
+        let of_conn = if self.conn().has_http2() { BUFS_HELD_HTTP2_MAX } else { BUFS_HELD_MAX };
         let held_max = match self.transport {
-            Transport::Plain => BUFS_HELD_MAX,
-            Transport::Sealed(_) => BUFS_HELD_MAX + BUFS_HELD_SEALED_MAX,
+            Transport::Plain => of_conn,
+            Transport::Sealed(_) => of_conn + BUFS_HELD_SEALED_MAX,
         };
         assert!(self.pool.held() <= held_max, "{} buffers held", self.pool.held());
-        if count == SPAN_COUNT_MAX {
+        if count == SPAN_COUNT_MAX && !self.conn().has_http2() {
             assert_eq!(self.input(), Input::Pause, "the outbox is full, so input pauses");
         }
     }
@@ -534,7 +540,10 @@ impl Sim {
 
     /// Checks that the connection holds neither a buffer nor an image between requests.
     fn check_idle(&self) {
-        let is_waiting = matches!(self.input(), Input::Bytes { .. }) && self.outbox().is_empty();
+        let is_waiting = match self.conn().has_http2() {
+            true => self.conn().is_unused(),
+            false => matches!(self.input(), Input::Bytes { .. }) && self.outbox().is_empty(),
+        };
         if is_waiting && self.inbox.is_none() && !self.transport.holds_buffers() {
             assert_eq!(
                 (self.pool.held(), self.sites.holder_count()),

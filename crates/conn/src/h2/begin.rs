@@ -139,7 +139,7 @@ impl Http2 {
         if !block.ends_stream && parsed.content_length.is_some_and(|length| length > CONTENT_LEN_MAX) {
             return self.respond_with_page(cx, out, &begun, Status::ContentTooLarge, with_content);
         }
-        let options = PlanOptions { unix_s: cx.prefixes.unix_s(), with_ranges: cx.pool.has_for_response() };
+        let options = PlanOptions { unix_s: cx.prefixes.unix_s(), with_ranges: self.may_have_ranges(cx) };
         let PlannedRoute { image, planned } =
             plan_route(cx.sites, &request, route, options, self.is_stopping());
         let plan = match planned {

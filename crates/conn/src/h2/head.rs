@@ -52,7 +52,15 @@ const START_LEN_MAX: usize = 64;
 /// The first byte of a block that says that this side uses no dynamic table. RFC 7541, section 6.3.
 pub(super) const NO_TABLE: u8 = 0x20;
 
+/// The number of streams whose content lies in part in a buffer of the pool, such as byte ranges: a client that opens no window must not hold more.
+const HELD_COUNT_MAX: usize = 4;
+
 impl Http2 {
+    /// Returns whether a response may have byte ranges.
+    pub(super) fn may_have_ranges(&self, cx: &ConnResources<'_>) -> bool {
+        cx.pool.has_for_response() && self.streams.held_count() < HELD_COUNT_MAX
+    }
+
     /// Queues the head of a response. `request`: the bytes of the request.
     #[inline]
     pub(super) fn put_head(

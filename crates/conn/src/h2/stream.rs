@@ -187,6 +187,13 @@ impl H2Streams {
         self.streams.iter_mut()
     }
 
+    /// Returns how many streams have content in a buffer of the pool.
+    #[inline]
+    pub(super) fn held_count(&self) -> usize {
+        let is_held = |stream: &&H2Stream| matches!(&stream.body, Body::Spans { front, rest } if !rest.is_empty() || matches!(front, Span::Buf(_)));
+        self.streams.iter().filter(is_held).count()
+    }
+
     /// Returns the index of a stream.
     #[inline]
     pub(super) fn find(&self, id: u32) -> Option<usize> {

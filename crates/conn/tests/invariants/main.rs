@@ -12,6 +12,8 @@
 //! | `backends.rs` | exchanges with a backend, through a pipe |
 //! | `backend_tls.rs` | exchanges with a backend behind TLS |
 //! | `functions.rs` | exchanges with a function of the worker |
+//! | `http2.rs` | connections of HTTP/2 |
+//! | `http2_client.rs` | a client of HTTP/2 for these tests |
 //! | `proxies.rs` | the clients behind proxies, and PROXY headers |
 //! | `transports.rs` | what a sealing transport adds: a handshake, records, an alert |
 //! | `tls.rs` | connections through TLS |
@@ -25,6 +27,8 @@ mod backend_tls;
 mod backends;
 mod ends;
 mod functions;
+mod http2;
+mod http2_client;
 mod log_paths;
 mod properties;
 mod proxies;
