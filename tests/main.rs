@@ -32,6 +32,7 @@ mod handover;
 mod handshake_storm;
 mod health;
 mod hosts;
+mod http2;
 mod https;
 mod idle_memory;
 mod include;

@@ -19,6 +19,7 @@
 //! | `balance` | the choice of a server |
 //! | `failures` | what the log says about exchanges that fail |
 //! | `health` | servers that are taken out, and come back |
+//! | `http2` | clients that speak HTTP/2 |
 //! | `addresses` | names, Unix sockets, TLS |
 //! | `gadgets` | requests that two servers understand in two ways |
 //! | `real_servers` | Python, Node and Go |
@@ -33,6 +34,7 @@ mod failures;
 mod forwarded;
 mod gadgets;
 mod health;
+mod http2;
 mod lies;
 mod limits;
 mod php;

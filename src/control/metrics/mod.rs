@@ -57,6 +57,12 @@ pub struct Metrics {
     pub tls_handshakes: Vec<TlsHandshakes>,
     /// Connections that failed in TLS: no agreement with the client, an invalid record, or a request without TLS.
     pub tls_failed: u64,
+    /// Connections that changed to HTTP/2.
+    pub http2_connections: u64,
+    /// Streams of HTTP/2 that clients have cancelled.
+    pub http2_resets: u64,
+    /// Connections of HTTP/2 that the server has ended because the client caused too much work.
+    pub http2_floods: u64,
     /// How many responses were sent within each number of microseconds. A worker reads its clock once when it wakes, so a response that is sent
     /// at once takes 0 µs.
     pub latencies: Vec<(u64, u64)>,
@@ -180,6 +186,9 @@ impl Metrics {
             count: counter.get(),
         }));
         self.tls_failed = totals.tls_failed.get();
+        self.http2_connections = totals.http2_connections.get();
+        self.http2_resets = totals.http2_resets.get();
+        self.http2_floods = totals.http2_floods.get();
         self.latency_us = totals.latency_us.get();
         self.worker_cpu_us = totals.cpu_us.get();
         let responses = Status::ALL.into_iter().flat_map(|status| {
@@ -240,6 +249,12 @@ impl Metrics {
         let help =
             "Connections that failed in TLS: no agreement, an invalid record, or a request without TLS";
         page.number("tls_failures_total", "counter", help, self.tls_failed);
+        let help = "Connections that changed to HTTP/2";
+        page.number("http2_connections_total", "counter", help, self.http2_connections);
+        let help = "Streams of HTTP/2 that clients have cancelled";
+        page.number("http2_resets_total", "counter", help, self.http2_resets);
+        let help = "Connections of HTTP/2 ended as the client caused too much work: resets, or frames that carry nothing";
+        page.number("http2_floods_total", "counter", help, self.http2_floods);
         self.histogram(&mut page);
         let mut each_site = |name: &str, kind: &str, help: &str, value: fn(&SiteMetrics) -> u64| {
             page.family(name, kind, help);

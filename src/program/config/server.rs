@@ -287,6 +287,14 @@ const OPTIONS: &[Opt] = &[
         ..SERVER
     },
     Opt {
+        name: "http2",
+        kind: ValueKind::Flag(|config, on| config.server.settings.http2 = on),
+        default: OptionDefault::Value("true"),
+        help: "Offer HTTP/2",
+        details: "With TLS a client chooses it in the handshake, and without TLS by its first bytes. The engines threads, prefork and fork never offer it.",
+        ..SERVER
+    },
+    Opt {
         name: "health-path",
         value_name: "PATH",
         kind: ValueKind::Text(health_path, |config, path| config.server.settings.health_path = Some(path)),

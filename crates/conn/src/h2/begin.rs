@@ -266,9 +266,6 @@ impl Http2 {
             turn: 0,
             exchange,
         });
-        if begun.content_length.is_some_and(|length| length > CONTENT_LEN_MAX) {
-            self.reset_upload(cx, begun.stream);
-        }
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use super::{
     shutdown::{SHUTDOWN_PING, Shutdown},
     stream::{Body, Upload},
 };
-use crate::{BufRange, ConnResources, h1::CONTENT_LEN_MAX, span::Outbox};
+use crate::{BufRange, ConnResources, span::Outbox};
 use tarpon_http::h2::{
     CONNECTION, ErrorCode, ErrorScope, FRAME_HEADER_LEN, Frame, FrameFlags, FrameHeader, FrameParts,
     FrameType, MAX_31_BITS, PREFACE_LEN, PrefaceCheck, Priority, SETTINGS_ACK, SettingName, SettingsPayload,
@@ -279,7 +279,7 @@ impl Http2 {
             }
             Upload::Dropped { length, received, window, unreturned } => {
                 *received += u64::from(content_len);
-                (window, unreturned, *received, *length, CONTENT_LEN_MAX, true)
+                (window, unreturned, *received, *length, u64::MAX, true)
             }
             Upload::Piped(piped) => {
                 piped.received += u64::from(content_len);
@@ -313,7 +313,7 @@ impl Http2 {
         Ok(false)
     }
 
-    /// Ends the content of a request that is too long.
+    /// Refuses a request whose content is too long. The rest is dropped.
     #[cold]
     fn refuse_long(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox, id: u32) {
         let Some(index) = self.streams.find(id) else { return };
@@ -322,7 +322,6 @@ impl Http2 {
             Upload::Collected(_) => self.end_collecting(cx, out, id, Status::ContentTooLarge),
             Upload::Dropped { .. } | Upload::Complete => {}
         }
-        self.reset_upload(cx, id);
     }
 
     /// Handles the end of a request with content.

@@ -166,9 +166,8 @@ impl Http2 {
         stream.upload = Upload::Dropped { length, received, window, unreturned: 0 };
         let (image, current) = cx.sites.current(stream.exchange.site);
         let plan = plan::page(current, status, true);
-        match self.answer_stream(cx, out, id, image, &plan, &[]) {
-            Ok(()) => self.reset_upload(cx, id),
-            Err(_) => self.reset_stream(cx, id, ErrorCode::INTERNAL_ERROR),
+        if self.answer_stream(cx, out, id, image, &plan, &[]).is_err() {
+            self.reset_stream(cx, id, ErrorCode::INTERNAL_ERROR);
         }
     }
 

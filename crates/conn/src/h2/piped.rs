@@ -491,18 +491,19 @@ impl Http2 {
         Ok(())
     }
 
-    /// Ends an exchange whose response is queued.
+    /// Ends an exchange whose response is queued. A content that the backend did not want is dropped.
     fn end_piped(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox, id: u32) {
         let Some(index) = self.streams.find(id) else { return };
-        self.streams.at(index).body.release(cx);
-        let (exchange, is_complete) = (self.streams.at(index).exchange, self.streams.at(index).is_complete());
+        let stream = self.streams.at(index);
+        stream.body.release(cx);
+        stream.drop_upload();
+        let (exchange, is_complete) = (stream.exchange, stream.is_complete());
         self.response_queued(out, exchange);
         if is_complete {
             self.streams.remove(index, false);
             self.stream_ended(cx);
         } else {
-            // The backend did not want all of the request: RFC 9113, section 8.1.
-            self.reset_stream(cx, id, ErrorCode::NO_ERROR);
+            self.await_upload(cx.now.after(self.limits(cx).content_ms));
         }
     }
 
@@ -542,9 +543,7 @@ impl Http2 {
         let stream = self.streams.at(index);
         stream.body.release(cx);
         stream.body = Body::of(content, cx);
-        if let Upload::Piped(PipedUpload { length, received, window, unreturned, .. }) = stream.upload {
-            stream.upload = Upload::Dropped { length, received, window, unreturned };
-        }
+        stream.drop_upload();
         let (exchange, is_answered) = (stream.exchange, matches!(stream.body, Body::Complete));
         let version = Some(tarpon_http::head::Version::Http2);
         cx.counters.responded(plan.status, version, Some(exchange.site.index()));

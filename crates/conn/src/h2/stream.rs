@@ -86,6 +86,13 @@ impl H2Stream {
         self.upload.is_complete() && matches!(self.body, Body::Complete)
     }
 
+    /// Drops the rest of a request's content, which no backend takes. It is still read: clients that cannot send do not look at the response.
+    pub(super) fn drop_upload(&mut self) {
+        if let Upload::Piped(PipedUpload { length, received, window, unreturned, .. }) = self.upload {
+            self.upload = Upload::Dropped { length, received, window, unreturned };
+        }
+    }
+
     /// Returns the response of a backend.
     pub(super) fn piped(&self) -> Option<&PipedBody> {
         match &self.body {

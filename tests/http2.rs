@@ -1,0 +1,243 @@
+//! HTTP/2 with programs of others: curl, nghttp, h2spec. The engines that serve one connection at a time do not offer it.
+
+use crate::common::{
+    ENGINES, distinct_bytes, endpoint::TestTls, program::RunningProgram, site, wait_for, write_files,
+};
+use rustix::process::Signal;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+use tarpon::Engine;
+use tempfile::TempDir;
+
+/// A length that takes many frames, and more than the first windows.
+const LARGE_LEN: usize = 3_000_000;
+
+/// The number of small files.
+const MANY_COUNT: usize = 200;
+
+/// Returns the letter of which a small file consists.
+fn letter(number: usize) -> &'static str {
+    let at = number % 26;
+    &"abcdefghijklmnopqrstuvwxyz"[at..=at]
+}
+
+/// A server with a listener without TLS and one with it.
+struct Served {
+    dir: TempDir,
+    tls: TestTls,
+    program: RunningProgram,
+}
+
+/// Returns whether an engine offers HTTP/2.
+fn has_http2(engine: Engine) -> bool {
+    !matches!(engine, Engine::Threads | Engine::Prefork | Engine::Fork)
+}
+
+fn engines() -> impl Iterator<Item = Engine> {
+    ENGINES.iter().copied().filter(|engine| has_http2(*engine))
+}
+
+impl Served {
+    fn start(engine: Engine, options: &[&str]) -> Served {
+        // The test harness shows this if the test fails.
+        println!("with {engine}");
+        let dir = site(&[("index.html", &b"home"[..]), ("dir/index.html", b"in here"), ("empty.txt", b"")]);
+        write_files(dir.path(), &[("large", distinct_bytes(LARGE_LEN)), ("page.txt", b"page ".repeat(100))]);
+        let many: Vec<_> = (0..MANY_COUNT)
+            .map(|number| (format!("many/{number}"), letter(number).repeat(number * 50)))
+            .collect();
+        write_files(dir.path(), &many);
+        write_files(dir.path(), &[("_redirects", "/old/:x /new/:x 302\n")]);
+        let tls = TestTls::new();
+        let options = [&["--engine", engine.name()], options].concat();
+        let program = RunningProgram::start_ready(tls.serve(dir.path(), &options));
+        Served { dir, tls, program }
+    }
+
+    /// Returns the origins without TLS, and with it.
+    fn origins(&self) -> [String; 2] {
+        let addresses = self.program.addresses();
+        [format!("http://{}", addresses[0]), format!("https://{}", addresses[1])]
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn curl(&self, options: &[&str]) -> String {
+        let Output { status, stdout, stderr } = self.curl_command(options).output().expect("curl");
+        assert!(status.success(), "curl {options:?}: {status}: {}", String::from_utf8_lossy(&stderr));
+        String::from_utf8_lossy(&stdout).into_owned()
+    }
+
+    fn curl_command(&self, options: &[&str]) -> Command {
+        let mut command = Command::new("curl");
+        command
+            .args(["-q", "-sS", "--max-time", "20", "--noproxy", "*", "--cacert"])
+            .arg(self.tls.authority());
+        command.args(options).current_dir(self.dir.path());
+        command
+    }
+}
+
+/// Returns the options with which curl speaks HTTP/2 to an origin.
+fn over_http2(origin: &str) -> &'static str {
+    if origin.starts_with("https") { "--http2" } else { "--http2-prior-knowledge" }
+}
+
+#[test]
+fn curl_gets_the_same_as_over_http1() {
+    #[rustfmt::skip]
+    let cases: &[(&str, &[&str], &str)] = &[
+        // case                    options                                     target
+        ("a page",                 &[],                                        "/"),
+        ("HEAD",                   &["-I", "-o", "/dev/null"],                     "/page.txt"),
+        ("an empty file",          &[],                                        "/empty.txt"),
+        ("a directory",            &[],                                        "/dir"),
+        ("a query",                &[],                                        "/dir?a=b&c"),
+        ("a rule",                 &[],                                        "/old/one"),
+        ("nothing",                &[],                                        "/none"),
+        ("a path to normalize",    &["--path-as-is"],                          "/x/../page.txt"),
+        ("a range",                &["-r", "5-9"],                             "/page.txt"),
+        ("ranges",                 &["-r", "0-9,100-109,-3"],                  "/page.txt"),
+        ("no such range",          &["-r", "90000-"],                          "/page.txt"),
+        ("a date",                 &["-z", "index.html"],                      "/"),
+        ("not modified",           &["-H", "If-None-Match: *"],                "/page.txt"),
+        ("a precondition fails",   &["-H", "If-Match: \"x\""],                 "/page.txt"),
+        ("content",                &["-d", "some content"],                    "/"),
+        ("long content",           &["-d", "@large"],                          "/"),
+        ("an unknown method",      &["-X", "BREW"],                            "/"),
+        ("OPTIONS",                &["-X", "OPTIONS"],                         "/"),
+        ("a large file",           &["-o", "saved", "-w", "%{size_download}"], "/large"),
+    ];
+    for engine in engines() {
+        let served = Served::start(engine, &[]);
+        for origin in served.origins() {
+            for (case, options, target) in cases {
+                let url = format!("{origin}{target}");
+                let [mut first, mut second] = ["--http1.1", over_http2(&origin)].map(|version| {
+                    let shown = served.curl(&[&["-D", "-", version, &url], *options].concat());
+                    // The status line, and the names of fields, are those of the version.
+                    let (head, content) = shown.split_once("\r\n\r\n").unwrap_or((&shown, ""));
+                    let mut lines = head.split("\r\n");
+                    let status = lines.next().and_then(|line| line.split(' ').nth(1)).unwrap_or("none");
+                    let fields = lines.map(|line| {
+                        let (name, value) = line.split_once(": ").unwrap_or((line, ""));
+                        (name.to_lowercase(), value.to_owned())
+                    });
+                    let fields = fields.filter(|(name, _)| !["date", "connection"].contains(&&**name));
+                    let saved = fs::read(served.path("saved")).unwrap_or_default();
+                    (status.to_owned(), fields.collect::<Vec<_>>(), content.to_owned(), saved)
+                });
+                // curl shows both the head of the response and that of the request it follows with -I.
+                first.2.truncate(1_000_000);
+                second.2.truncate(1_000_000);
+                assert!(first == second, "{engine}, {origin}, {case}: {first:?} and {second:?}");
+            }
+            let version =
+                served.curl(&["-o", "saved", "-w", "%{http_version}", over_http2(&origin), &origin]);
+            assert_eq!(version, "2", "{engine}, {origin}");
+            let saved = served.curl(&[over_http2(&origin), "-o", "saved", &format!("{origin}/large")]);
+            assert!(saved.is_empty() && fs::read(served.path("saved")).unwrap() == distinct_bytes(LARGE_LEN));
+        }
+    }
+}
+
+#[test]
+fn nghttp_gets_many_files_on_one_connection() {
+    for engine in engines() {
+        let served = Served::start(engine, &[]);
+        for origin in served.origins() {
+            let urls = (0..MANY_COUNT).map(|number| format!("{origin}/many/{number}"));
+            let mut command = Command::new("nghttp");
+            let output = command.args(["--no-verify-peer", "--timeout=20"]).args(urls).output();
+            let output = output.expect("nghttp is missing: run tests/setup");
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            // It shows the contents as their parts arrive, mixed.
+            for number in 0..26 {
+                let wanted = letter(number).as_bytes()[0];
+                let count = output.stdout.iter().filter(|byte| **byte == wanted).count();
+                let want: usize = (number..MANY_COUNT).step_by(26).map(|number| number * 50).sum();
+                assert_eq!(count, want, "{engine}, {origin}, {}", letter(number));
+            }
+        }
+    }
+}
+
+/// h2spec has 145 cases. One of them expects that a connection without TLS is closed if its first bytes are not the preface; where HTTP/1 is
+/// served too, they are a request, which is answered with 400.
+#[test]
+fn h2spec_passes() {
+    for engine in engines() {
+        let served = Served::start(engine, &[]);
+        for (address, has_tls) in std::iter::zip(served.program.addresses(), [false, true]) {
+            let report = served.path("report.xml");
+            let mut command = Command::new(h2spec());
+            command.args(["-h", &address.ip().to_string(), "-p", &address.port().to_string(), "-o", "10"]);
+            command.args(if has_tls { &["-t", "-k"][..] } else { &[] }).arg("-j").arg(&report);
+            let output = command.stdout(Stdio::null()).status().expect("h2spec");
+            let report = fs::read_to_string(report).expect("a report");
+            let failed = report.split("<testcase").skip(1).filter(|case| case.contains("<failure"));
+            let failed: Vec<&str> = failed.filter_map(|case| case.split('"').nth(3)).collect();
+            assert_eq!(report.matches("<testcase").count(), 145, "{engine}");
+            match has_tls {
+                true => assert!(output.success() && failed.is_empty(), "{engine}: {failed:?}"),
+                // A client that has not read the answer when the connection closes sees a reset.
+                false => {
+                    let is_known = |case: &&str| *case == "Sends invalid connection preface";
+                    assert!(failed.iter().all(is_known), "{engine}: {failed:?}");
+                }
+            }
+        }
+    }
+}
+
+/// Returns the program that tests/setup has installed.
+fn h2spec() -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("h2spec/h2spec");
+    assert!(path.exists(), "{} is missing: run tests/setup", path.display());
+    path
+}
+
+#[test]
+fn a_stop_finishes_the_download_that_has_begun() {
+    for engine in engines() {
+        for index in 0..2 {
+            let served = Served::start(engine, &["--grace-period", "20s"]);
+            let origin = served.origins()[index].clone();
+            let url = format!("{origin}/large");
+            let mut curl =
+                served.curl_command(&[over_http2(&origin), "--limit-rate", "4M", "-o", "saved", &url]);
+            let mut curl = curl.spawn().expect("curl");
+            wait_for("the start of the download", || {
+                fs::metadata(served.path("saved")).ok().filter(|saved| saved.len() > 0)
+            });
+            served.program.signal(Signal::TERM);
+            assert!(curl.wait().expect("curl ends").success(), "{engine}, {origin}");
+            assert!(
+                fs::read(served.path("saved")).unwrap() == distinct_bytes(LARGE_LEN),
+                "{engine}, {origin}"
+            );
+            let Served { program, dir: _dir, .. } = served;
+            assert!(program.wait().status.success(), "{engine}");
+        }
+    }
+}
+
+#[test]
+fn http2_is_offered_as_the_engine_and_the_options_say() {
+    for &engine in ENGINES {
+        for options in [&[][..], &["--no-http2"]] {
+            let served = Served::start(engine, options);
+            let [plain, secure] = served.origins();
+            let is_offered = has_http2(engine) && options.is_empty();
+            let version = served.curl(&["--http2", "-o", "saved", "-w", "%{http_version}", &secure]);
+            assert_eq!(version, if is_offered { "2" } else { "1.1" }, "{engine} {options:?}");
+            let output = served.curl_command(&["--http2-prior-knowledge", &plain]).output().expect("curl");
+            assert_eq!(output.status.success(), is_offered, "{engine} {options:?}");
+        }
+    }
+}
