@@ -10,6 +10,7 @@ use super::{
     BuildNotes, Site,
     archive::{self, Archive},
     build_error::{denied, pack_error},
+    descriptor_budget::DescriptorBudget,
     link_trees,
     trusted_path::SiteRoot,
 };
@@ -17,7 +18,6 @@ use crate::{
     base::{error::UserError, site_config::SiteSource},
     sys::{cached, memory},
 };
-use rustix::process::{Resource, getrlimit};
 use std::{
     fs::File,
     io::{BufWriter, Write},
@@ -47,6 +47,8 @@ pub(crate) struct SiteBuilder {
     user: Option<String>,
     /// How many files the current build has read.
     progress: Arc<Progress>,
+    /// Whether other processes serve the site: they share its unchanged files, so it may have more of them.
+    is_shared: bool,
 }
 
 /// The contents of a site that lack compressed variants, and the files that have them.
@@ -73,6 +75,12 @@ impl SiteBuilder {
         SiteBuilder { user, ..self }
     }
 
+    /// Allows as many large files as processes can serve that share the unchanged ones.
+    #[must_use]
+    pub(crate) fn for_other_processes(self) -> SiteBuilder {
+        SiteBuilder { is_shared: true, ..self }
+    }
+
     /// Sets an image of an earlier builder, whose compressed variants the next site gets.
     pub(crate) fn use_variants_of(&mut self, store: File) {
         // Without them the contents are compressed anew.
@@ -88,6 +96,11 @@ impl SiteBuilder {
         if let Some(compression) = source.compression {
             self.cache.variants.insert(made, compression.memory_max);
         }
+    }
+
+    /// Returns whether the next build has more to compress, as that of the last one was too much at once.
+    pub(super) fn has_more_jobs(&self) -> bool {
+        self.cache.variants.has_more_jobs()
     }
 
     /// Takes what the last build left to compress. `None`: nothing.
@@ -166,7 +179,11 @@ impl SiteBuilder {
             pack_error(PackError::Root { path: source.path.clone(), error }, self.user.as_deref())
         })?;
         let tree = tree.with_links(links);
-        let mut options = PackOptions { file_count_max: file_count_max(), ..options(source) };
+        let budget = DescriptorBudget::of_process();
+        // The image takes one, too.
+        let file_count_max =
+            if self.is_shared { budget.current_max.saturating_sub(1) } else { budget.unshared_max };
+        let mut options = PackOptions { file_count_max, ..options(source) };
         if source.preload {
             options.file_len_min = u64::MAX;
         }
@@ -298,18 +315,12 @@ fn site(
     let store = out.into_inner().map_err(|error| failed(error.into_error()))?;
     let bytes = memory::seal(&store).map_err(failed)?;
     let image = Image::new(bytes).expect("a packed image is valid");
-    let store = Some(store);
+    let store = Some(Arc::new(store));
+    let files = files.into_iter().map(Arc::new).collect();
     let (file_count, content_len) = (summary.files, summary.bytes);
     let (immutable_count, compressed) = (Some(summary.immutable), cache.variants.saved());
     let notes = BuildNotes { skipped, omitted, root: None, immutable_count, compressed };
     Ok(Site { image, store, files, archive: None, file_count, content_len, content_id, notes })
-}
-
-/// Returns how many files a site may keep open: a quarter of the limit on descriptors. While one site replaces another, both are open;
-/// the other half is for connections.
-fn file_count_max() -> usize {
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    usize::try_from(limit / 4).unwrap_or(usize::MAX)
 }
 
 fn unix_s() -> u64 {
