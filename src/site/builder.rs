@@ -229,21 +229,35 @@ pub(crate) fn from_archive(
     cache: &mut BuildCache,
     progress: &Progress,
 ) -> Result<Site, UserError> {
-    let SiteSource { path, prefix, policy, .. } = source;
+    let SiteSource { path, prefix, .. } = source;
+    let mut errors = Vec::new();
     if source.users.user_database.is_some() || !source.users.directories.is_empty() {
-        return Err(UserError::new(
-            format_args!("cannot serve directories of users beside {}", path.printable()),
-            "it is an archive, and only a directory can have them",
-            "leave --user-directories out, or serve a directory",
-        )
-        .about("user-directories"));
+        errors.push(
+            UserError::new(
+                format_args!("cannot serve directories of users beside {}", path.printable()),
+                "it is an archive, and only a directory can have them",
+                "leave --user-directories out, or serve a directory",
+            )
+            .about("user-directories"),
+        );
     }
-    link_trees::refuse_for_archive(source)?;
+    errors.extend(link_trees::refuse_for_archive(source).err());
     let damaged = |error: ImageError| {
         let what = format_args!("cannot serve {}", path.printable());
         UserError::new(what, error, "see tarpon verify, and pack the site again")
     };
-    let Some(image) = archive.image().map_err(damaged)? else {
+    let image = archive.image().map_err(damaged);
+    if let Ok(Some(image)) = &image {
+        unfit_for_packed(source, image, &mut errors);
+    }
+    let (image, errors) = match image {
+        Ok(image) => (image, errors),
+        Err(error) => (None, errors.into_iter().chain([error]).collect()),
+    };
+    if let Some(error) = UserError::join(errors) {
+        return Err(error);
+    }
+    let Some(image) = image else {
         // `pack_tar` reads the file from offset 0. The archive begins there: only an embedded site does not, and it has an image.
         let options = options(source);
         let pack = |out: &mut _, cache: &mut _| {
@@ -252,41 +266,6 @@ pub(crate) fn from_archive(
         let site = site(cache, pack).map_err(|error| pack_error(error, None))?;
         return Ok(Site { archive: Some(archive), ..site });
     };
-    if !prefix.as_os_str().is_empty() {
-        return Err(UserError::new(
-            format_args!("cannot serve {} of {}", prefix.printable(), path.printable()),
-            "it is a packed site, whose paths are fixed",
-            "leave --prefix out, or pack that directory by itself",
-        )
-        .about("prefix"));
-    }
-    if !policy.rules.is_empty() {
-        return Err(UserError::new(
-            format_args!("cannot serve {} with rules of the configuration", path.printable()),
-            "it is a packed site, which keeps the rules that it was packed with",
-            "pack the site with them, as in tarpon pack --config tarpon.toml, and leave them out here",
-        ));
-    }
-    // A mount or a proxy that the site was not packed for would break its redirects.
-    if !policy.base.is_empty() && policy.base.as_bytes() != image.base() {
-        let base = String::from_utf8_lossy(image.base()).into_owned();
-        return Err(UserError::new(
-            format_args!("cannot serve {} below {}", path.printable(), policy.base.printable()),
-            match &*base {
-                "" => "it was packed for the root of a host".to_owned(),
-                base => format!("it was packed for {}", base.printable()),
-            },
-            format_args!("pack it with --base {}", policy.base.printable()),
-        )
-        .about("mount"));
-    }
-    if *policy != (Policy { base: policy.base.clone(), ..Policy::default() }) {
-        return Err(UserError::new(
-            format_args!("cannot serve {} with these options", path.printable()),
-            "it is a packed site, which answers as it was packed",
-            "give --spa, --clean-urls and the like to tarpon pack, and leave them out here",
-        ));
-    }
     // Reading ahead brings the image into memory before the first clients connect.
     let image_at = archive.at + packed::IMAGE_AT;
     cached::read_ahead(&archive.file, image_at, image.len());
@@ -301,6 +280,80 @@ pub(crate) fn from_archive(
     let header = image.as_bytes();
     let content_id = content_hash(&header[..HEADER_LEN.min(header.len())]);
     Ok(Site { image, store, files, archive, file_count, content_len, content_id, notes })
+}
+
+/// Adds an error for each option of `source` that a packed site cannot have.
+fn unfit_for_packed(source: &SiteSource, image: &Image, errors: &mut Vec<UserError>) {
+    let SiteSource { path, prefix, policy, .. } = source;
+    if !prefix.as_os_str().is_empty() {
+        errors.push(
+            UserError::new(
+                format_args!("cannot serve {} of {}", prefix.printable(), path.printable()),
+                "it is a packed site, whose paths are fixed",
+                "leave --prefix out, or pack that directory by itself",
+            )
+            .about("prefix"),
+        );
+    }
+    // Without `..`, so that no option is forgotten.
+    let Policy {
+        spa,
+        clean_urls,
+        trailing_slash,
+        listings,
+        index,
+        allow_sniffing,
+        secure_headers,
+        hsts,
+        cors,
+        immutable,
+        base,
+        rules,
+    } = policy;
+    if !rules.is_empty() {
+        errors.push(UserError::new(
+            format_args!("cannot serve {} with rules of the configuration", path.printable()),
+            "it is a packed site, which keeps the rules that it was packed with",
+            "pack the site with them, as in tarpon pack --config tarpon.toml, and leave them out here",
+        ));
+    }
+    // A mount or a proxy that the site was not packed for would break its redirects.
+    if !base.is_empty() && base.as_bytes() != image.base() {
+        let packed = String::from_utf8_lossy(image.base()).into_owned();
+        errors.push(
+            UserError::new(
+                format_args!("cannot serve {} below {}", path.printable(), base.printable()),
+                match &*packed {
+                    "" => "it was packed for the root of a host".to_owned(),
+                    packed => format!("it was packed for {}", packed.printable()),
+                },
+                format_args!("pack it with --base {}", base.printable()),
+            )
+            .about("mount"),
+        );
+    }
+    let given = [
+        ("spa", *spa),
+        ("clean-urls", *clean_urls),
+        ("trailing-slash", *trailing_slash != Policy::default().trailing_slash),
+        ("listings", *listings),
+        ("index", !index.is_empty()),
+        ("allow-sniffing", *allow_sniffing),
+        ("secure-headers", *secure_headers),
+        ("hsts", hsts.is_some()),
+        ("cors", !cors.is_empty()),
+        ("immutable", !immutable.is_empty()),
+    ];
+    for (option, _) in given.into_iter().filter(|(_, is_given)| *is_given) {
+        errors.push(
+            UserError::new(
+                format_args!("cannot serve {} with --{option}", path.printable()),
+                "it is a packed site, which answers as it was packed",
+                format_args!("give --{option} to tarpon pack, and leave it out here"),
+            )
+            .about(option),
+        );
+    }
 }
 
 /// Returns the site whose image `pack` writes into memory.
