@@ -63,6 +63,7 @@ fn prepare(dir: &Path) -> TlsFiles {
         params.not_after = rcgen::date_time_ymd(2021, 1, 1);
     });
     fs::write(files.path().join("ca.bad"), "no certificate").unwrap();
+    fs::create_dir(files.path().join("dir.key")).unwrap();
     files
 }
 
@@ -129,10 +130,11 @@ fn check_fails_exactly_if_the_start_fails() {
         ("a locked directory",     site("locked", ""),                                           &["4:8: cannot serve DIR/locked"]),
         ("rules",                  site("rules", ""),                                            &["4:8: _headers:3:3: ", "4:8: _headers:4:4: ", "4:8: _redirects:2:1: ", "4:8: _redirects:3:7: "]),
         ("no index",               site("noindex", "spa = true"),                                &["5:7: cannot serve the site with --spa: a single-page application needs an index.html"]),
-        ("packed, spa",            site("packed.tar", "spa = true"),                             &["4:8: cannot serve DIR/packed.tar with these options: it is a packed site"]),
+        ("packed, spa",            site("packed.tar", "spa = true"),                             &["5:7: cannot serve DIR/packed.tar with --spa: it is a packed site"]),
         ("packed, prefix",         site("packed.tar", "prefix = \"in\""),                        &["5:10: cannot serve in of DIR/packed.tar: it is a packed site"]),
         ("packed, rules",          site("packed.tar", "[[site.redirect]]\nfrom = \"/a\"\nto = \"/b\""), &["4:8: cannot serve DIR/packed.tar with rules of the configuration"]),
         ("packed, links",          site("packed.tar", "follow-links = [\"good\"]"),              &["5:17: cannot let links of DIR/packed.tar lead out of it"]),
+        ("packed, several",        site("packed.tar", "spa = true\nclean-urls = true\nprefix = \"in\"\nfollow-links = [\"good\"]\nmount = \"/docs/\"\n[[site.redirect]]\nfrom = \"/a\"\nto = \"/b\""), &["5:7: cannot serve DIR/packed.tar with --spa", "6:14: cannot serve DIR/packed.tar with --clean-urls", "7:10: cannot serve in of DIR/packed.tar", "8:17: cannot let links", "9:9: cannot serve DIR/packed.tar below /docs", "4:8: cannot serve DIR/packed.tar with rules"]),
         ("no tree for links",      site("good", "follow-links = [\"none\"]"),                    &["5:17: cannot let links lead into DIR/none"]),
         ("prefix of a directory",  site("good", "prefix = \"closed\""),                          &["5:10: cannot serve closed of DIR/good: it is not an archive"]),
         ("the same port twice",    listen("[[listener]]\naddress = \"127.0.0.1:5991\"\n[[listener]]\naddress = \"127.0.0.1:5991\""), &["8:11: listener 127.0.0.1:5991 occurs twice"]),
@@ -155,12 +157,14 @@ fn check_fails_exactly_if_the_start_fails() {
         ("a certificate",          pair("a.pem", "a.key"),                                       &[]),
         ("no certificate",         pair("none.pem", "a.key"),                                    &["none.pem does not exist"]),
         ("no key",                 pair("a.pem", "none.key"),                                    &["none.key does not exist"]),
+        ("a key that cannot be read", pair("a.pem", "dir.key"),                                  &["dir.key"]),
         ("another's key",          pair("a.pem", "b.key"),                                       &["7:13: ", "the key does not fit the certificate"]),
         ("no certificate in it",   pair("ca.bad", "a.key"),                                      &["7:13: "]),
         ("authorities of clients", client_ca("ca.pem"),                                          &[]),
         ("no authority in it",     client_ca("ca.bad"),                                          &["3:17: "]),
         ("an upstream",            proxy("http://127.0.0.1:9").replace("\nca", "\n#"),           &[]),
         ("no authority for it",    proxy("https://127.0.0.1:9"),                                 &["11:6: "]),
+        ("several upstreams",      format!("{}[[upstream]]\nname = \"other\"\nservers = [\"https://127.0.0.1:9\"]\nca = \"none\"\n", proxy("https://127.0.0.1:9").replace("=app", "=app\", \"/b/=other")), &["11:6: ", "15:6: "]),
         ("several at once",        format!("{}[[site]]\npath = \"rules\"\nhosts = [\"b.test\"]\n[log]\naccess-log = \"none/log\"\n", site("none", "").replace(OFF, &format!("{OFF}user = \"nobody-here\"\n"))), &["4:8: ", "8:8: ", "10:8: ", "13:14: "]),
     ];
     let file = dir.join("tarpon.toml").to_str().unwrap().to_owned();

@@ -3,7 +3,7 @@
 use crate::common::{
     ENGINES,
     client::{Response, TestClient},
-    program::{RunningProgram, children, serve},
+    program::{RunningProgram, children, serve, wrap_command},
     readable_dir, wait_for, write_files,
 };
 use rustix::process::{Pid, Signal, kill_process};
@@ -54,6 +54,29 @@ fn directory_is_served_at_once_and_compressed_soon() {
         );
         assert!(!service.program.out().contains("again"), "{engine}: {}", service.program.out());
     }
+}
+
+#[test]
+fn more_large_files_than_jobs_hold_open_are_compressed() {
+    let dir = readable_dir();
+    // Jobs hold up to 35 of them open; the first ones do not gain from compression.
+    let mut state = 1u64;
+    let mut noise = || -> Vec<u8> {
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 56) as u8
+        };
+        (0..70_000).map(|_| next()).collect()
+    };
+    let mut files: Vec<_> = (10..70).map(|number| (format!("noise{number}"), noise())).collect();
+    files.extend((10..30).map(|number| (format!("text{number}"), text(70_000 + number).into_bytes())));
+    write_files(&dir.path().join("site"), &files);
+    let service = Compressing::start_in(&["prlimit", "--nofile=256:256"], ENGINES[0], dir.path(), "site");
+    for number in 10..30 {
+        service.wait_for_coding(&format!("/text{number}"), "br");
+    }
+    assert!(!service.program.out().contains("again"), "{}", service.program.out());
+    assert_eq!(service.program.err(), "");
 }
 
 #[test]
@@ -143,12 +166,17 @@ struct Compressing {
 
 impl Compressing {
     fn start(engine: Engine, dir: &Path, site: &str) -> Compressing {
+        Compressing::start_in(&["env"], engine, dir, site)
+    }
+
+    /// Starts the program through a wrapper.
+    fn start_in(wrapper: &[&str], engine: Engine, dir: &Path, site: &str) -> Compressing {
         let admin = dir.join("admin.sock");
         let option = format!("unix:{}", admin.display());
         let options = ["--engine", engine.name(), "--workers", "1", "--admin", &option];
         let mut command = serve(&dir.join(site), &options);
         command.env_remove("TARPON_COMPRESS");
-        let program = RunningProgram::start_ready(command);
+        let program = RunningProgram::start_ready(wrap_command(wrapper, &command));
         Compressing { address: program.address(), program, admin }
     }
 

@@ -2,12 +2,13 @@
 //! what failed is tried again.
 
 use crate::common::{
+    ENGINES,
     client::{TestClient, get},
     program::{RunningProgram, has_exited, serve, suspend, wrap_command},
     site, wait_for, write_files,
 };
 use rustix::{
-    fs::{CWD, FileType, Mode, mknodat},
+    fs::{CWD, FileType, Mode, RenameFlags, mknodat, renameat_with},
     io::ioctl_fionbio,
     process::{Pid, Resource, Rlimit, Signal, geteuid, kill_process, prlimit},
 };
@@ -190,7 +191,7 @@ fn sites_with_too_many_large_files_together_are_refused_by_name() {
     let files = |count: usize| -> Vec<_> {
         (0..count).map(|number| (format!("{number}"), content(number))).collect()
     };
-    let dirs = [30, 20, 10, 1].map(|count| site(&files(count)));
+    let dirs = [35, 23, 10, 1].map(|count| site(&files(count)));
     let config = crate::common::readable_dir();
     let path = config.path().join("tarpon.toml");
     let mut text = "[server]\nadmin = \"off\"\n[[listener]]\naddress = \"127.0.0.1:0\"\n".to_owned();
@@ -203,19 +204,19 @@ fn sites_with_too_many_large_files_together_are_refused_by_name() {
         serve.args(["serve", "--log-format", "human", "--config", path.to_str().unwrap()]);
         wrap_command(&["prlimit", limit], &serve)
     };
-    // A quarter of the limit is for the current versions.
-    let exit = RunningProgram::run(command("--nofile=256:256"));
+    // Nine sixteenths of the limit are for the current versions.
+    let exit = RunningProgram::run(command("--nofile=128:128"));
     assert_eq!(exit.status.code(), Some(1), "{exit:?}");
     for part in [
-        "cannot keep all sites open: they need 65 open files, and the limit leaves room for 64",
-        &format!("{} needs 31, {} needs 21, ", dirs[0].path().display(), dirs[1].path().display()),
-        "pack the sites with tarpon pack, or raise the limit, as with ulimit -n 512",
+        "cannot keep all sites open: they need 73 open files, and the limit leaves room for 72",
+        &format!("{} needs 36, {} needs 24, ", dirs[0].path().display(), dirs[1].path().display()),
+        "pack the sites with tarpon pack, as an archive needs one, or raise the limit, as with ulimit -n 256 or LimitNOFILE=256",
     ] {
         assert!(exit.err.contains(part), "{part}: {exit:?}");
     }
     // With one file less the sites fit. Then one grows: the others and its previous version are served on.
     fs::remove_file(dirs[3].path().join("0")).unwrap();
-    let program = RunningProgram::start_ready(command("--nofile=256:256"));
+    let program = RunningProgram::start_ready(command("--nofile=128:128"));
     let fetch = |host: &str, target: &str| {
         let mut client = TestClient::connect(program.address());
         client.send(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes());
@@ -225,11 +226,55 @@ fn sites_with_too_many_large_files_together_are_refused_by_name() {
     write_files(dirs[3].path(), &[("index.html", "home".to_owned())]);
     wait_for("the small site", || (fetch("3.test", "/").content == b"home").then_some(()));
     write_files(dirs[3].path(), &files(1));
-    wait_for_message(&program, "cannot keep all sites open: they need 65 open files");
+    wait_for_message(&program, "cannot keep all sites open: they need 73 open files");
     assert_eq!(fetch("3.test", "/").content, b"home");
     assert!(fetch("0.test", "/7").content == content(7).as_bytes());
     program.signal(Signal::TERM);
     assert!(program.wait().status.success());
+}
+
+#[test]
+fn large_files_may_take_half_of_the_descriptors_and_change() {
+    const COUNT: usize = 255;
+    let content = |number: usize, version: &str| format!("{version} {number:05}").repeat(10_000);
+    let temp = crate::common::readable_dir();
+    let data = |site: &Path| site.join("data");
+    for &engine in ENGINES {
+        let (dir, others) = (temp.path().join(engine.name()), temp.path().join(format!("{engine} others")));
+        for (place, version) in [(data(&dir), "one"), (others.clone(), "all")] {
+            let files: Vec<_> =
+                (0..COUNT).map(|number| (number.to_string(), content(number, version))).collect();
+            fs::create_dir_all(&place).unwrap();
+            write_files(&place, &files);
+        }
+        let serve = serve(&dir, &["--engine", engine.name(), "--workers", "1"]);
+        let program = RunningProgram::start_ready(wrap_command(&["prlimit", "--nofile=512:512"], &serve));
+        let is_served = |number: usize, version: &str| {
+            let response = TestClient::connect(program.address()).get(&format!("/data/{number}"));
+            response.content == content(number, version).as_bytes()
+        };
+        assert!(is_served(0, "one") && is_served(COUNT - 1, "one"), "{engine}");
+        for version in ["two", "three"] {
+            for number in [0, COUNT - 1] {
+                write_files(&data(&dir), &[(number.to_string(), content(number, version))]);
+                wait_for("the change", || is_served(number, version).then_some(()));
+            }
+        }
+        assert!(is_served(1, "one"), "{engine}");
+        assert_eq!(program.err(), "", "{engine}");
+        // Twice as many do not fit: the version that is served stays.
+        renameat_with(CWD, data(&dir), CWD, &others, RenameFlags::EXCHANGE).unwrap();
+        wait_for_message(&program, "cannot load the new version of");
+        let want = "256 of its open files are new, and the limit leaves room for 384 of both versions; \
+                    restart tarpon, pack the site with tarpon pack";
+        assert!(program.err().contains(want), "{engine}: {}", program.err());
+        assert!(is_served(0, "three") && is_served(1, "one"), "{engine}");
+        renameat_with(CWD, data(&dir), CWD, &others, RenameFlags::EXCHANGE).unwrap();
+        write_files(&data(&dir), &[("1", content(1, "four"))]);
+        wait_for("a version that fits", || is_served(1, "four").then_some(()));
+        program.signal(Signal::TERM);
+        assert!(program.wait().status.success(), "{engine}");
+    }
 }
 
 #[test]

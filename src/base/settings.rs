@@ -29,7 +29,7 @@ pub struct Settings {
     /// Maximum number of requests on one connection. Default: 100,000.
     pub keepalive_requests: NonZeroU32,
     /// How many earlier versions of a site the server keeps, so that pages loaded before a swap still find files that were declared
-    /// immutable. A quarter of the limit on open files bounds it too. Default: 0.
+    /// immutable. An eighth of the limit on open files bounds it too. Default: 0.
     pub keep_releases: usize,
     /// The format and content of the access log; a site can override it with [`VirtualHost::log`](crate::VirtualHost::log). `None`: no
     /// access log, at no cost. [`Handle::log_to`](crate::Handle::log_to) sets the target. Default: `None`.

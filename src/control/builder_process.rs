@@ -63,7 +63,7 @@ pub(super) fn run(start: BuilderProcessStart<'_>, channel: Channel) -> i32 {
     let confined = match confine(sites, privileges, is_first) {
         Ok(confined) => confined,
         Err(why) => {
-            supervisor.send(&FromBuilder::StartFailed { why: why.to_string() }, Vec::new());
+            supervisor.send(&FromBuilder::StartFailed { why: why.to_string() }, Arc::default());
             return 1;
         }
     };
@@ -103,7 +103,7 @@ pub(super) fn run(start: BuilderProcessStart<'_>, channel: Channel) -> i32 {
             0
         }
         Err(why) => {
-            supervisor.send(&FromBuilder::StartFailed { why }, Vec::new());
+            supervisor.send(&FromBuilder::StartFailed { why }, Arc::default());
             1
         }
     }
@@ -428,7 +428,7 @@ fn watch(
 fn prepare(known: ConfinedSite) -> Result<SiteWatcher, UserError> {
     let ConfinedSite { config: SiteConfig { source, .. }, root, links, user, .. } = known;
     let watched = SiteWatcher::prepare(source, root.transpose()?, Some(links?))?;
-    Ok(watched.with_user(user))
+    Ok(watched.with_user(user).for_other_processes())
 }
 
 /// Does the work and reports its progress at intervals. Short work has no report.
@@ -503,7 +503,7 @@ struct BuilderChannel {
 impl BuilderChannel {
     /// Exits, as only the next builder may read the new root of a site.
     fn replaced(&self) -> ! {
-        self.send(&FromBuilder::RootReplaced, Vec::new());
+        self.send(&FromBuilder::RootReplaced, Arc::default());
         exit_now(0);
     }
 
@@ -518,9 +518,9 @@ impl BuilderChannel {
         self.send(&FromBuilder::Site { site, transfer, is_earlier }, descriptors);
     }
 
-    fn send(&self, message: &FromBuilder, descriptors: Vec<OwnedFd>) {
+    fn send(&self, message: &FromBuilder, descriptors: Arc<[Arc<File>]>) {
         let mut sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
-        let sent = sender.send_with(message, &descriptors.into());
+        let sent = sender.send_with(message, &descriptors);
         if sent.is_err() {
             // The supervisor has exited.
             exit_now(1);

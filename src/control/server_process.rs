@@ -22,8 +22,9 @@ use crate::{
         helper_stats::HelperStats,
         listeners::Listener,
         process::{
-            channel::{Channel, Descriptors, Receiver, Sender},
+            channel::{Channel, Descriptors, Receiver, Sender, owned, unshared},
             message::{FromServer, SiteRejection, ToServer},
+            shared_files::SharedFiles,
         },
         process_usage::ProcessUsage,
         sandbox::{self, Confinement, Privileges},
@@ -40,6 +41,7 @@ use crate::{
     },
     site::{
         Site,
+        descriptor_budget::DescriptorBudget,
         transfer::SiteTransfer,
         virtual_hosts::{VirtualHost, VirtualHosts},
     },
@@ -88,7 +90,8 @@ struct RunningServer {
 }
 
 /// Runs until the supervisor stops the server. Returns an exit status.
-pub(crate) fn run(start: ServerStart<'_>, channel: Channel) -> i32 {
+pub(crate) fn run(start: ServerStart<'_>, mut channel: Channel) -> i32 {
+    channel.receiver.share_files(&SharedFiles::new(DescriptorBudget::of_process().total_max));
     if worker_pool::runs(start.settings.engine) {
         return worker_pool::run(start, channel);
     }
@@ -315,7 +318,7 @@ fn receive_messages(
 /// Returns the sink of a log, which reports when its reader has gone. `None`: its descriptor was lost. The supervisor then sends another.
 fn log_sink(descriptors: Descriptors, supervisor: &Arc<SupervisorChannel>, of: LogOwner) -> Option<LogSink> {
     let supervisor = Arc::clone(supervisor);
-    let Some(descriptor) = descriptors.unwrap_or_default().into_iter().next() else {
+    let Some(descriptor) = descriptors.unwrap_or_default().into_iter().next().and_then(owned) else {
         supervisor.send(&FromServer::LogBroken { of });
         return None;
     };
@@ -353,6 +356,6 @@ impl SupervisorChannel {
     /// Forwards an order with the connection of its client.
     fn forward(&self, order: Order, client: OwnedFd) {
         let mut sender = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = sender.send_with(&FromServer::AdminRequest { order }, &[client].into());
+        let _ = sender.send_with(&FromServer::AdminRequest { order }, &unshared([client]));
     }
 }

@@ -32,7 +32,7 @@ use tarpon_site::{Image, ImageError, Region, packed};
 #[derive(Debug)]
 pub(crate) struct Archive {
     /// The file that contains the archive.
-    pub(crate) file: File,
+    pub(crate) file: Arc<File>,
     /// The offset of the archive in the file.
     pub(crate) at: u64,
     pub(crate) map: Arc<Mapped>,
@@ -76,7 +76,12 @@ impl Archive {
     }
 
     /// Maps an archive that is a region of a file.
-    pub(crate) fn from_region(file: File, place: Region, is_preloaded: bool) -> io::Result<Archive> {
+    pub(crate) fn from_region(
+        file: impl Into<Arc<File>>,
+        place: Region,
+        is_preloaded: bool,
+    ) -> io::Result<Archive> {
+        let file = file.into();
         let map = Mapped::new(&file, place, is_preloaded)?;
         Ok(Archive { file, at: place.at, map: Arc::new(map), is_preloaded })
     }

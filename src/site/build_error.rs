@@ -29,7 +29,10 @@ pub(super) fn pack_error(error: PackError, user: Option<&str>) -> UserError {
         PackError::FileCount { count, max } => UserError::new(
             format_args!("cannot keep {count} large files open"),
             format_args!("the limit on open files leaves room for {max}"),
-            format_args!("raise it, as with ulimit -n {}", (4 * count).next_power_of_two()),
+            format_args!(
+                "raise it, as with ulimit -n {limit} or LimitNOFILE={limit}, or pack the site with tarpon pack, as an archive needs one",
+                limit = (4 * count).next_power_of_two()
+            ),
         ),
         PackError::Archive { path, damage, at, member } => {
             let hint = match damage {

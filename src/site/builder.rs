@@ -10,6 +10,7 @@ use super::{
     BuildNotes, Site,
     archive::{self, Archive},
     build_error::{denied, pack_error},
+    descriptor_budget::DescriptorBudget,
     link_trees,
     trusted_path::SiteRoot,
 };
@@ -17,7 +18,6 @@ use crate::{
     base::{error::UserError, site_config::SiteSource},
     sys::{cached, memory},
 };
-use rustix::process::{Resource, getrlimit};
 use std::{
     fs::File,
     io::{BufWriter, Write},
@@ -47,6 +47,8 @@ pub(crate) struct SiteBuilder {
     user: Option<String>,
     /// How many files the current build has read.
     progress: Arc<Progress>,
+    /// Whether other processes serve the site: they share its unchanged files, so it may have more of them.
+    is_shared: bool,
 }
 
 /// The contents of a site that lack compressed variants, and the files that have them.
@@ -73,6 +75,12 @@ impl SiteBuilder {
         SiteBuilder { user, ..self }
     }
 
+    /// Allows as many large files as processes can serve that share the unchanged ones.
+    #[must_use]
+    pub(crate) fn for_other_processes(self) -> SiteBuilder {
+        SiteBuilder { is_shared: true, ..self }
+    }
+
     /// Sets an image of an earlier builder, whose compressed variants the next site gets.
     pub(crate) fn use_variants_of(&mut self, store: File) {
         // Without them the contents are compressed anew.
@@ -88,6 +96,11 @@ impl SiteBuilder {
         if let Some(compression) = source.compression {
             self.cache.variants.insert(made, compression.memory_max);
         }
+    }
+
+    /// Returns whether the next build has more to compress, as that of the last one was too much at once.
+    pub(super) fn has_more_jobs(&self) -> bool {
+        self.cache.variants.has_more_jobs()
     }
 
     /// Takes what the last build left to compress. `None`: nothing.
@@ -166,7 +179,11 @@ impl SiteBuilder {
             pack_error(PackError::Root { path: source.path.clone(), error }, self.user.as_deref())
         })?;
         let tree = tree.with_links(links);
-        let mut options = PackOptions { file_count_max: file_count_max(), ..options(source) };
+        let budget = DescriptorBudget::of_process();
+        // The image takes one, too.
+        let file_count_max =
+            if self.is_shared { budget.current_max.saturating_sub(1) } else { budget.unshared_max };
+        let mut options = PackOptions { file_count_max, ..options(source) };
         if source.preload {
             options.file_len_min = u64::MAX;
         }
@@ -212,21 +229,35 @@ pub(crate) fn from_archive(
     cache: &mut BuildCache,
     progress: &Progress,
 ) -> Result<Site, UserError> {
-    let SiteSource { path, prefix, policy, .. } = source;
+    let SiteSource { path, prefix, .. } = source;
+    let mut errors = Vec::new();
     if source.users.user_database.is_some() || !source.users.directories.is_empty() {
-        return Err(UserError::new(
-            format_args!("cannot serve directories of users beside {}", path.printable()),
-            "it is an archive, and only a directory can have them",
-            "leave --user-directories out, or serve a directory",
-        )
-        .about("user-directories"));
+        errors.push(
+            UserError::new(
+                format_args!("cannot serve directories of users beside {}", path.printable()),
+                "it is an archive, and only a directory can have them",
+                "leave --user-directories out, or serve a directory",
+            )
+            .about("user-directories"),
+        );
     }
-    link_trees::refuse_for_archive(source)?;
+    errors.extend(link_trees::refuse_for_archive(source).err());
     let damaged = |error: ImageError| {
         let what = format_args!("cannot serve {}", path.printable());
         UserError::new(what, error, "see tarpon verify, and pack the site again")
     };
-    let Some(image) = archive.image().map_err(damaged)? else {
+    let image = archive.image().map_err(damaged);
+    if let Ok(Some(image)) = &image {
+        unfit_for_packed(source, image, &mut errors);
+    }
+    let (image, errors) = match image {
+        Ok(image) => (image, errors),
+        Err(error) => (None, errors.into_iter().chain([error]).collect()),
+    };
+    if let Some(error) = UserError::join(errors) {
+        return Err(error);
+    }
+    let Some(image) = image else {
         // `pack_tar` reads the file from offset 0. The archive begins there: only an embedded site does not, and it has an image.
         let options = options(source);
         let pack = |out: &mut _, cache: &mut _| {
@@ -235,41 +266,6 @@ pub(crate) fn from_archive(
         let site = site(cache, pack).map_err(|error| pack_error(error, None))?;
         return Ok(Site { archive: Some(archive), ..site });
     };
-    if !prefix.as_os_str().is_empty() {
-        return Err(UserError::new(
-            format_args!("cannot serve {} of {}", prefix.printable(), path.printable()),
-            "it is a packed site, whose paths are fixed",
-            "leave --prefix out, or pack that directory by itself",
-        )
-        .about("prefix"));
-    }
-    if !policy.rules.is_empty() {
-        return Err(UserError::new(
-            format_args!("cannot serve {} with rules of the configuration", path.printable()),
-            "it is a packed site, which keeps the rules that it was packed with",
-            "pack the site with them, as in tarpon pack --config tarpon.toml, and leave them out here",
-        ));
-    }
-    // A mount or a proxy that the site was not packed for would break its redirects.
-    if !policy.base.is_empty() && policy.base.as_bytes() != image.base() {
-        let base = String::from_utf8_lossy(image.base()).into_owned();
-        return Err(UserError::new(
-            format_args!("cannot serve {} below {}", path.printable(), policy.base.printable()),
-            match &*base {
-                "" => "it was packed for the root of a host".to_owned(),
-                base => format!("it was packed for {}", base.printable()),
-            },
-            format_args!("pack it with --base {}", policy.base.printable()),
-        )
-        .about("mount"));
-    }
-    if *policy != (Policy { base: policy.base.clone(), ..Policy::default() }) {
-        return Err(UserError::new(
-            format_args!("cannot serve {} with these options", path.printable()),
-            "it is a packed site, which answers as it was packed",
-            "give --spa, --clean-urls and the like to tarpon pack, and leave them out here",
-        ));
-    }
     // Reading ahead brings the image into memory before the first clients connect.
     let image_at = archive.at + packed::IMAGE_AT;
     cached::read_ahead(&archive.file, image_at, image.len());
@@ -286,6 +282,80 @@ pub(crate) fn from_archive(
     Ok(Site { image, store, files, archive, file_count, content_len, content_id, notes })
 }
 
+/// Adds an error for each option of `source` that a packed site cannot have.
+fn unfit_for_packed(source: &SiteSource, image: &Image, errors: &mut Vec<UserError>) {
+    let SiteSource { path, prefix, policy, .. } = source;
+    if !prefix.as_os_str().is_empty() {
+        errors.push(
+            UserError::new(
+                format_args!("cannot serve {} of {}", prefix.printable(), path.printable()),
+                "it is a packed site, whose paths are fixed",
+                "leave --prefix out, or pack that directory by itself",
+            )
+            .about("prefix"),
+        );
+    }
+    // Without `..`, so that no option is forgotten.
+    let Policy {
+        spa,
+        clean_urls,
+        trailing_slash,
+        listings,
+        index,
+        allow_sniffing,
+        secure_headers,
+        hsts,
+        cors,
+        immutable,
+        base,
+        rules,
+    } = policy;
+    if !rules.is_empty() {
+        errors.push(UserError::new(
+            format_args!("cannot serve {} with rules of the configuration", path.printable()),
+            "it is a packed site, which keeps the rules that it was packed with",
+            "pack the site with them, as in tarpon pack --config tarpon.toml, and leave them out here",
+        ));
+    }
+    // A mount or a proxy that the site was not packed for would break its redirects.
+    if !base.is_empty() && base.as_bytes() != image.base() {
+        let packed = String::from_utf8_lossy(image.base()).into_owned();
+        errors.push(
+            UserError::new(
+                format_args!("cannot serve {} below {}", path.printable(), base.printable()),
+                match &*packed {
+                    "" => "it was packed for the root of a host".to_owned(),
+                    packed => format!("it was packed for {}", packed.printable()),
+                },
+                format_args!("pack it with --base {}", base.printable()),
+            )
+            .about("mount"),
+        );
+    }
+    let given = [
+        ("spa", *spa),
+        ("clean-urls", *clean_urls),
+        ("trailing-slash", *trailing_slash != Policy::default().trailing_slash),
+        ("listings", *listings),
+        ("index", !index.is_empty()),
+        ("allow-sniffing", *allow_sniffing),
+        ("secure-headers", *secure_headers),
+        ("hsts", hsts.is_some()),
+        ("cors", !cors.is_empty()),
+        ("immutable", !immutable.is_empty()),
+    ];
+    for (option, _) in given.into_iter().filter(|(_, is_given)| *is_given) {
+        errors.push(
+            UserError::new(
+                format_args!("cannot serve {} with --{option}", path.printable()),
+                "it is a packed site, which answers as it was packed",
+                format_args!("give --{option} to tarpon pack, and leave it out here"),
+            )
+            .about(option),
+        );
+    }
+}
+
 /// Returns the site whose image `pack` writes into memory.
 fn site(
     cache: &mut BuildCache,
@@ -298,18 +368,12 @@ fn site(
     let store = out.into_inner().map_err(|error| failed(error.into_error()))?;
     let bytes = memory::seal(&store).map_err(failed)?;
     let image = Image::new(bytes).expect("a packed image is valid");
-    let store = Some(store);
+    let store = Some(Arc::new(store));
+    let files = files.into_iter().map(Arc::new).collect();
     let (file_count, content_len) = (summary.files, summary.bytes);
     let (immutable_count, compressed) = (Some(summary.immutable), cache.variants.saved());
     let notes = BuildNotes { skipped, omitted, root: None, immutable_count, compressed };
     Ok(Site { image, store, files, archive: None, file_count, content_len, content_id, notes })
-}
-
-/// Returns how many files a site may keep open: a quarter of the limit on descriptors. While one site replaces another, both are open;
-/// the other half is for connections.
-fn file_count_max() -> usize {
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    usize::try_from(limit / 4).unwrap_or(usize::MAX)
 }
 
 fn unix_s() -> u64 {

@@ -23,6 +23,7 @@
 //! | `server_routes.rs` | which sites answer at which listeners, hosts and paths |
 //! | `set.rs` | all sites of a server, current and earlier, for new workers |
 //! | `versions.rs` | the current version of one site and the earlier ones that are kept |
+//! | `descriptor_budget.rs` | how many descriptors the sites may take in a process |
 //! | `transfer.rs` | sends a site to another process as descriptors |
 //! | `pack.rs` | packs a site into an archive, with the messages for failures |
 //! | `no_compressor.rs` | takes the place of `compressor.rs` without the feature `pack` |
@@ -36,6 +37,7 @@ mod build_error;
 pub(crate) mod builder;
 #[cfg_attr(not(feature = "pack"), path = "no_compressor.rs")]
 mod compressor;
+pub(crate) mod descriptor_budget;
 pub(crate) mod embedded;
 pub(crate) mod inspect;
 pub(crate) mod link_trees;
@@ -67,6 +69,7 @@ use std::{
     fmt,
     fs::File,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 use tarpon_pack::{BuildCache, CompressedFiles, DirTree, Omitted, PackError, Progress, SkipReason, Skipped};
 use tarpon_site::{Image, Region, packed};
@@ -79,9 +82,9 @@ use trusted_path::fd_path;
 pub struct Site {
     image: Image,
     /// The descriptor of the memory that holds the image. `None`: the image is part of the archive.
-    store: Option<File>,
+    store: Option<Arc<File>>,
     /// Open files that are too large for the image.
-    files: Vec<File>,
+    files: Vec<Arc<File>>,
     /// The archive that holds the contents.
     archive: Option<Archive>,
     file_count: u64,
@@ -196,7 +199,7 @@ impl Site {
     }
 
     /// Returns all open descriptors.
-    pub(crate) fn descriptors(&self) -> impl Iterator<Item = &File> {
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = &Arc<File>> {
         let archive = self.archive.as_ref().map(|archive| &archive.file);
         self.store.iter().chain(archive).chain(&self.files)
     }
@@ -260,7 +263,7 @@ impl Site {
 
     /// Returns the files that hold contents: the archive and the large files.
     pub(crate) fn files_on_disk(&self) -> impl Iterator<Item = &File> {
-        self.archive.iter().map(|archive| &archive.file).chain(&self.files)
+        self.archive.iter().map(|archive| &archive.file).chain(&self.files).map(|file| &**file)
     }
 
     /// Returns whether the image is part of the archive: a packed site.

@@ -10,13 +10,12 @@ use crate::{
     base::settings::Settings,
     site::{
         Site,
+        descriptor_budget::DescriptorBudget,
         versions::{SiteHistory, SiteVersions},
         virtual_hosts::VirtualHost,
     },
 };
-use rustix::process::{Resource, getrlimit};
 use std::{
-    iter,
     os::fd::{AsRawFd, RawFd},
     sync::Arc,
 };
@@ -34,11 +33,12 @@ pub(crate) struct SiteSet {
 impl SiteSet {
     /// Returns the sites that a server with these settings starts with.
     pub(crate) fn new(settings: &Settings, sites: Vec<VirtualHost>) -> SiteSet {
-        let site_count = sites.len();
+        let (site_count, budget) = (sites.len(), DescriptorBudget::of_process());
         let kept_max = |site: &VirtualHost| site.keep_releases.unwrap_or(settings.keep_releases);
-        let descriptor_count =
-            sites.iter().map(|site| descriptor_count(&site.site, kept_max(site), site_count)).sum();
-        let kept_descriptors_max = kept_descriptors_max() / site_count;
+        let kept_descriptors_max = budget.kept_max / site_count;
+        let counts =
+            sites.iter().map(|site| descriptor_count(&site.site, kept_max(site), kept_descriptors_max));
+        let descriptor_count = counts.sum::<usize>().min(budget.total_max);
         let (mut histories, mut versions, mut held) = (Vec::new(), Vec::new(), Vec::new());
         for host in sites {
             let mut history = SiteHistory::new(kept_max(&host), kept_descriptors_max);
@@ -93,9 +93,8 @@ impl SiteSet {
 
     /// Returns the numbers of all open descriptors of all versions.
     pub(crate) fn descriptors(&self) -> impl Iterator<Item = RawFd> {
-        let sites = (self.sites.iter())
-            .flat_map(|(versions, _)| iter::once(&versions.current).chain(&*versions.earlier));
-        sites.flat_map(|site| site.descriptors()).map(AsRawFd::as_raw_fd)
+        let versions = self.sites.iter().flat_map(|(versions, _)| versions.all());
+        versions.flat_map(|site| site.descriptors()).map(AsRawFd::as_raw_fd)
     }
 
     /// Returns how many descriptors all sites may have open, including those of their replacements during a swap.
@@ -104,15 +103,8 @@ impl SiteSet {
     }
 }
 
-/// Returns how many descriptors one of `site_count` sites may have open: the current version, its replacement, and the earlier versions.
-fn descriptor_count(site: &Site, kept_max: usize, site_count: usize) -> usize {
-    let kept = kept_max.saturating_mul(site.descriptor_count()).min(kept_descriptors_max() / site_count);
+/// Returns how many descriptors a site may have open: the current version, its replacement, and the earlier versions.
+fn descriptor_count(site: &Site, kept_max: usize, kept_descriptors_max: usize) -> usize {
+    let kept = kept_max.saturating_mul(site.descriptor_count()).min(kept_descriptors_max);
     2 * site.descriptor_count() + kept
-}
-
-/// Returns a quarter of the limit on open files, for earlier versions. The current version and its replacement may each take a quarter
-/// too.
-pub(crate) fn kept_descriptors_max() -> usize {
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    usize::try_from(limit / 4).unwrap_or(usize::MAX)
 }

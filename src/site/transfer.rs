@@ -9,7 +9,7 @@
 use super::{BuildNotes, Site};
 use crate::{site::archive::Archive, sys::memory};
 use serde::{Deserialize, Serialize};
-use std::{fs::File, io, os::fd::OwnedFd};
+use std::{fs::File, io, sync::Arc};
 use tarpon_site::{Image, Region};
 
 /// The record that accompanies the descriptors of a site.
@@ -45,7 +45,7 @@ struct TransferPlace {
 
 impl Site {
     /// Returns the record and the descriptors for another process. The warnings about entries that are not served are lost.
-    pub(crate) fn into_transfer(self) -> (SiteTransfer, Vec<OwnedFd>) {
+    pub(crate) fn into_transfer(self) -> (SiteTransfer, Arc<[Arc<File>]>) {
         let Site { store, files, archive, file_count, content_len, content_id, .. } = self;
         let place_of = |archive: &Archive| TransferPlace {
             at: archive.at,
@@ -60,17 +60,17 @@ impl Site {
             content_len,
         };
         let descriptors = store.into_iter().chain(archive.map(|archive| archive.file)).chain(files);
-        (record, descriptors.map(OwnedFd::from).collect())
+        (record, descriptors.collect())
     }
 
     /// Returns the site that another process has sent.
     ///
     /// # Errors
     /// A descriptor is missing, or the image or archive is invalid: another process may have truncated the archive.
-    pub(crate) fn from_transfer(record: &SiteTransfer, descriptors: Vec<OwnedFd>) -> io::Result<Site> {
+    pub(crate) fn from_transfer(record: &SiteTransfer, descriptors: Vec<Arc<File>>) -> io::Result<Site> {
         let &SiteTransfer { has_store, archive, file_count, content_len, content_id: [high, low] } = record;
         let content_id = u128::from(high) << 64 | u128::from(low);
-        let mut descriptors = descriptors.into_iter().map(File::from);
+        let mut descriptors = descriptors.into_iter();
         let mut next = || descriptors.next().ok_or_else(|| invalid("a descriptor is missing"));
         let store = has_store.then(&mut next).transpose()?;
         let archive = match archive {

@@ -7,7 +7,10 @@
 //! Only the workers keep a version alive. The history holds weak references, so that no version outlives the workers.
 
 use crate::site::Site;
-use std::sync::{Arc, Weak};
+use std::{
+    iter,
+    sync::{Arc, Weak},
+};
 
 /// The versions of a site that workers serve.
 #[derive(Clone, Debug)]
@@ -15,6 +18,13 @@ pub(crate) struct SiteVersions {
     pub(crate) current: Arc<Site>,
     /// Earlier versions, the latest first.
     pub(crate) earlier: Arc<[Arc<Site>]>,
+}
+
+impl SiteVersions {
+    /// Returns the current version and the earlier ones.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Site>> {
+        iter::once(&self.current).chain(&*self.earlier)
+    }
 }
 
 /// The latest versions of a site.
@@ -32,6 +42,12 @@ impl SiteHistory {
     /// Returns an empty history.
     pub(crate) fn new(kept_max: usize, descriptor_max: usize) -> SiteHistory {
         SiteHistory { sites: Vec::new(), kept_max, descriptor_max }
+    }
+
+    /// Returns the versions that workers hold.
+    #[cfg(feature = "program")]
+    pub(crate) fn held(&self) -> impl Iterator<Item = Arc<Site>> {
+        self.sites.iter().filter_map(Weak::upgrade)
     }
 
     /// Makes a site the current version. Drops an earlier version with the same content, so that a rebuild without a change, or a

@@ -56,7 +56,7 @@ pub(crate) fn write_site<F, W: Write + Seek>(
     let mut summary = Summary::default();
     let mut listed = Vec::new();
     let mut id = ContentId::new(rules, options);
-    compressed.begin(options.compression);
+    compressed.begin(options.compression, options.file_count_max / JOB_FILES_PART);
     let mut large_count = 0;
     for (number, SiteFile { path, location }) in files.iter().enumerate() {
         if precompressed.is_variant(number) {
@@ -136,6 +136,9 @@ pub(crate) fn write_site<F, W: Write + Seek>(
     writer.finish(open_files.len() as u64, archive_len, &sections)?;
     Ok(PackedImage { files: open_files, summary, skipped, omitted: Vec::new(), content_id: id.finish() })
 }
+
+/// The part of the files that may stay open which jobs of one pack may hold open besides, while the next pack opens its own.
+const JOB_FILES_PART: usize = 4;
 
 /// A hash of what a site consists of, apart from compressed variants.
 struct ContentId(Xxh3);

@@ -55,6 +55,10 @@ struct CurrentPack {
     /// The variants that the new image has already, apart from their fields: another file with the same content uses them.
     placed: HashMap<VariantKey, FileContent>,
     jobs: Vec<CompressionJob>,
+    /// How many more jobs may hold a file open.
+    job_files_left: usize,
+    /// Whether contents wait for the next pack, as too many jobs hold files open.
+    has_more: bool,
     /// The contents that have a job.
     asked: HashSet<Fingerprint>,
     saved: CompressedFiles,
@@ -79,9 +83,9 @@ impl VariantCache {
         cache
     }
 
-    /// Begins a pack.
-    pub(crate) fn begin(&mut self, options: Option<BackgroundCompression>) {
-        self.pack = CurrentPack { options, ..CurrentPack::default() };
+    /// Begins a pack, whose jobs hold at most this many files open.
+    pub(crate) fn begin(&mut self, options: Option<BackgroundCompression>, job_files_max: usize) {
+        self.pack = CurrentPack { options, job_files_left: job_files_max, ..CurrentPack::default() };
         self.left_out.values_mut().for_each(|left_out| left_out.is_used = false);
     }
 
@@ -132,7 +136,12 @@ impl VariantCache {
         let source = match *plain_at {
             (Storage::Image, at) => JobSource::Image(at),
             (Storage::Archive, at) => JobSource::Archive(at),
+            (Storage::File, _) if self.pack.job_files_left == 0 => {
+                self.pack.has_more = true;
+                return;
+            }
             (Storage::File, number) => {
+                self.pack.job_files_left -= 1;
                 // Without a descriptor the file is served uncompressed.
                 let file = open_files.get(number as usize).and_then(|file| file.try_clone().ok());
                 let Some(file) = file else { return };
@@ -145,6 +154,11 @@ impl VariantCache {
     /// Returns which files of the last pack have variants of this cache.
     pub fn saved(&self) -> CompressedFiles {
         self.pack.saved
+    }
+
+    /// Returns whether contents of the last pack have no job yet: the next pack adds jobs for them, once those of the last one are done.
+    pub fn has_more_jobs(&self) -> bool {
+        self.pack.has_more
     }
 
     /// Takes the jobs of the last pack: the contents that lack variants, the longest first, since they gain most.

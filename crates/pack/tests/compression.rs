@@ -202,6 +202,27 @@ fn lens(image: &Image) -> u64 {
 }
 
 #[test]
+fn jobs_hold_few_files_open_and_the_next_packs_have_the_others() {
+    let mut served = CompressedSite::new(64 << 20);
+    served.options.file_count_max = 8;
+    for number in 0..5 {
+        served.write(&format!("{number}.txt"), &text(number, 100_000));
+    }
+    let mut job_counts = Vec::new();
+    loop {
+        served.pack();
+        let has_more = served.cache.variants.has_more_jobs();
+        let (image, job_count) = served.compress();
+        job_counts.push(job_count);
+        if !has_more {
+            assert!((0..5).all(|number| codings(&image, &format!("/{number}.txt")).len() == 3));
+            break;
+        }
+    }
+    assert_eq!(job_counts, [2, 2, 1]);
+}
+
+#[test]
 fn content_that_has_changed_since_the_build_is_left_as_it_is() {
     let mut served = CompressedSite::new(64 << 20);
     served.write("large.txt", &text(7, 100_000));

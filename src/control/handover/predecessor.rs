@@ -6,8 +6,9 @@ use crate::{
     control::{
         counters::CounterHandover,
         process::{
-            channel::Channel,
+            channel::{Channel, owned},
             message::{FromSuccessor, InheritedSite, InheritedSocket, ToSuccessor},
+            shared_files::SharedFiles,
         },
         tls::tickets::TicketSecret,
     },
@@ -17,8 +18,10 @@ use libc::{POLLIN, POLLOUT};
 use std::{
     env,
     error::Error,
+    fs::File,
     io,
     os::fd::{AsFd, OwnedFd},
+    sync::Arc,
 };
 
 /// The channel to the predecessor, until it has exited.
@@ -35,7 +38,7 @@ pub(in crate::control) struct Inheritance {
     pub(in crate::control) listeners: Vec<InheritedSocket>,
     pub(in crate::control) sockets: Vec<OwnedFd>,
     /// Versions that were served, the oldest first, with their descriptors.
-    pub(in crate::control) sites: Vec<(InheritedSite, Vec<OwnedFd>)>,
+    pub(in crate::control) sites: Vec<(InheritedSite, Vec<Arc<File>>)>,
     /// When the service started, in seconds since 1970.
     pub(in crate::control) start_unix_s: u64,
     pub(in crate::control) counters: CounterHandover,
@@ -65,12 +68,13 @@ impl PredecessorChannel {
         Ok(Some(PredecessorChannel { channel: Channel::new(socket) }))
     }
 
-    /// Receives what the predecessor hands over.
+    /// Receives what the predecessor hands over. Versions share their `files`.
     ///
     /// # Errors
     /// The predecessor has exited, or this process is out of descriptors.
-    pub(in crate::control) fn inherit(&mut self) -> io::Result<Inheritance> {
+    pub(in crate::control) fn inherit(&mut self, files: &SharedFiles) -> io::Result<Inheritance> {
         let receiver = &mut self.channel.receiver;
+        receiver.share_files(files);
         let Some((
             ToSuccessor::Sockets { engine, listeners, site_count, start_unix_s, counters, tickets },
             sockets,
@@ -78,7 +82,8 @@ impl PredecessorChannel {
         else {
             return Err(gone());
         };
-        let mut sockets = sockets.map_err(io::Error::other)?;
+        let sockets = sockets.map_err(io::Error::other)?;
+        let mut sockets: Vec<_> = sockets.into_iter().filter_map(owned).collect();
         let socket_count: usize = listeners.iter().map(|listener| listener.socket_count).sum();
         let counter_files = sockets.split_off(socket_count.min(sockets.len()));
         let mut sites = Vec::new();
@@ -116,7 +121,8 @@ impl PredecessorChannel {
     pub(in crate::control) fn receive(&mut self) -> Option<PredecessorEvent> {
         match self.channel.receiver.receive() {
             Ok(Some((ToSuccessor::Commit, callers))) => {
-                Some(PredecessorEvent::Committed(callers.unwrap_or_default()))
+                let callers = callers.unwrap_or_default().into_iter().filter_map(owned);
+                Some(PredecessorEvent::Committed(callers.collect()))
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
             Ok(_) | Err(_) => Some(PredecessorEvent::Gone),

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! message ─▶ number of descriptors, JSON  ┐ one packet
-//!            up to 253 descriptors        ┘
-//!            up to 253 more, …              a packet each
+//!            up to 32 descriptors         ┘
+//!            up to 32 more, …               a packet each
 //! ```
 //!
 //! The parent's end never blocks; the child's end blocks. A receiver that is out of descriptors loses those of a message, but not the
 //! message: it is told how many came.
 
-use super::message::MessageKey;
+use super::{message::MessageKey, shared_files::SharedFiles};
 use crate::sys::{
     self,
     socket::{self, CLOSE_ON_EXEC},
@@ -26,7 +26,9 @@ use serde::{Serialize, de::DeserializeOwned};
 use std::{
     collections::VecDeque,
     error::Error,
-    fmt, io,
+    fmt,
+    fs::File,
+    io,
     mem::MaybeUninit,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::Arc,
@@ -63,18 +65,23 @@ pub(crate) struct Receiver {
     /// The peer has exited with unread messages. Its own messages are still readable.
     is_reset: bool,
     is_blocking: bool,
-    /// Descriptors of one message, at most. A message with more loses them all.
-    descriptor_count_max: usize,
+    /// The files that this process holds, which messages share. A message that brings more than may be held loses all its descriptors.
+    files: Option<SharedFiles>,
 }
 
-/// The descriptors of a message, unless they were lost.
-pub(crate) type Descriptors = Result<Vec<OwnedFd>, DescriptorsLost>;
+/// Descriptors to send: of a version, or of anything else. Messages to several processes share them.
+pub(crate) type SentDescriptors = Arc<[Arc<File>]>;
+
+/// The descriptors of a message, unless they were lost. Files may be [shared](SharedFiles).
+pub(crate) type Descriptors = Result<Vec<Arc<File>>, DescriptorsLost>;
 
 /// The descriptors of a message did not arrive: this process may not open that many more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DescriptorsLost {
     /// How many came with the message.
     pub(crate) count: usize,
+    /// How many of them this process does not share. 0: it had no room for the others.
+    pub(crate) new_count: usize,
 }
 
 impl fmt::Display for DescriptorsLost {
@@ -90,7 +97,7 @@ struct OutgoingMessage {
     key: Option<MessageKey>,
     /// The packet to send next: the head of the message, or [`MORE`].
     bytes: Vec<u8>,
-    descriptors: Arc<[OwnedFd]>,
+    descriptors: Arc<[Arc<File>]>,
     /// How many descriptors were sent.
     sent: usize,
 }
@@ -98,11 +105,17 @@ struct OutgoingMessage {
 #[derive(Debug)]
 struct PartialMessage {
     message: Vec<u8>,
-    descriptors: Vec<OwnedFd>,
+    descriptors: Vec<Arc<File>>,
     /// How many descriptors come with the message.
     count: usize,
+    /// How many of those that came are not shared.
+    new_count: usize,
+    /// How many may be new.
+    room: usize,
     packets_left: usize,
     is_lost: bool,
+    /// The kernel has not installed all of them.
+    is_short: bool,
 }
 
 impl Channel {
@@ -132,13 +145,7 @@ impl Channel {
                 is_throttled: false,
                 is_used: false,
             },
-            receiver: Receiver {
-                socket,
-                partial: None,
-                is_reset: false,
-                is_blocking: true,
-                descriptor_count_max: usize::MAX,
-            },
+            receiver: Receiver { socket, partial: None, is_reset: false, is_blocking: true, files: None },
         }
     }
 
@@ -175,7 +182,7 @@ impl Sender {
         &mut self,
         key: Option<MessageKey>,
         message: &impl Serialize,
-        descriptors: &Arc<[OwnedFd]>,
+        descriptors: &Arc<[Arc<File>]>,
     ) -> io::Result<()> {
         self.is_used = true;
         if key.is_some() {
@@ -192,7 +199,7 @@ impl Sender {
     pub(crate) fn send_with(
         &mut self,
         message: &impl Serialize,
-        descriptors: &Arc<[OwnedFd]>,
+        descriptors: &Arc<[Arc<File>]>,
     ) -> io::Result<()> {
         self.send_keyed(None, message, descriptors)
     }
@@ -266,9 +273,9 @@ impl OutgoingMessage {
 }
 
 impl Receiver {
-    /// Limits how many descriptors one message may bring. Those of a message with more are lost.
-    pub(crate) fn limit_descriptors(&mut self, count_max: usize) {
-        self.descriptor_count_max = count_max;
+    /// Makes messages share the files that this process holds, and lose their descriptors if they bring more than may be held.
+    pub(crate) fn share_files(&mut self, files: &SharedFiles) {
+        self.files = Some(files.clone());
     }
 
     /// Returns the next message. `None`: the peer has exited or closed its end.
@@ -290,7 +297,10 @@ impl Receiver {
             }
             let message = serde_json::from_slice(&partial.message)?;
             let descriptors = match partial.is_lost {
-                true => Err(DescriptorsLost { count: partial.count }),
+                true => Err(DescriptorsLost {
+                    count: partial.count,
+                    new_count: if partial.is_short { 0 } else { partial.new_count },
+                }),
                 false => Ok(partial.descriptors),
             };
             return Ok(Some((message, descriptors)));
@@ -321,7 +331,7 @@ impl Receiver {
             RecvAncillaryMessage::ScmRights(descriptors) => descriptors.collect(),
             _ => Vec::new(),
         });
-        let descriptors: Vec<_> = descriptors.collect();
+        let descriptors: Vec<OwnedFd> = descriptors.collect();
         if received.flags.contains(ReturnFlags::TRUNC) {
             return Err(malformed("a message is too long"));
         }
@@ -329,7 +339,7 @@ impl Receiver {
         let mut partial = match self.partial.take() {
             Some(partial) if bytes == [MORE] => partial,
             Some(_) => return Err(malformed("a message ends early")),
-            None => PartialMessage::new(&bytes, self.descriptor_count_max)?,
+            None => PartialMessage::new(&bytes, self.files.as_ref())?,
         };
         partial.packets_left -= 1;
         // CTRUNC: the kernel has installed as many descriptors as this process may open.
@@ -337,10 +347,21 @@ impl Receiver {
         if !is_short && descriptors.len() != partial.descriptor_count_in(partial.packets_left) {
             return Err(malformed("a message brings other descriptors than it says"));
         }
+        partial.is_short |= is_short;
+        for file in descriptors.into_iter().map(File::from) {
+            let (file, is_new) = match &self.files {
+                Some(files) => files.share(file),
+                None => (Arc::new(file), true),
+            };
+            partial.new_count += usize::from(is_new);
+            partial.is_lost |= partial.new_count > partial.room || is_short;
+            if !partial.is_lost {
+                partial.descriptors.push(file);
+            }
+        }
         partial.is_lost |= is_short;
-        match partial.is_lost {
-            true => partial.descriptors.clear(),
-            false => partial.descriptors.extend(descriptors),
+        if partial.is_lost {
+            partial.descriptors.clear();
         }
         Ok(Some(partial))
     }
@@ -348,7 +369,7 @@ impl Receiver {
 
 impl PartialMessage {
     /// Reads the head of a message from its first packet.
-    fn new(bytes: &[u8], descriptor_count_max: usize) -> io::Result<PartialMessage> {
+    fn new(bytes: &[u8], files: Option<&SharedFiles>) -> io::Result<PartialMessage> {
         let (count, message) = bytes.split_at_checked(4).ok_or(malformed("a message is cut"))?;
         let count = u32::from_le_bytes(count.try_into().expect("four bytes")) as usize;
         if count > DESCRIPTOR_COUNT_MAX {
@@ -358,8 +379,11 @@ impl PartialMessage {
             message: message.to_vec(),
             descriptors: Vec::new(),
             count,
+            new_count: 0,
+            room: files.filter(|_| count > 0).map_or(usize::MAX, SharedFiles::room),
             packets_left: count.div_ceil(PACKET_DESCRIPTORS_MAX).max(1),
-            is_lost: count > descriptor_count_max,
+            is_lost: false,
+            is_short: false,
         })
     }
 
@@ -372,6 +396,16 @@ impl PartialMessage {
             _ => PACKET_DESCRIPTORS_MAX,
         }
     }
+}
+
+/// Returns descriptors to send, which no site shares.
+pub(crate) fn unshared(descriptors: impl IntoIterator<Item = OwnedFd>) -> Arc<[Arc<File>]> {
+    descriptors.into_iter().map(|descriptor| Arc::new(File::from(descriptor))).collect()
+}
+
+/// Returns a received descriptor that is no file of a site: a socket, a log. `None`: it is shared, against the protocol.
+pub(crate) fn owned(descriptor: Arc<File>) -> Option<OwnedFd> {
+    Arc::into_inner(descriptor).map(OwnedFd::from)
 }
 
 fn malformed(what: &'static str) -> io::Error {
@@ -387,8 +421,8 @@ const PACKETS_PER_CALL: usize = 64;
 /// Descriptors of one message, at most: the default of fs.nr_open, which limits every process.
 const DESCRIPTOR_COUNT_MAX: usize = 1 << 20;
 
-/// Descriptors of one packet, at most: `SCM_MAX_FD` of the kernel.
-const PACKET_DESCRIPTORS_MAX: usize = 253;
+/// Descriptors of one packet, at most: a receiver holds them beside those that they share. The kernel takes up to 253, `SCM_MAX_FD`.
+const PACKET_DESCRIPTORS_MAX: usize = 32;
 
 /// Bytes of a packet, at most. A message has a few numbers, or a few lines.
 const PACKET_LEN_MAX: usize = 64 * 1024;
@@ -399,10 +433,7 @@ const MORE: u8 = 0;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{
-        fs::File,
-        io::{Read, Seek, Write},
-    };
+    use std::io::{Read, Seek, Write};
 
     #[test]
     fn messages_arrive_in_order_with_all_their_descriptors() {
@@ -415,7 +446,7 @@ mod tests {
             let received = received.unwrap();
             assert_eq!((&*name, said, received.len()), ("first", count, count));
             for (number, descriptor) in received.into_iter().enumerate() {
-                let (mut file, mut content) = (File::from(descriptor), String::new());
+                let (mut file, mut content) = (&*descriptor, String::new());
                 file.rewind().and_then(|()| file.read_to_string(&mut content)).unwrap();
                 assert_eq!(content, number.to_string());
             }
@@ -492,22 +523,50 @@ mod tests {
     #[test]
     fn message_outlives_the_loss_of_its_descriptors() {
         let (mut ours, mut theirs) = Channel::pair().unwrap();
-        ours.receiver.limit_descriptors(2);
+        ours.receiver.share_files(&SharedFiles::new(2));
         for count in [1, 3, 2 * PACKET_DESCRIPTORS_MAX + 1, 2] {
             theirs.sender.send_with(&count, &files(count)).unwrap();
         }
         for (count, is_lost) in [(1, false), (3, true), (2 * PACKET_DESCRIPTORS_MAX + 1, true), (2, false)] {
             let (received, descriptors): (usize, _) = ours.receiver.receive().unwrap().unwrap();
-            let want = if is_lost { Err(DescriptorsLost { count }) } else { Ok(count) };
+            let want = if is_lost { Err(DescriptorsLost { count, new_count: count }) } else { Ok(count) };
             assert_eq!((received, descriptors.map(|all| all.len())), (count, want));
         }
+    }
+
+    #[test]
+    fn message_shares_files_that_are_held_and_brings_only_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let count = 2 * PACKET_DESCRIPTORS_MAX + 7;
+        let path = |number: usize| dir.path().join(number.to_string());
+        (0..count).for_each(|number| std::fs::write(path(number), "").unwrap());
+        let open =
+            || -> Arc<[_]> { (0..count).map(|number| Arc::new(File::open(path(number)).unwrap())).collect() };
+        let (mut ours, mut theirs) = Channel::pair().unwrap();
+        ours.receiver.share_files(&SharedFiles::new(count + 1));
+        let mut receive = |descriptors: Arc<[_]>| {
+            theirs.sender.send_with(&0, &descriptors).unwrap();
+            let received: Option<(i32, _)> = ours.receiver.receive().unwrap();
+            received.unwrap().1
+        };
+        let first = receive(open()).unwrap();
+        std::fs::remove_file(path(3)).unwrap();
+        std::fs::write(path(3), "changed").unwrap();
+        let second = receive(open()).unwrap();
+        let differ: Vec<_> =
+            (0..count).filter(|&number| !Arc::ptr_eq(&first[number], &second[number])).collect();
+        assert_eq!(differ, [3]);
+        std::fs::write(path(4), "changed").unwrap();
+        assert_eq!(receive(open()).unwrap_err(), DescriptorsLost { count, new_count: 1 });
+        drop(first);
+        assert!(Arc::ptr_eq(&receive(open()).unwrap()[3], &second[3]));
     }
 
     #[test]
     fn long_message_is_received_in_several_calls() {
         let (mut ours, mut theirs) = Channel::pair().unwrap();
         theirs.set_nonblocking();
-        ours.receiver.limit_descriptors(2);
+        ours.receiver.share_files(&SharedFiles::new(2));
         let packet_count = PACKETS_PER_CALL + 3;
         let file = tempfile::tempfile().unwrap();
         let descriptors = [file.as_fd(); PACKET_DESCRIPTORS_MAX];
@@ -549,11 +608,11 @@ mod tests {
     }
 
     /// Returns descriptors of files that contain their numbers.
-    fn files(count: usize) -> Arc<[OwnedFd]> {
+    fn files(count: usize) -> Arc<[Arc<File>]> {
         let file = |number| {
             let mut file = tempfile::tempfile().unwrap();
             write!(file, "{number}").unwrap();
-            file.into()
+            Arc::new(file)
         };
         (0..count).map(file).collect()
     }

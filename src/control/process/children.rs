@@ -16,8 +16,9 @@ use rustix::{
 use serde::{Serialize, de::DeserializeOwned};
 use std::{
     collections::{BTreeSet, HashMap},
+    fs::File,
     io,
-    os::fd::{AsFd, OwnedFd},
+    os::fd::AsFd,
     sync::Arc,
     time::Duration,
 };
@@ -91,7 +92,7 @@ impl Children {
         id: ProcessId,
         key: Option<MessageKey>,
         message: &impl Serialize,
-        descriptors: &Arc<[OwnedFd]>,
+        descriptors: &Arc<[Arc<File>]>,
     ) {
         if let Some(child) = self.by_id.get_mut(id).filter(|child| !child.is_closing) {
             let _ = child.channel.sender.send_keyed(key, message, descriptors);

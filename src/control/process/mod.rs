@@ -17,6 +17,7 @@
 //! | `children` | the forked processes behind the identities: carries messages, reaps, kills |
 //! | `exit` | how a process ended |
 //! | `channel` | messages with descriptors between two processes |
+//! | `shared_files` | the files of sites that a process holds: versions that arrive share them |
 //! | `message` | what the processes say to each other |
 //! | `clock` | the monotonic clock of a driver, in ticks |
 //! | `notice_limit` | bounds the notices that a child can cause |
@@ -34,6 +35,7 @@ pub(crate) mod message;
 pub(crate) mod notice_limit;
 #[cfg(test)]
 pub(crate) mod random;
+pub(crate) mod shared_files;
 pub(crate) mod slot;
 pub(crate) mod table;
 

@@ -29,7 +29,7 @@ use crate::{
             service::PreparedTls,
             tickets::{TicketKeys, TicketSecret},
         },
-        upstreams::service::UpstreamService,
+        upstreams::service::{UpstreamError, UpstreamService},
     },
     data::acme_table::AcmeTable,
     sys::process::SingleThreaded,
@@ -59,8 +59,8 @@ pub(crate) enum ServicePart {
     Site(usize),
     /// The CGI programs of the site with this number.
     Cgi(usize),
-    /// The upstreams.
-    Upstreams,
+    /// The upstream with this name. `None`: all of them.
+    Upstream(Option<String>),
     /// The listeners with TLS.
     Tls,
 }
@@ -76,7 +76,10 @@ pub(crate) fn start_errors(mut service: Service, unix_s: i64) -> Vec<StartError>
     let (sets, state) = acme_sets(&service);
     let of_acme = AcmeService::errors(&service.acme, &sets, &state);
     of_acme.into_iter().for_each(|error| errors.add(ServicePart::Server, Err::<(), _>(error)));
-    errors.add(ServicePart::Upstreams, UpstreamService::new(&service.upstreams, &service.sites));
+    let of_upstreams = UpstreamService::checked(&service.upstreams, &service.sites).err().unwrap_or_default();
+    for UpstreamError { upstream, error } in of_upstreams {
+        errors.add(ServicePart::Upstream(upstream), Err::<(), _>(error));
+    }
     errors.add(ServicePart::Tls, prepare_tls(&service, !sets.is_empty(), unix_s));
     let privileges = look_up(|| Privileges::new(service.user.as_deref(), service.sandbox));
     let privileges = privileges.or_else(|error| {

@@ -39,6 +39,15 @@ pub(super) struct SiteVersion {
     pub(super) content_id: u128,
 }
 
+/// The descriptors of a version did not arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct VersionLost {
+    pub(super) descriptor_count: usize,
+    /// How many of its files are not those of versions that the supervisor holds, if they do not fit beside these: another attempt would fail,
+    /// too. `None`: descriptors are short for a moment.
+    pub(super) unfit_count: Option<usize>,
+}
+
 /// An event: something has happened, or an action was carried out.
 #[derive(Debug)]
 pub(super) enum SupervisorEvent {
@@ -53,7 +62,7 @@ pub(super) enum SupervisorEvent {
     /// The process of [`Action::Start`] does not run, for this reason.
     StartFailed(ProcessId, String),
     /// A builder has built a site. `Err`: the descriptors, this many, were lost.
-    SiteBuilt { builder: ProcessId, site: usize, version: Result<SiteVersion, usize>, is_earlier: bool },
+    SiteBuilt { builder: ProcessId, site: usize, version: Result<SiteVersion, VersionLost>, is_earlier: bool },
     /// A builder may not read the new root of a site.
     RootReplaced(ProcessId),
     /// A message of a server process. The connection of an order is beside it.

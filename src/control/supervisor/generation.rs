@@ -8,7 +8,7 @@ use super::{
     Role,
     event::{
         Action, BuilderStart, GenerationId, LogId, ProcessStart, ServingInfo, SiteVersion, SupervisorNotice,
-        ToChild,
+        ToChild, VersionLost,
     },
     held_versions::{HeldVersions, InheritedVersion, Resend, VersionUses},
     log_files::{LogFilePlan, LogFiles},
@@ -18,6 +18,7 @@ use crate::{
     base::{engine::Engine, error::UserError},
     control::helpers::HelperKind,
     control::process::{ProcessExit, ProcessId, ProcessSlot, ProcessTable, clock},
+    site::descriptor_budget::DescriptorBudget,
 };
 use std::{mem, time::Duration};
 use tarpon_conn::Tick;
@@ -45,15 +46,6 @@ pub(super) struct SitePlan {
     /// The name of the site in messages.
     pub(super) label: String,
     /// Earlier versions that are kept, at most.
-    pub(super) kept_max: usize,
-}
-
-/// The descriptors that sites may use.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct DescriptorBudget {
-    /// For the current versions of all sites together.
-    pub(super) current_max: usize,
-    /// For the earlier versions of all sites together.
     pub(super) kept_max: usize,
 }
 
@@ -243,11 +235,11 @@ impl Generation {
     }
 
     /// Adds a version of a site that the builder has built, and sends it to the server. Returns why the generation cannot serve, if it has
-    /// not served yet. `version`: `Err` if its descriptors, this many, were lost.
+    /// not served yet. `version`: `Err` if its descriptors were lost.
     pub(super) fn site_built(
         &mut self,
         site: usize,
-        version: Result<SiteVersion, usize>,
+        version: Result<SiteVersion, VersionLost>,
         is_earlier: bool,
         cx: &mut Context<'_>,
     ) -> Result<(), String> {
@@ -255,8 +247,9 @@ impl Generation {
             cx.actions.extend(version.map(|version| Action::DropVersion(version.id)));
             return Ok(());
         }
-        let count = version.map_or_else(|lost| lost, |version| version.descriptor_count);
-        if !is_earlier && let Some(error) = self.check_budget(site, count, cx.budget) {
+        let count = version.map_or_else(|lost| lost.descriptor_count, |version| version.descriptor_count);
+        let unfit = || self.unfit(site, version.err()?.unfit_count?, cx.budget);
+        if !is_earlier && let Some(error) = self.check_budget(site, count, cx.budget).or_else(unfit) {
             cx.actions.extend(version.map(|version| Action::DropVersion(version.id)));
             if self.serving.is_none() {
                 return Err(error.to_string());
@@ -272,7 +265,7 @@ impl Generation {
             }
             Ok(version) => version,
             Err(_) if is_earlier => return Ok(()),
-            Err(count) => return self.descriptors_lost(count, cx),
+            Err(lost) => return self.descriptors_lost(lost.descriptor_count, cx),
         };
         let kept_max = cx.budget.kept_max / self.sites.len();
         let versions = &mut self.sites[site];
@@ -353,8 +346,24 @@ impl Generation {
                 named.join(", ")
             ),
             format_args!(
-                "pack the sites with tarpon pack, or raise the limit, as with ulimit -n {}",
-                (4 * sum).next_power_of_two()
+                "pack the sites with tarpon pack, as an archive needs one, or raise the limit, as with ulimit -n {limit} or LimitNOFILE={limit}",
+                limit = (2 * sum).next_power_of_two()
+            ),
+        ))
+    }
+
+    /// Returns why a new version of a site, with this many new open files, does not fit beside the versions that are served.
+    fn unfit(&self, site: usize, count: usize, budget: DescriptorBudget) -> Option<UserError> {
+        let limit = (2 * (budget.total_max + count)).next_power_of_two();
+        Some(UserError::new(
+            format_args!("cannot load the new version of {}", self.sites[site].label),
+            format_args!(
+                "{count} of its open files are new, and the limit leaves room for {} of both versions",
+                budget.total_max
+            ),
+            format_args!(
+                "restart tarpon, pack the site with tarpon pack, as an archive needs one, or raise the limit, as with ulimit -n {limit} or \
+                 LimitNOFILE={limit}"
             ),
         ))
     }

@@ -16,8 +16,9 @@ use super::{
     event::{
         Action, Announcement, AnnouncementKind, CallerId, GenerationId, OrderOutcome, ProcessStart,
         ServingInfo, SiteVersion, SupervisorEvent, SupervisorNotice, SupervisorSignal, SystemdState, ToChild,
+        VersionLost,
     },
-    generation::{Context, DescriptorBudget, Generation, GenerationPlan},
+    generation::{Context, Generation, GenerationPlan},
     held_versions::{InheritedVersion, VersionUses},
     orders::PendingOrders,
 };
@@ -31,6 +32,7 @@ use crate::{
         },
     },
     data::worker::mailbox::ShutdownMode,
+    site::descriptor_budget::DescriptorBudget,
 };
 use std::{mem, time::Duration};
 use tarpon_conn::Tick;
@@ -442,7 +444,7 @@ impl Supervisor {
         now: Tick,
         builder: ProcessId,
         site: usize,
-        version: Result<SiteVersion, usize>,
+        version: Result<SiteVersion, VersionLost>,
         is_earlier: bool,
         actions: &mut Vec<Action>,
     ) {

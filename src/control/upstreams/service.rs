@@ -79,6 +79,20 @@ struct UpstreamRoute {
     limits: BackendLimits,
 }
 
+/// Why upstreams cannot be used.
+#[derive(Debug)]
+pub(crate) struct UpstreamError {
+    /// The name of the upstream that the error is about. `None`: all of them.
+    pub(crate) upstream: Option<String>,
+    pub(crate) error: UserError,
+}
+
+impl UpstreamError {
+    fn new(upstream: &str, error: UserError) -> UpstreamError {
+        UpstreamError { upstream: Some(upstream.to_owned()), error }
+    }
+}
+
 /// Servers of a configuration, at most: the table has a part for each of them in the row of each worker.
 const SERVER_COUNT_MAX: usize = 1_024;
 
@@ -91,45 +105,84 @@ impl UpstreamService {
         configs: &[UpstreamConfig],
         sites: &[SiteConfig],
     ) -> Result<Option<UpstreamService>, UserError> {
+        UpstreamService::checked(configs, sites).map_err(|errors| {
+            UserError::join(errors.into_iter().map(|error| error.error)).expect("there is at least one")
+        })
+    }
+
+    /// Returns the upstreams, as [`new`](UpstreamService::new), or all errors with the upstreams that they are about.
+    pub(crate) fn checked(
+        configs: &[UpstreamConfig],
+        sites: &[SiteConfig],
+    ) -> Result<Option<UpstreamService>, Vec<UpstreamError>> {
         if sites.iter().all(|site| site.proxies.is_empty()) {
             return Ok(None);
         }
+        let mut errors = Vec::new();
         let server_count: usize = configs.iter().map(|config| config.servers.len()).sum();
         if server_count > SERVER_COUNT_MAX {
-            return Err(UserError::new(
+            let error = UserError::new(
                 "cannot use these upstreams",
                 format_args!("they have {server_count} servers, and {SERVER_COUNT_MAX} is the limit"),
                 "use fewer servers",
-            ));
+            );
+            errors.push(UpstreamError { upstream: None, error });
         }
-        for server in configs.iter().flat_map(|config| &config.servers) {
-            unix_address(&server.address)?;
+        for config in configs {
+            let found = config.servers.iter().filter_map(|server| unix_address(&server.address).err());
+            errors.extend(found.map(|error| UpstreamError::new(&config.name, error)));
         }
-        let routes = sites.iter().enumerate().flat_map(|(number, site)| {
-            site.proxies.iter().map(move |proxy| route(configs, number, site, proxy))
+        let proxies = sites.iter().enumerate().flat_map(|(number, site)| {
+            site.proxies.iter().map(move |proxy| (proxy, route(configs, number, site, proxy)))
         });
-        let routes = routes.collect::<Result<_, _>>()?;
-        let short = |error: std::io::Error| {
-            UserError::new(
+        let mut routes = Vec::new();
+        for (proxy, route) in proxies {
+            match route {
+                Ok(route) => routes.push(route),
+                Err(error) => errors.push(UpstreamError::new(&proxy.upstream, error)),
+            }
+        }
+        let mut all_transports = Vec::new();
+        for config in configs {
+            match transports(config) {
+                Ok(transports) => all_transports.extend(transports),
+                Err(error) => errors.push(UpstreamError::new(&config.name, error)),
+            }
+        }
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        let service = UpstreamService::with(configs, routes, all_transports, server_count);
+        service.map(Some).map_err(|error| {
+            let error = UserError::new(
                 "cannot use upstreams",
                 reason(&error),
                 "the system is short of descriptors or memory",
-            )
-        };
-        let table = UpstreamTable::new(configs.len(), server_count).map_err(short)?;
-        let (workers, helper) = endpoints().map_err(|error| short(error.into()))?;
-        let (reporters, reports) = endpoints().map_err(|error| short(error.into()))?;
-        Ok(Some(UpstreamService {
+            );
+            vec![UpstreamError { upstream: None, error }]
+        })
+    }
+
+    fn with(
+        configs: &[UpstreamConfig],
+        routes: Vec<UpstreamRoute>,
+        transports: Vec<UpstreamTransport>,
+        server_count: usize,
+    ) -> std::io::Result<UpstreamService> {
+        let table = UpstreamTable::new(configs.len(), server_count)?;
+        let (workers, helper) = endpoints()?;
+        let (reporters, reports) = endpoints()?;
+        Ok(UpstreamService {
             plans: Arc::new(plans(configs)),
             configs: configs.to_vec(),
             table: Arc::new(table),
-            routes,
-            transports: transports(configs)?,
+            routes: routes.into(),
+            transports: transports.into(),
             workers,
             helper,
             reporters,
             reports,
-        }))
+        })
     }
 
     /// Returns the part of the server.
@@ -405,24 +458,25 @@ fn unix_address(address: &UpstreamAddress) -> Result<Option<SocketAddrUnix>, Use
     })
 }
 
-/// Returns the transports of the connections to all servers, by their numbers.
+/// Returns the transports of the connections to the servers of an upstream, in their order.
 ///
 /// # Errors
-/// The certificates of an upstream cannot be read, or a server has no name for them.
-fn transports(configs: &[UpstreamConfig]) -> Result<Arc<[UpstreamTransport]>, UserError> {
-    let mut transports = Vec::new();
-    for UpstreamConfig { name, protocol, tls, servers, .. } in configs {
-        if *protocol != UpstreamProtocol::Https {
-            transports.extend(servers.iter().map(|_| UpstreamTransport::Plain));
-            continue;
-        }
-        let config = client_config(name, tls)?;
-        for server in servers {
-            let name = server_name(name, tls, &server.address)?;
-            transports.push(UpstreamTransport::Tls { config: Arc::clone(&config), name });
+/// The certificates of the upstream cannot be read, or servers have no name for them.
+fn transports(
+    UpstreamConfig { name, protocol, tls, servers, .. }: &UpstreamConfig,
+) -> Result<Vec<UpstreamTransport>, UserError> {
+    if *protocol != UpstreamProtocol::Https {
+        return Ok(servers.iter().map(|_| UpstreamTransport::Plain).collect());
+    }
+    let config = client_config(name, tls)?;
+    let (mut transports, mut errors) = (Vec::new(), Vec::new());
+    for server in servers {
+        match server_name(name, tls, &server.address) {
+            Ok(name) => transports.push(UpstreamTransport::Tls { config: Arc::clone(&config), name }),
+            Err(error) => errors.push(error),
         }
     }
-    Ok(transports.into())
+    UserError::join(errors).map_or(Ok(transports), Err)
 }
 
 /// Returns what the checks of a server do.

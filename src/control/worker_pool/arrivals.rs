@@ -11,20 +11,20 @@ use crate::{
             channel::Descriptors,
             message::{FromServer, SiteRejection, ToServer},
         },
-        server_process::{is_shortage, receive_site, rejection},
+        server_process::{receive_site, rejection},
     },
     site::{Site, transfer::SiteTransfer},
 };
-use std::{io, os::fd::OwnedFd, sync::Arc};
+use std::{fs::File, sync::Arc};
 
 /// A message with descriptors, which the driver keeps until the machine releases it.
 pub(super) enum Arrival {
     /// A version of a site.
     Version(Box<ReceivedSite>),
     /// The descriptor of a log.
-    Log(Arc<[OwnedFd]>),
+    Log(Arc<[Arc<File>]>),
     /// An administrator's order, with the connection for the reply.
-    Request(Order, Arc<[OwnedFd]>),
+    Request(Order, Arc<[Arc<File>]>),
 }
 
 /// A version of a site that was received and checked.
@@ -32,7 +32,7 @@ pub(super) struct ReceivedSite {
     pub(super) transfer: SiteTransfer,
     pub(super) loads: u64,
     /// The descriptors, to pass on to workers.
-    pub(super) descriptors: Arc<[OwnedFd]>,
+    pub(super) descriptors: Arc<[Arc<File>]>,
     /// `None` after the machine has used it.
     pub(super) site: Option<Site>,
 }
@@ -92,8 +92,6 @@ fn check(
     descriptors: Descriptors,
 ) -> Result<ReceivedSite, SiteRejection> {
     let descriptors: Arc<[_]> = descriptors.map_err(|lost| rejection(&lost, true))?.into();
-    let ours: io::Result<Vec<_>> = descriptors.iter().map(OwnedFd::try_clone).collect();
-    let ours = ours.map_err(|error| rejection(&error, is_shortage(&error)))?;
-    let site = receive_site(&transfer, Ok(ours))?;
+    let site = receive_site(&transfer, Ok(descriptors.to_vec()))?;
     Ok(ReceivedSite { transfer, loads, descriptors, site: Some(site) })
 }

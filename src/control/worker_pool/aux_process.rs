@@ -8,7 +8,7 @@ use crate::{
         counters::ServerCounters,
         listeners::Listener,
         process::{
-            channel::{Channel, Sender},
+            channel::{Channel, Sender, owned, unshared},
             message::{FromServer, ToServer},
         },
         sandbox,
@@ -89,7 +89,7 @@ fn serve(start: AuxStart<'_>, channel: Channel) -> io::Result<()> {
             ToServer::Log { of } => {
                 let master = Arc::clone(&master);
                 let on_disconnect = move || master.send(&FromServer::LogBroken { of }, []);
-                match (&log, descriptors.unwrap_or_default().into_iter().next()) {
+                match (&log, descriptors.unwrap_or_default().into_iter().next().and_then(owned)) {
                     (Some(log), Some(descriptor)) => {
                         log.log_to(of, LogSink::from(descriptor).on_disconnect(on_disconnect));
                     }
@@ -120,6 +120,6 @@ impl MasterChannel {
     fn send<const N: usize>(&self, message: &FromServer, descriptors: [OwnedFd; N]) {
         let mut sender = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // A failed send means that the master has exited: this process ends too.
-        let _ = sender.send_with(message, &descriptors.into());
+        let _ = sender.send_with(message, &unshared(descriptors));
     }
 }

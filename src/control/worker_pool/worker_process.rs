@@ -2,14 +2,14 @@
 
 use crate::{
     control::{
-        process::{channel::Channel, message::ToServer},
+        process::{channel::Channel, message::ToServer, shared_files::SharedFiles},
         server_process::receive_site,
     },
     data::worker::mailbox::{Mailbox, ShutdownMode, WorkerMessage},
-    site::versions::SiteHistory,
+    site::{Site, descriptor_budget::DescriptorBudget, versions::SiteHistory},
     sys::process::exit_now,
 };
-use std::{io, sync::Arc, time::Duration};
+use std::{io, mem, sync::Arc, time::Duration};
 use tarpon_conn::SiteId;
 
 /// How long the connections of a worker without room for a site may take: longer than any response.
@@ -20,8 +20,18 @@ const DRAIN_TIME: Duration = Duration::from_secs(24 * 3_600);
 pub(super) fn mailbox(channel: Channel, mut histories: Arc<Vec<SiteHistory>>) -> Mailbox {
     let socket = channel.socket();
     let mut receiver = channel.receiver;
+    let mut is_sharing = false;
     let receive = move || {
         let mut messages = Vec::new();
+        // Not before the first message: with `fork` most workers never get one.
+        if !mem::replace(&mut is_sharing, true) {
+            let files = SharedFiles::new(DescriptorBudget::of_process().total_max);
+            histories
+                .iter()
+                .flat_map(SiteHistory::held)
+                .for_each(|site: Arc<Site>| files.add(site.descriptors()));
+            receiver.share_files(&files);
+        }
         loop {
             let (message, descriptors) = match receiver.receive() {
                 Ok(Some(received)) => received,

@@ -33,7 +33,7 @@ fn located(resolved: &ResolvedConfig, StartError { part, error }: &StartError) -
         ServicePart::Log(_) => "expected a log that can be opened",
         ServicePart::Site(_) => "expected a site that can be served",
         ServicePart::Cgi(_) => "expected a directory of programs",
-        ServicePart::Upstreams => "expected an upstream that can be used",
+        ServicePart::Upstream(_) => "expected an upstream that can be used",
         ServicePart::Tls => "expected certificates that can be used",
     };
     match place(resolved, part, error.option()) {
@@ -84,7 +84,11 @@ fn place<'a>(
         ServicePart::Log(LogOwner::Site(site)) => first("site", Some(*site), &["access-log"]),
         ServicePart::Site(site) => first("site", Some(*site), &["path"]),
         ServicePart::Cgi(site) => first("site", Some(*site), &["cgi", "cgi-suffix", "path"]),
-        ServicePart::Upstreams => first("upstream", None, &[]),
+        ServicePart::Upstream(None) => first("upstream", None, &["servers"]),
+        ServicePart::Upstream(Some(name)) => match upstream_number(resolved, name) {
+            Some(number) => first("upstream", Some(number), &["servers"]),
+            None => proxy(resolved, name),
+        },
         ServicePart::Tls => first("listener", None, &[]),
         ServicePart::Listener(address) => {
             let (entry, at) = listener(resolved, address)?;
@@ -92,6 +96,22 @@ fn place<'a>(
             Some(access.filter(|_| entry.section.name == "listener").map_or((entry, at), |entry| (entry, 0)))
         }
     }
+}
+
+/// Returns the number of the section of an upstream. `None`: the value of a site has its servers.
+fn upstream_number(resolved: &ResolvedConfig, name: &str) -> Option<usize> {
+    let mut names = resolved.entries.iter().filter(|entry| conflict::is_option(entry, "upstream", "name"));
+    names.find(|entry| entry.values.iter().any(|value| value == name)).and_then(|entry| entry.number)
+}
+
+/// Returns the value that sends requests to an upstream.
+fn proxy<'a>(resolved: &'a ResolvedConfig, upstream: &str) -> Option<(&'a OptionValue, usize)> {
+    let given = resolved.entries.iter().filter(|entry| conflict::is_option(entry, "site", "proxy"));
+    let mut values =
+        given.flat_map(|entry| entry.values.iter().enumerate().map(move |(at, value)| (entry, at, value)));
+    let found =
+        values.find(|(_, _, value)| value.split_once('=').is_some_and(|(_, to)| to.starts_with(upstream)));
+    found.map(|(entry, at, _)| (entry, at))
 }
 
 /// Returns the value that names an address.

@@ -185,6 +185,12 @@ impl SiteWatcher {
         })
     }
 
+    /// Allows as many large files as processes can serve that share the unchanged ones.
+    #[must_use]
+    pub(crate) fn for_other_processes(self) -> SiteWatcher {
+        SiteWatcher { builder: self.builder.for_other_processes(), ..self }
+    }
+
     /// Sets the user that this process has switched to, for messages.
     #[must_use]
     pub(crate) fn with_user(self, user: Option<String>) -> SiteWatcher {
@@ -259,6 +265,7 @@ impl SiteWatcher {
             let started = Instant::now();
             let made = mem::take(&mut self.made);
             let is_compressed = made.iter().any(|made| made.len() > 0);
+            let is_for_jobs = !made.is_empty() && !is_compressed;
             self.builder.add_variants(made, &self.source);
             let built = self.builder.build(&self.source);
             build_time = started.elapsed();
@@ -268,6 +275,10 @@ impl SiteWatcher {
                 Ok(site) => {
                     let former_id = self.content_id.replace(site.content_id);
                     let is_former = former_id == self.content_id;
+                    if is_former && is_for_jobs {
+                        // Only the jobs are new.
+                        continue;
+                    }
                     let site = Box::new(site);
                     report(match is_compressed && is_former {
                         true => SiteChange::Compressed(site),
@@ -292,10 +303,10 @@ impl SiteWatcher {
     /// Returns what an event requires, and keeps the variants that it has.
     fn received(&mut self, event: WatchEvent) -> WatchState {
         let state = event.state(&self.watch.names);
-        if let WatchEvent::Compressed(made) = event {
-            self.made.extend(made);
-        }
-        state
+        let WatchEvent::Compressed(made) = event else { return state };
+        self.made.extend(made);
+        // The next build has jobs for the others, even if no variant was worthwhile.
+        if self.builder.has_more_jobs() { WatchState::Build } else { state }
     }
 
     /// Begins to compress what the last build left to compress.

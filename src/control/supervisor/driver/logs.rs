@@ -7,9 +7,9 @@ use crate::{
         log_config::{LogConfig, LogOwner, LogTarget, Rotation},
         site_config::SiteConfig,
     },
-    control::access_log::rotate_files,
+    control::{access_log::rotate_files, process::channel::SentDescriptors},
 };
-use std::{fs::File, io, os::fd::OwnedFd, path::Path, sync::Arc, time::SystemTime};
+use std::{fs::File, io, path::Path, sync::Arc, time::SystemTime};
 use tarpon_site::Printable;
 
 /// A log that is open.
@@ -18,7 +18,7 @@ pub(super) struct OpenLog {
     owners: Vec<LogOwner>,
     target: LogTarget,
     rotation: Rotation,
-    descriptor: Arc<[OwnedFd]>,
+    descriptor: SentDescriptors,
     created: SystemTime,
 }
 
@@ -60,7 +60,7 @@ impl OpenLog {
     }
 
     /// Returns the descriptor, which a server gets.
-    pub(super) fn descriptor(&self) -> &Arc<[OwnedFd]> {
+    pub(super) fn descriptor(&self) -> &SentDescriptors {
         &self.descriptor
     }
 
@@ -98,9 +98,9 @@ fn rotate_error(path: &Path, error: &io::Error) -> UserError {
     )
 }
 
-fn open(target: &LogTarget) -> Result<(Arc<[OwnedFd]>, SystemTime), UserError> {
+fn open(target: &LogTarget) -> Result<(SentDescriptors, SystemTime), UserError> {
     let file = File::from(target.open()?.into_descriptor());
     // Some file systems do not record when a file was created, and a socket has no such time.
     let created = file.metadata().and_then(|meta| meta.created()).unwrap_or_else(|_| SystemTime::now());
-    Ok((Arc::new([file.into()]), created))
+    Ok((Arc::new([Arc::new(file)]), created))
 }

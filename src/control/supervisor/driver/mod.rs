@@ -36,7 +36,6 @@ mod upstreams;
 use super::{
     Notice, Service,
     event::{Action, CallerId, GenerationId, ProcessStart, SupervisorEvent, SupervisorSignal, VersionId},
-    generation::DescriptorBudget,
     held_versions::InheritedVersion,
     machine::{Predecessor, Supervisor, SupervisorConfig},
 };
@@ -51,15 +50,16 @@ use crate::{
         },
         process::{
             ProcessId,
-            channel::{Channel, THROTTLE_TIME},
+            channel::{Channel, SentDescriptors, THROTTLE_TIME},
             children::Children,
             clock::{self, MonotonicClock},
             notice_limit::NoticeLimit,
+            shared_files::SharedFiles,
         },
         systemd::{self, Systemd},
         tls::tickets::TicketKeys,
     },
-    site::{set::kept_descriptors_max, transfer::SiteTransfer},
+    site::{descriptor_budget::DescriptorBudget, transfer::SiteTransfer},
     sys::{
         poll::{PollEntry, poll},
         signals::Signals,
@@ -100,7 +100,7 @@ pub(super) struct Driver<'a> {
     /// What each child runs.
     starts: BTreeMap<ProcessId, ProcessStart>,
     generations: BTreeMap<GenerationId, PreparedGeneration>,
-    versions: BTreeMap<VersionId, (SiteTransfer, Arc<[OwnedFd]>)>,
+    versions: BTreeMap<VersionId, (SiteTransfer, SentDescriptors)>,
     version_count: u64,
     /// The connections of the administrators that wait for replies.
     callers: BTreeMap<CallerId, OwnedFd>,
@@ -127,8 +127,8 @@ pub(super) struct Driver<'a> {
     ending_helpers: Vec<(ProcessId, Tick)>,
     /// The generation that serves.
     adopted: Option<GenerationId>,
-    /// Descriptors that one message of a child may bring.
-    descriptor_count_max: usize,
+    /// The files of all versions: those that arrive share them.
+    files: SharedFiles,
     read: ReadConfig<'a>,
     emit: fn(Notice<'_>),
     notice_limit: NoticeLimit,
@@ -156,7 +156,9 @@ impl<'a> Driver<'a> {
         read: ReadConfig<'a>,
         emit: fn(Notice<'_>),
     ) -> Result<Driver<'a>, Box<dyn Error>> {
-        let inheritance = predecessor.as_mut().map(PredecessorChannel::inherit).transpose()?;
+        let budget = DescriptorBudget::of_process();
+        let files = SharedFiles::new(budget.total_max);
+        let inheritance = predecessor.as_mut().map(|channel| channel.inherit(&files)).transpose()?;
         let (mut versions, mut version_count) = (BTreeMap::new(), 0);
         let (listeners, predecessor_state, counters, tickets) = match inheritance {
             Some(Inheritance {
@@ -199,11 +201,7 @@ impl<'a> Driver<'a> {
             is_init: getpid() == Pid::INIT,
             has_lent_sockets: listeners.has_lent(),
             predecessor: predecessor_state,
-            // A quarter of the limit each: another is for the replacements of versions, and the last for connections.
-            budget: DescriptorBudget {
-                current_max: kept_descriptors_max(),
-                kept_max: kept_descriptors_max(),
-            },
+            budget,
         };
         let mut actions = Vec::new();
         let machine = Supervisor::new(config, &mut actions);
@@ -232,7 +230,7 @@ impl<'a> Driver<'a> {
             cgi_stats: None,
             ending_helpers: Vec::new(),
             adopted: None,
-            descriptor_count_max: kept_descriptors_max(),
+            files,
             read,
             emit,
             notice_limit: NoticeLimit::default(),

@@ -13,13 +13,14 @@ use crate::{
         handover::predecessor::PredecessorChannel,
         process::{
             ProcessId,
+            channel::unshared,
             message::{ToServer, ToSuccessor},
         },
     },
     sys::{io::output_has_room, signals::die_of},
 };
 use rustix::process::Signal;
-use std::{mem, os::fd::OwnedFd, sync::Arc};
+use std::{mem, sync::Arc};
 
 impl Driver<'_> {
     /// Performs an action. Its result, if it has any, is the next event.
@@ -110,9 +111,8 @@ impl Driver<'_> {
             }
             ToChild::Shutdown { mode, grace } => (ToServer::Shutdown { mode, grace }, Arc::default()),
             ToChild::Commit { callers } => {
-                let connections: Vec<OwnedFd> =
-                    callers.iter().filter_map(|caller| self.callers.remove(caller)).collect();
-                self.children.send(process, None, &ToSuccessor::Commit, &connections.into());
+                let connections = callers.iter().filter_map(|caller| self.callers.remove(caller));
+                self.children.send(process, None, &ToSuccessor::Commit, &unshared(connections));
                 return;
             }
         };

@@ -1,18 +1,19 @@
 //! The messages of the children, as events.
 
 use super::{
-    super::event::{ProcessStart, SiteVersion, SupervisorEvent, VersionId},
+    super::event::{ProcessStart, SiteVersion, SupervisorEvent, VersionId, VersionLost},
     Driver,
 };
 use crate::{
     control::helpers::HelperKind,
     control::process::{
         ProcessId,
-        channel::Descriptors,
+        channel::{Descriptors, owned},
         message::{FromBuilder, FromServer, FromSuccessor},
     },
     site::transfer::SiteTransfer,
 };
+use std::{collections::HashSet, sync::Arc};
 
 /// Messages of one child that the driver receives in one turn of its loop, so that no child keeps it from the others.
 const MESSAGES_PER_TURN: usize = 64;
@@ -72,7 +73,9 @@ impl Driver<'_> {
             return Ok(None);
         };
         let connection = match message {
-            FromServer::AdminRequest { .. } => descriptors.unwrap_or_default().into_iter().next(),
+            FromServer::AdminRequest { .. } => {
+                descriptors.unwrap_or_default().into_iter().next().and_then(owned)
+            }
             _ => None,
         };
         let caller = connection.map(|connection| self.add_caller(connection));
@@ -92,13 +95,23 @@ impl Driver<'_> {
         &mut self,
         transfer: SiteTransfer,
         descriptors: Descriptors,
-    ) -> Result<SiteVersion, usize> {
-        let descriptors = descriptors.map_err(|lost| lost.count)?;
+    ) -> Result<SiteVersion, VersionLost> {
+        let descriptors = descriptors.map_err(|lost| VersionLost {
+            descriptor_count: lost.count,
+            unfit_count: Some(lost.new_count)
+                .filter(|&new_count| self.held_count() + new_count > self.files.count_max()),
+        })?;
         self.version_count += 1;
         let id = VersionId(self.version_count);
         let version = site_version(id, &transfer, descriptors.len());
         self.versions.insert(id, (transfer, descriptors.into()));
         Ok(version)
+    }
+
+    /// Returns how many descriptors all versions have, each counted once. Messages that are not sent yet may hold others.
+    fn held_count(&self) -> usize {
+        let held = self.versions.values().flat_map(|(_, descriptors)| &**descriptors);
+        held.map(Arc::as_ptr).collect::<HashSet<_>>().len()
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{
         helpers::HelperKind,
         process::{
             ProcessId,
-            channel::Channel,
+            channel::{Channel, unshared},
             fork::fork,
             message::{InheritedSite, ToSuccessor},
         },
@@ -51,7 +51,7 @@ impl Driver<'_> {
             ProcessStart::Successor(engine) => return self.start_successor(id, start, engine),
         };
         let (pid, mut channel) = started.map_err(|error| reason(&error).to_string())?;
-        channel.receiver.limit_descriptors(self.descriptor_count_max);
+        channel.receiver.share_files(&self.files);
         self.add_child(id, pid, channel, start);
         self.helper_started(id, start);
         Ok(())
@@ -114,7 +114,7 @@ impl Driver<'_> {
             let store =
                 descriptors.first().filter(|_| transfer.has_store && site.source.compression.is_some())?;
             // Without a descriptor the contents are compressed anew.
-            store.try_clone().ok().map(File::from)
+            store.try_clone().ok()
         };
         sites.iter().map(image).collect()
     }
@@ -184,7 +184,7 @@ impl Driver<'_> {
         let (site_count, start_unix_s) = (sites.len(), self.counters.start_unix_s());
         let tickets = self.ticket_keys.get().map(|keys| keys.secret());
         let message = ToSuccessor::Sockets { engine, listeners, site_count, start_unix_s, counters, tickets };
-        self.children.send(id, None, &message, &descriptors.into());
+        self.children.send(id, None, &message, &unshared(descriptors));
         for (site, descriptors) in sites {
             self.children.send(id, None, &ToSuccessor::Site(site), descriptors);
         }

@@ -4,9 +4,9 @@ use super::{
     super::{
         event::{
             Action, AnnouncementKind, BuilderStart, CallerId, GenerationId, OrderOutcome, ProcessStart,
-            SiteVersion, SupervisorEvent, SupervisorNotice, SystemdState, ToChild, VersionId,
+            SiteVersion, SupervisorEvent, SupervisorNotice, SystemdState, ToChild, VersionId, VersionLost,
         },
-        generation::{DescriptorBudget, GenerationPlan, SitePlan},
+        generation::{GenerationPlan, SitePlan},
         held_versions::InheritedVersion,
         log_files::LogFilePlan,
         machine::{Predecessor, Supervisor, SupervisorConfig},
@@ -25,6 +25,7 @@ use crate::{
         },
         worker_pool::simulator::SimPool,
     },
+    site::descriptor_budget::DescriptorBudget,
 };
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -153,7 +154,8 @@ const BATCH_TIME: u64 = 5;
 /// The longest time until a server gets a site again: its message arrives, and the longest back-off.
 const RESEND_MAX: u64 = 15_000;
 
-const BUDGET: DescriptorBudget = DescriptorBudget { current_max: 12, kept_max: 8 };
+const BUDGET: DescriptorBudget =
+    DescriptorBudget { current_max: 12, kept_max: 8, total_max: 32, unshared_max: 12 };
 
 impl World {
     pub(super) fn new(seed: u64, is_verbose: bool) -> World {
@@ -637,12 +639,12 @@ impl World {
         self.plan(WorldStep::Process(process), 1..if first.is_some() { 500 / self.speed } else { 20_000 });
     }
 
-    fn version(&mut self) -> Result<SiteVersion, usize> {
+    fn version(&mut self) -> Result<SiteVersion, VersionLost> {
         // Now and then more than fit.
         let count_max = if self.random.percent(5) { 20 } else { 4 };
         let descriptor_count = self.random.within(0..count_max) as usize;
         if self.random.percent(self.faults.lost) {
-            return Err(descriptor_count);
+            return Err(VersionLost { descriptor_count, unfit_count: None });
         }
         self.version_count += 1;
         let id = VersionId(self.version_count);
