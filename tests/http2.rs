@@ -25,7 +25,7 @@ fn letter(number: usize) -> &'static str {
 }
 
 /// A server with a listener without TLS and one with it.
-struct Served {
+struct Http2Server {
     dir: TempDir,
     tls: TestTls,
     program: RunningProgram,
@@ -40,8 +40,8 @@ fn engines() -> impl Iterator<Item = Engine> {
     ENGINES.iter().copied().filter(|engine| has_http2(*engine))
 }
 
-impl Served {
-    fn start(engine: Engine, options: &[&str]) -> Served {
+impl Http2Server {
+    fn start(engine: Engine, options: &[&str]) -> Http2Server {
         // The test harness shows this if the test fails.
         println!("with {engine}");
         let dir = site(&[("index.html", &b"home"[..]), ("dir/index.html", b"in here"), ("empty.txt", b"")]);
@@ -54,7 +54,7 @@ impl Served {
         let tls = TestTls::new();
         let options = [&["--engine", engine.name()], options].concat();
         let program = RunningProgram::start_ready(tls.serve(dir.path(), &options));
-        Served { dir, tls, program }
+        Http2Server { dir, tls, program }
     }
 
     /// Returns the origins without TLS, and with it.
@@ -114,7 +114,7 @@ fn curl_gets_the_same_as_over_http1() {
         ("a large file",           &["-o", "saved", "-w", "%{size_download}"], "/large"),
     ];
     for engine in engines() {
-        let served = Served::start(engine, &[]);
+        let served = Http2Server::start(engine, &[]);
         for origin in served.origins() {
             for (case, options, target) in cases {
                 let url = format!("{origin}{target}");
@@ -149,7 +149,7 @@ fn curl_gets_the_same_as_over_http1() {
 #[test]
 fn nghttp_gets_many_files_on_one_connection() {
     for engine in engines() {
-        let served = Served::start(engine, &[]);
+        let served = Http2Server::start(engine, &[]);
         for origin in served.origins() {
             let urls = (0..MANY_COUNT).map(|number| format!("{origin}/many/{number}"));
             let mut command = Command::new("nghttp");
@@ -172,7 +172,7 @@ fn nghttp_gets_many_files_on_one_connection() {
 #[test]
 fn h2spec_passes() {
     for engine in engines() {
-        let served = Served::start(engine, &[]);
+        let served = Http2Server::start(engine, &[]);
         for (address, has_tls) in std::iter::zip(served.program.addresses(), [false, true]) {
             let report = served.path("report.xml");
             let mut command = Command::new(h2spec());
@@ -206,7 +206,7 @@ fn h2spec() -> PathBuf {
 fn a_stop_finishes_the_download_that_has_begun() {
     for engine in engines() {
         for index in 0..2 {
-            let served = Served::start(engine, &["--grace-period", "20s"]);
+            let served = Http2Server::start(engine, &["--grace-period", "20s"]);
             let origin = served.origins()[index].clone();
             let url = format!("{origin}/large");
             let mut curl =
@@ -221,7 +221,7 @@ fn a_stop_finishes_the_download_that_has_begun() {
                 fs::read(served.path("saved")).unwrap() == distinct_bytes(LARGE_LEN),
                 "{engine}, {origin}"
             );
-            let Served { program, dir: _dir, .. } = served;
+            let Http2Server { program, dir: _dir, .. } = served;
             assert!(program.wait().status.success(), "{engine}");
         }
     }
@@ -231,7 +231,7 @@ fn a_stop_finishes_the_download_that_has_begun() {
 fn http2_is_offered_as_the_engine_and_the_options_say() {
     for &engine in ENGINES {
         for options in [&[][..], &["--no-http2"]] {
-            let served = Served::start(engine, options);
+            let served = Http2Server::start(engine, options);
             let [plain, secure] = served.origins();
             let is_offered = has_http2(engine) && options.is_empty();
             let version = served.curl(&["--http2", "-o", "saved", "-w", "%{http_version}", &secure]);

@@ -307,7 +307,7 @@ fn checkout() -> TempDir {
     stub("stubs/git", GIT);
     stub("stubs/apt-get", APT_GET);
     stub("stubs/sudo", SUDO);
-    let programs = "true cc curl node npm go slowhttptest brotli zopfli bsdtar zstd ip unshare pkg-config nginx haproxy caddy valgrind mandoc zsh perl \
+    let programs = "true cc curl nghttp node npm go slowhttptest brotli zopfli bsdtar zstd ip unshare pkg-config nginx haproxy caddy valgrind mandoc zsh perl \
                     fish systemd-analyze logrotate fail2ban-regex";
     for program in programs.split_whitespace() {
         stub(&format!("stubs/{program}"), "#!/bin/sh\n");

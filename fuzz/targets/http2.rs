@@ -18,7 +18,7 @@ use tarpon_http::h2::{
 use tarpon_pack::{BuildCache, PackOptions, pack_dir};
 use tarpon_site::Image;
 
-fuzz_target!(|ops: Vec<FuzzOp<'_>>| {
+fuzz_target!(|ops: Vec<Http2Op<'_>>| {
     let sites = Sites::new(IMAGE.clone(), Limits::default());
     let mut sim = Sim::accept(sites, AcceptedClient { offers_http2: true, ..AcceptedClient::default() });
     sim.files = vec![vec![b'l'; LARGE_LEN]];
@@ -39,7 +39,7 @@ fuzz_target!(|ops: Vec<FuzzOp<'_>>| {
 });
 
 #[derive(Arbitrary, Debug)]
-enum FuzzOp<'a> {
+enum Http2Op<'a> {
     /// The client sends a frame.
     Frame { kind: u8, flags: u8, stream: u8, payload: &'a [u8] },
     /// The client sends a request of a list.
@@ -62,31 +62,31 @@ enum FuzzOp<'a> {
     Evict,
 }
 
-fn perform(sim: &mut Sim, op: &FuzzOp<'_>) {
+fn perform(sim: &mut Sim, op: &Http2Op<'_>) {
     match *op {
-        FuzzOp::Frame { kind, flags, stream, payload } => {
+        Http2Op::Frame { kind, flags, stream, payload } => {
             sim.client_sends(&frame(kind, flags, stream.into(), payload));
         }
-        FuzzOp::Request { stream, path, ends, range } => {
+        Http2Op::Request { stream, path, ends, range } => {
             let path = PATHS[path as usize % PATHS.len()];
             let fields = [("range", "bytes=1-2,900-999,-5")];
             let block = block(path, &fields[..usize::from(range)]);
             let flags = FrameFlags::END_HEADERS.0 | u8::from(ends);
             sim.client_sends(&frame(FrameType::Headers as u8, flags, stream.into(), &block));
         }
-        FuzzOp::Widen { stream, by } => {
+        Http2Op::Widen { stream, by } => {
             let by = u32::from(by).to_be_bytes();
             sim.client_sends(&frame(FrameType::WindowUpdate as u8, 0, stream.into(), &by));
         }
-        FuzzOp::Bytes(bytes) => sim.client_sends(bytes),
-        FuzzOp::Step { read, send } => {
+        Http2Op::Bytes(bytes) => sim.client_sends(bytes),
+        Http2Op::Step { read, send } => {
             sim.step(cuts(read, send));
         }
-        FuzzOp::Run { read, send } => sim.run(cuts(read, send)),
-        FuzzOp::Pass { ms } => sim.pass(ms.into()),
-        FuzzOp::Drain => sim.drain(),
-        FuzzOp::Stop => sim.stop(),
-        FuzzOp::Evict => sim.evict(),
+        Http2Op::Run { read, send } => sim.run(cuts(read, send)),
+        Http2Op::Pass { ms } => sim.pass(ms.into()),
+        Http2Op::Drain => sim.drain(),
+        Http2Op::Stop => sim.stop(),
+        Http2Op::Evict => sim.evict(),
     }
 }
 

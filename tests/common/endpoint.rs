@@ -64,7 +64,7 @@ impl TestTls {
             let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
             let builder = builder.with_protocol_versions(&[version]).expect("a version");
             let mut client = builder.with_root_certificates(roots.clone()).with_no_client_auth();
-            client.alpn_protocols = [&b"h2"[..], b"http/1.1"].map(Vec::from).into();
+            client.alpn_protocols = vec![b"http/1.1".to_vec()];
             (name, client.into())
         });
         TestTls {

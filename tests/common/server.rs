@@ -30,6 +30,8 @@ pub(crate) struct EmbeddedServer {
 /// Returns settings with this engine, [`workers`]`(engine, worker_count)` workers and the timeouts [`SERVER_TIMEOUT`].
 pub(crate) fn settings(engine: Engine, worker_count: usize) -> Settings {
     Settings {
+        // The tests send bytes of HTTP/1, to which the preface of HTTP/2 is a request.
+        http2: false,
         engine,
         worker_count: NonZeroUsize::new(workers(engine, worker_count)),
         header_timeout: SERVER_TIMEOUT,

@@ -161,7 +161,7 @@ fn cases() -> Vec<(&'static str, Vec<u8>, Seen)> {
         ("an extension twice",         ClientHello { extensions: [hello().extensions, vec![(PADDING, vec![]); 2]].concat(), ..hello() }.records(1 << 14), Alert(47)),
         ("3,900 extensions",            ClientHello { extensions: (100..4_000).map(|number| (number, vec![])).chain(hello().extensions).collect(), ..hello() }.records(1 << 14), ServerHello),
         ("no ALPN",                    hello().without(ALPN).records(1 << 14),                             ServerHello),
-        ("unknown protocols",          hello().with(ALPN, protocols(&[b"h2", b"spdy/3"])).records(1 << 14), LateRefusal),
+        ("unknown protocols",          hello().with(ALPN, protocols(&[b"h9", b"spdy/3"])).records(1 << 14), LateRefusal),
         ("acme-tls/1 alone",           hello().with(ALPN, protocols(&[b"acme-tls/1"])).records(1 << 14),   LateRefusal),
         ("an empty protocol",          hello().with(ALPN, protocols(&[b""])).records(1 << 14),             Alert(50)),
         ("no protocol",                hello().with(ALPN, protocols(&[])).records(1 << 14),                Alert(50)),

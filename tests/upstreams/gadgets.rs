@@ -1,7 +1,7 @@
 //! Requests that two servers may understand in two ways: `gadgets/README.md`. A server behind tarpon gets what tarpon has understood.
 
 use super::{
-    proxied::{Proxied, get, on_every_engine, request},
+    proxied::{Proxied, ProxyConfig, get, on_engines, on_every_engine, request},
     scripted::ScriptedServer,
     wire::StrictMessage,
 };
@@ -34,7 +34,9 @@ static GADGETS: LazyLock<Vec<Gadget>> = LazyLock::new(|| {
 fn servers_get_what_was_understood() {
     assert!(GADGETS.len() > 100, "{} gadgets", GADGETS.len());
     let server = ScriptedServer::naming_targets();
-    on_every_engine(&server, |proxied, engine| {
+    // The preface of HTTP/2 is no request.
+    let config = ProxyConfig { server: "http2 = false\n", ..ProxyConfig::default() };
+    on_engines(&server, config, |proxied, engine| {
         let failures: String = GADGETS
             .iter()
             .filter_map(|gadget| gadget.failure(proxied, &server))

@@ -512,7 +512,9 @@ mod tests {
                 assert!(names.insert(name), "{name} occurs twice in {}", section.header());
                 let mut nested = ConfigSection::within(Some(section.name));
                 assert!(nested.all(|nested| nested.own_name() != name), "{name} is an option and a section");
-                assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'), "{name}");
+                let is_of_name =
+                    |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+                assert!(name.bytes().all(is_of_name), "{name}");
                 assert_eq!(option.value_name.is_empty(), matches!(option.kind, ValueKind::Flag(_)), "{name}");
                 assert!(
                     option.commands.is_empty() || flags.insert(option.flag_name()),
@@ -539,7 +541,7 @@ mod tests {
     /// The verbs that the help of an option may begin with.
     #[rustfmt::skip]
     const VERBS: &[&str] = &[
-        "Abort", "Add", "Allow", "Answer", "Close", "Compress", "Count", "Exclude", "Give", "Keep", "Kill", "Leave", "Let", "Limit", "Listen", "Log", "Make", "Open", "Override", "Pin", "Print", "Read",
+        "Abort", "Add", "Allow", "Answer", "Close", "Compress", "Count", "Exclude", "Give", "Keep", "Kill", "Leave", "Let", "Limit", "Listen", "Log", "Make", "Offer", "Open", "Override", "Pin", "Print", "Read",
         "Redirect", "Refuse", "Request", "Require", "Restrict", "Rotate", "Run", "Select", "Send", "Serve", "Set", "Use", "Write",
     ];
 

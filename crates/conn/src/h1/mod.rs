@@ -396,8 +396,7 @@ impl Http1 {
 
     /// Returns the state of a client that speaks HTTP/2, from its preface on.
     #[cold]
-    pub(crate) fn to_http2(&mut self, cx: &ConnResources<'_>) -> Http2 {
-        self.abort();
+    pub(crate) fn to_http2(&self, cx: &ConnResources<'_>) -> Http2 {
         Http2::new(cx, self.finder, self.tls)
     }
 

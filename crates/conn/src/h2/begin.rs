@@ -12,7 +12,7 @@ use super::{
     field_block::OpenBlock,
     function::NewCall,
     h2_records::RecordedParts,
-    head::{HeadContent, HeadError},
+    head::{HeadContent, UnqueuedHead},
     piped::NewPiped,
     stream::{Body, H2Exchange, H2Stream, Upload},
 };
@@ -154,11 +154,13 @@ impl Http2 {
         }
         match self.respond(cx, out, &begun, image, &plan) {
             Ok(()) => true,
-            Err(HeadError::Missing(page)) => {
+            Err(UnqueuedHead::Missing(page)) => {
                 self.missing = Some(MissingPage::new(image, page));
                 false
             }
-            Err(HeadError::Status(status)) => self.respond_with_page(cx, out, &begun, status, with_content),
+            Err(UnqueuedHead::Status(status)) => {
+                self.respond_with_page(cx, out, &begun, status, with_content)
+            }
         }
     }
 
@@ -203,11 +205,11 @@ impl Http2 {
         let plan = plan::page(current, status, with_content);
         match self.respond(cx, out, begun, image, &plan) {
             Ok(()) => true,
-            Err(HeadError::Missing(page)) => {
+            Err(UnqueuedHead::Missing(page)) => {
                 self.missing = Some(MissingPage::new(image, page));
                 false
             }
-            Err(HeadError::Status(_)) => {
+            Err(UnqueuedHead::Status(_)) => {
                 self.reset_stream(cx, begun.stream, ErrorCode::INTERNAL_ERROR);
                 true
             }
@@ -223,7 +225,7 @@ impl Http2 {
         begun: &BegunRequest<'_>,
         image: ImageId,
         plan: &Plan,
-    ) -> Result<(), HeadError> {
+    ) -> Result<(), UnqueuedHead> {
         let content = self.put_head(cx, out, begun.stream, image, plan, begun.bytes)?;
         if cx.records.is_on() {
             let (site, status) = (begun.site, Some(plan.status));

@@ -8,7 +8,7 @@
 //! Every block is decoded, also of a stream that is refused: later blocks need the dynamic table. A request that waits for room or a page keeps
 //! its decoded fields, and its last frame is offered again.
 
-use super::{Http2, section_buffer::DecodedSection, shutdown::Shutdown};
+use super::{Http2, section_buffer::BlockFields, shutdown::Shutdown};
 use crate::{BufRange, ConnResources, span::Outbox};
 use tarpon_http::h2::{ErrorCode, FrameFlags, FrameHeader, parse_trailers};
 
@@ -22,7 +22,7 @@ pub(super) struct OpenBlock {
     pub(super) stream: u32,
     pub(super) ends_stream: bool,
     kind: BlockKind,
-    pub(super) decoded: Box<DecodedSection>,
+    pub(super) decoded: Box<BlockFields>,
     continuation_count: u8,
     is_complete: bool,
 }
@@ -132,7 +132,7 @@ impl Http2 {
         block: BufRange,
     ) -> Result<(), ErrorCode> {
         let Some(open) = &mut self.block else { return Ok(()) };
-        let DecodedSection { section, bytes, rest } = &mut *open.decoded;
+        let BlockFields { section, bytes, rest } = &mut *open.decoded;
         let is_end = header.flags.has(FrameFlags::END_HEADERS);
         let part = cx.pool.bytes(block);
         let decoded = if rest.is_empty() {
@@ -169,7 +169,7 @@ impl Http2 {
     /// Handles the trailers of a request, which end it.
     #[cold]
     fn trailers(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox, open: &OpenBlock) {
-        let DecodedSection { section, bytes, .. } = &*open.decoded;
+        let BlockFields { section, bytes, .. } = &*open.decoded;
         if section.is_too_large() {
             return self.end_upload(cx, out, open.stream, None);
         }

@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn events_are_bounded_by_time_and_by_what_the_client_does() {
         let mut budget = FloodBudget::new(3, 2, Tick(0));
-        let mut count_until_flood =
+        let count_until_flood =
             |budget: &mut FloodBudget, now| (0..100).take_while(|_| budget.spend(Tick(now)).is_ok()).count();
         assert_eq!(count_until_flood(&mut budget, 999), 3);
         assert_eq!(count_until_flood(&mut budget, 1_500), 2, "a second has passed");

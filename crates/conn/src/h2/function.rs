@@ -5,7 +5,7 @@ use super::{
     frame_output::NoFrameBuffer,
     h2_records::RecordedParts,
     piped::NewPiped,
-    section_buffer::DecodedSection,
+    section_buffer::BlockFields,
     stream::{Body, H2Exchange, H2Stream, Upload},
 };
 use crate::{
@@ -33,8 +33,8 @@ use tarpon_site::hpack;
 
 /// A request whose content is being collected for a function.
 #[derive(Debug)]
-pub(super) struct CollectedUpload {
-    decoded: Box<DecodedSection>,
+pub(super) struct AwaitedContent {
+    decoded: Box<BlockFields>,
     client: Client,
     route: BackendRoute,
     /// As Content-Length names it.
@@ -57,7 +57,7 @@ pub(super) struct NewCall<'a> {
     pub(super) route: BackendRoute,
 }
 
-impl CollectedUpload {
+impl AwaitedContent {
     /// Returns the maximum length of the content in bytes.
     pub(super) fn len_max(&self) -> u64 {
         self.route.limits.content_len_max
@@ -75,7 +75,7 @@ impl Http2 {
         cx: &mut ConnResources<'_>,
         out: &mut Outbox,
         new: NewCall<'_>,
-        decoded: &DecodedSection,
+        decoded: &BlockFields,
     ) -> Result<(), Status> {
         let fields = new.request.fields;
         if fields.has(FieldName::Expect) && !plan::expects_only_continue(fields) {
@@ -94,7 +94,7 @@ impl Http2 {
             id: new.stream,
             priority: new.priority,
             window: self.initial_window,
-            upload: Upload::Collected(Box::new(CollectedUpload {
+            upload: Upload::Collected(Box::new(AwaitedContent {
                 decoded: Box::new(decoded.clone()),
                 client: new.request.client,
                 route: new.route,
@@ -125,7 +125,7 @@ impl Http2 {
             return;
         };
         self.streams.remove(index, false);
-        let CollectedUpload { decoded, client, route, content, .. } = *collected;
+        let AwaitedContent { decoded, client, route, content, .. } = *collected;
         let bytes = &decoded.bytes[..decoded.section.len()];
         let Ok(parsed) = H2Request::parse(&decoded.section, bytes, false) else { return };
         let request = super::begin::request(&parsed, client, bytes);

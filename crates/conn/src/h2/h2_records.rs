@@ -17,7 +17,7 @@ use tarpon_http::{fields::Fields, h2::H2Request, head::Version, status::Status};
 
 /// A response of which all is in the outbox.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ending {
+pub(super) struct QueuedEnd {
     /// Where it ends in the bytes of the connection.
     end: u64,
     exchange: H2Exchange,
@@ -119,13 +119,13 @@ impl Http2 {
     #[inline]
     pub(super) fn response_queued(&mut self, out: &Outbox, exchange: H2Exchange) {
         let end = self.sent_len + out.len() + self.output.pending_len();
-        self.endings.push_back(Ending { end, exchange });
+        self.endings.push_back(QueuedEnd { end, exchange });
     }
 
     /// Ends the exchanges whose responses have been sent.
     #[inline]
     pub(super) fn end_sent(&mut self, cx: &mut ConnResources<'_>) {
-        while let Some(&Ending { end, exchange }) = self.endings.front()
+        while let Some(&QueuedEnd { end, exchange }) = self.endings.front()
             && end <= self.sent_len
         {
             self.endings.pop_front();
@@ -145,7 +145,7 @@ impl Http2 {
     /// Ends the exchanges whose responses are in the outbox of a connection that has closed. What was queued first has left first.
     #[cold]
     pub(super) fn abort_endings(&mut self, cx: &mut ConnResources<'_>) {
-        while let Some(Ending { end, exchange }) = self.endings.pop_front() {
+        while let Some(QueuedEnd { end, exchange }) = self.endings.pop_front() {
             let sent_len = exchange.content_len.saturating_sub(end.saturating_sub(self.sent_len));
             cx.counters.aborted.add(1);
             end_record(cx, exchange, sent_len, false);

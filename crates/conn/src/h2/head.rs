@@ -31,7 +31,7 @@ pub(super) enum HeadContent {
 }
 
 /// The head cannot be queued.
-pub(super) enum HeadError {
+pub(super) enum UnqueuedHead {
     /// A page is not in memory.
     Missing(NotResident),
     /// The response to send instead.
@@ -71,12 +71,12 @@ impl Http2 {
         image: ImageId,
         plan: &Plan,
         request: &[u8],
-    ) -> Result<HeadContent, HeadError> {
+    ) -> Result<HeadContent, UnqueuedHead> {
         let block = match cx.sites.image(image).hpack(plan.fields) {
             Ok(Some(block)) => block,
             // The fields of a forged image.
-            Ok(None) => return Err(HeadError::Status(Status::InternalServerError)),
-            Err(missing) => return Err(HeadError::Missing(missing)),
+            Ok(None) => return Err(UnqueuedHead::Status(Status::InternalServerError)),
+            Err(missing) => return Err(UnqueuedHead::Missing(missing)),
         };
         if let Generated::None = plan.generated {
             let content = plan.content.filter(|content| content.len() > 0);
@@ -101,9 +101,9 @@ impl Http2 {
         plan: &Plan,
         request: &[u8],
         block: Region,
-    ) -> Result<HeadContent, HeadError> {
+    ) -> Result<HeadContent, UnqueuedHead> {
         let GeneratedPart { buf, text, mut content } =
-            generate(cx, image, plan, request).map_err(HeadError::Status)?;
+            generate(cx, image, plan, request).map_err(UnqueuedHead::Status)?;
         if let Some(of_plan) = plan.content.filter(|of| of.len() > 0 && content.is_empty()) {
             let span = Span::of_content(image, of_plan);
             span.hold(cx.sites, cx.pool);
@@ -141,14 +141,14 @@ impl Http2 {
         generated: &[u8],
         block: Region,
         ends_stream: bool,
-    ) -> Result<(), HeadError> {
+    ) -> Result<(), UnqueuedHead> {
         let len_max = START_LEN_MAX + generated.len() + block.len as usize;
         if len_max > FRAME_PAYLOAD_LEN_MAX {
-            return Err(HeadError::Status(Status::InternalServerError));
+            return Err(UnqueuedHead::Status(Status::InternalServerError));
         }
         self.output
             .reserve(cx, out, FRAME_HEADER_LEN + len_max)
-            .map_err(|_| HeadError::Status(Status::ServiceUnavailable))?;
+            .map_err(|_| UnqueuedHead::Status(Status::ServiceUnavailable))?;
         let to = self.output.rest(cx.pool);
         let mut end = FRAME_HEADER_LEN;
         let mut put = |bytes: &[u8]| {

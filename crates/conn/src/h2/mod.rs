@@ -54,7 +54,7 @@ use crate::{
 use field_block::OpenBlock;
 use flood_budget::FloodBudget;
 use frame_output::FrameOutput;
-use h2_records::Ending;
+use h2_records::QueuedEnd;
 use shutdown::Shutdown;
 use std::collections::VecDeque;
 use stream::{H2Stream, H2Streams, Upload};
@@ -115,7 +115,7 @@ pub(crate) struct Http2 {
     replies: Vec<u8>,
     output: FrameOutput,
     /// Responses of which all is in the outbox.
-    endings: VecDeque<Ending>,
+    endings: VecDeque<QueuedEnd>,
     overhead: FloodBudget,
     resets: FloodBudget,
     request_count: u32,

@@ -12,7 +12,7 @@ use super::{
     Http2, RECEIVE_WINDOW,
     frame_output::NoFrameBuffer,
     h2_records::RecordedParts,
-    head::{HeadContent, HeadError},
+    head::{HeadContent, UnqueuedHead},
     stream::{Body, H2Exchange, H2Stream, Upload},
 };
 use crate::{
@@ -537,7 +537,7 @@ impl Http2 {
         image: crate::ImageId,
         plan: &Plan,
         request: &[u8],
-    ) -> Result<(), HeadError> {
+    ) -> Result<(), UnqueuedHead> {
         let content = self.put_head(cx, out, id, image, plan, request)?;
         let Some(index) = self.streams.find(id) else { return Ok(()) };
         let stream = self.streams.at(index);
@@ -634,8 +634,8 @@ impl Http2 {
         // This does not wait for a page that is on disk: the next attempt may find it.
         let plan = planned.map_err(|_| Status::ServiceUnavailable)?;
         self.answer_stream(cx, out, id, image, &plan, text).map_err(|error| match error {
-            HeadError::Missing(_) => Status::ServiceUnavailable,
-            HeadError::Status(status) => status,
+            UnqueuedHead::Missing(_) => Status::ServiceUnavailable,
+            UnqueuedHead::Status(status) => status,
         })?;
         Ok(false)
     }
@@ -716,10 +716,9 @@ const START_LEN_MAX: usize = 64;
 /// Returns the code of `:status`, three digits.
 fn status_code(list: MessageFields<'_>) -> Option<u16> {
     let digits: [u8; 3] = list.get(b":status")?.try_into().ok()?;
-    let code = digits
+    digits
         .iter()
-        .try_fold(0, |code, digit| digit.is_ascii_digit().then(|| code * 10 + u16::from(digit - b'0')));
-    code
+        .try_fold(0, |code, digit| digit.is_ascii_digit().then(|| code * 10 + u16::from(digit - b'0')))
 }
 
 /// Returns what follows a final head. `None`: its Content-Length is invalid.

@@ -7,11 +7,11 @@ use tarpon_http::h2::hpack::{FieldSection, SECTION_SIZE_MAX, SectionBytes};
 
 /// The buffer of a worker for decoded field sections.
 #[derive(Default)]
-pub struct SectionBuffer(Option<Box<DecodedSection>>);
+pub struct SectionBuffer(Option<Box<BlockFields>>);
 
 /// A field section, decoded as far as it has arrived.
 #[derive(Clone, Debug)]
-pub(crate) struct DecodedSection {
+pub(crate) struct BlockFields {
     pub(super) section: FieldSection,
     pub(super) bytes: SectionBytes,
     /// The start of a field whose rest is in the next frame.
@@ -21,14 +21,14 @@ pub(crate) struct DecodedSection {
 impl SectionBuffer {
     /// Takes the buffer, without fields.
     #[inline]
-    pub(super) fn take(&mut self) -> Box<DecodedSection> {
+    pub(super) fn take(&mut self) -> Box<BlockFields> {
         match self.0.take() {
             Some(mut decoded) => {
                 decoded.section.clear();
                 decoded.rest.clear();
                 decoded
             }
-            None => Box::new(DecodedSection {
+            None => Box::new(BlockFields {
                 section: FieldSection::new(),
                 bytes: [0; SECTION_SIZE_MAX],
                 rest: Vec::new(),
@@ -38,7 +38,7 @@ impl SectionBuffer {
 
     /// Gives a buffer back.
     #[inline]
-    pub(super) fn put_back(&mut self, decoded: Box<DecodedSection>) {
+    pub(super) fn put_back(&mut self, decoded: Box<BlockFields>) {
         self.0 = Some(decoded);
     }
 }

@@ -107,7 +107,7 @@ impl Http2 {
         self.sent_content(id, len);
         let stream = self.streams.at(index);
         let (exchange, is_complete) = (stream.exchange, stream.is_complete());
-        self.output.put(cx.pool, &data_header(id, len as u32, is_last));
+        self.output.put(cx.pool, &data_header(id, len, is_last));
         self.output.flush(cx, out);
         out.push_held(part);
         if is_last {

@@ -1,7 +1,7 @@
 //! The streams of a connection: those whose request or response is not complete.
 
 use super::{
-    function::CollectedUpload,
+    function::AwaitedContent,
     piped::{PipedBody, PipedUpload},
 };
 use crate::{
@@ -58,7 +58,7 @@ pub(super) enum Upload {
     /// It goes into the pipe of the response.
     Piped(PipedUpload),
     /// It is for a function, which is called when it is complete.
-    Collected(Box<CollectedUpload>),
+    Collected(Box<AwaitedContent>),
 }
 
 /// The content of a response that is not queued.

@@ -2,7 +2,7 @@
 
 use super::{
     http2_client::{
-        ACK, END_HEADERS, END_STREAM, Http2Client, Received, block, frame, get, preface, request,
+        ACK, END_HEADERS, END_STREAM, Http2Client, StreamReceived, block, frame, get, preface, request,
         window_update,
     },
     properties::{cuts, through},
@@ -36,10 +36,10 @@ fn sim_cold() -> Sim {
 }
 
 /// Requests: method, path, fields.
-type RequestRow = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+type Http2Row = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
 
 #[rustfmt::skip]
-const REQUESTS: &[RequestRow] = &[
+const REQUESTS: &[Http2Row] = &[
     ("GET",     "/",              &[]),
     ("GET",     "/small",         &[("accept-encoding", "gzip, br")]),
     ("HEAD",    "/small",         &[]),
@@ -63,12 +63,12 @@ const REQUESTS: &[RequestRow] = &[
     ("BREW",    "/",              &[]),
 ];
 
-fn requests() -> impl Strategy<Value = Vec<RequestRow>> {
+fn requests() -> impl Strategy<Value = Vec<Http2Row>> {
     vec(select(REQUESTS), 0..12)
 }
 
 /// Returns the bytes of a client with these requests, on streams 1, 3, 5 ….
-fn bytes_of(requests: &[RequestRow], settings: &[(u16, u32)]) -> Vec<u8> {
+fn bytes_of(requests: &[Http2Row], settings: &[(u16, u32)]) -> Vec<u8> {
     let mut bytes = preface(settings);
     for (number, (method, path, fields)) in requests.iter().enumerate() {
         let stream = 2 * number as u32 + 1;
@@ -83,7 +83,7 @@ fn bytes_of(requests: &[RequestRow], settings: &[(u16, u32)]) -> Vec<u8> {
 }
 
 /// Returns what HTTP/1 answers: the status, the fields by lower-case name, and the content.
-fn over_http1((method, path, fields): RequestRow) -> Received {
+fn over_http1((method, path, fields): Http2Row) -> StreamReceived {
     let lines: String = fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let mut sim = sim();
     sim.client_sends(
@@ -100,7 +100,7 @@ fn over_http1((method, path, fields): RequestRow) -> Received {
         (name.to_lowercase(), value.to_owned())
     });
     let fields = fields.filter(|(name, _)| name != "connection");
-    Received {
+    StreamReceived {
         sections: vec![[status].into_iter().chain(fields).collect()],
         content: sim.wire[at + 4..].to_vec(),
         is_complete: true,
@@ -247,8 +247,8 @@ fn errors_end_the_connection_or_the_stream() {
             sim.client_sends(&bytes);
             client.run(&mut sim, Cuts { read, ..Cuts::NONE });
             assert_eq!(client.go_aways.last().map(|(_, code)| *code), code, "{name}, {read} bytes at a time");
-            let resets = client.streams.iter().filter_map(|(id, of)| of.reset.map(|code| (*id, code)));
-            assert_eq!(resets.last(), reset, "{name}, {read} bytes at a time");
+            let mut resets = client.streams.iter().filter_map(|(id, of)| of.reset.map(|code| (*id, code)));
+            assert_eq!(resets.next_back(), reset, "{name}, {read} bytes at a time");
             assert_eq!(sim.close() != Close::No, code.is_some(), "{name}");
         }
     }
@@ -287,13 +287,14 @@ fn urgent_and_incremental_responses_leave_first() {
     let headers = |stream, priority| {
         frame(FrameType::Headers, 5, stream, &request("GET", "/large", &[("priority", priority)]))
     };
+    type Case<'a> = (&'a str, &'a [(u32, &'a str)], Option<(u32, &'a str)>, &'a [u32]);
     #[rustfmt::skip]
-    let cases: &[(&str, &[(u32, &str)], Option<(u32, &str)>, &[u32])] = &[
+    let cases: &[Case<'_>] = &[
         // case                   streams                                 PRIORITY_UPDATE        order in which streams end
-        ("as they came",          &[(1, "u=3"), (3, "u=3")],              None,                  &[1, 3]),
-        ("the second is urgent",  &[(1, "u=3"), (3, "u=0")],              None,                  &[3, 1]),
-        ("changed",               &[(1, "u=3"), (3, "u=3"), (5, "u=3")],  Some((5, "u=1")),      &[5, 1, 3]),
-        ("later than all",        &[(1, "u=7"), (3, "u=3, i"), (5, "u=3")], None,                &[5, 3, 1]),
+        ("as they came", &[(1, "u=3"), (3, "u=3")], None, &[1, 3]),
+        ("the second is urgent", &[(1, "u=3"), (3, "u=0")], None, &[3, 1]),
+        ("changed", &[(1, "u=3"), (3, "u=3"), (5, "u=3")], Some((5, "u=1")), &[5, 1, 3]),
+        ("later than all", &[(1, "u=7"), (3, "u=3, i"), (5, "u=3")], None, &[5, 3, 1]),
     ];
     for &(name, streams, update, want) in cases {
         let (mut sim, mut client) = (sim(), Http2Client::default());

@@ -52,7 +52,7 @@ pub(crate) const END_HEADERS: u8 = 4;
 
 /// What a client has received on a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Received {
+pub(crate) struct StreamReceived {
     /// The fields of each section: of interim responses, of the response, of trailers.
     pub(crate) sections: Vec<Vec<(String, String)>>,
     pub(crate) content: Vec<u8>,
@@ -60,7 +60,7 @@ pub(crate) struct Received {
     pub(crate) reset: Option<u32>,
 }
 
-impl Received {
+impl StreamReceived {
     pub(crate) fn status(&self) -> &str {
         self.field(":status").unwrap_or("none")
     }
@@ -76,7 +76,7 @@ pub(crate) struct Http2Client {
     decoder: HpackDecoder,
     /// The bytes of the wire that were read.
     read: usize,
-    pub(crate) streams: std::collections::BTreeMap<u32, Received>,
+    pub(crate) streams: std::collections::BTreeMap<u32, StreamReceived>,
     /// The last stream and the code of each GOAWAY.
     pub(crate) go_aways: Vec<(u32, u32)>,
     pub(crate) settings_count: usize,
