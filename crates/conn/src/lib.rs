@@ -311,8 +311,9 @@ impl Connection {
             Party::Client(client) => {
                 let used = client.received(cx, &mut self.wire, input);
                 cx.counters.received_len.add(used as u64);
-                if client.has_preface() {
-                    return used + self.begin_http2(cx, input.skip(used));
+                // The preface is not consumed.
+                if used == 0 && client.has_preface() {
+                    return self.begin_http2(cx, input);
                 }
                 used
             }

@@ -374,7 +374,7 @@ impl Records {
     }
 }
 
-/// What a record has of a request.
+/// The parts of a request that a record has.
 pub(crate) struct RecordedRequest<'a> {
     /// `None`: the head is invalid or incomplete.
     pub(crate) version: Option<Version>,

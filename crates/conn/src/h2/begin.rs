@@ -324,7 +324,8 @@ pub(super) fn request<'a>(parsed: &'a H2Request<'a>, client: Client, bytes: &'a 
         // Extended CONNECT is not offered.
         method: parsed.method,
         client,
-        scheme: parsed.scheme,
+        // That of the client, whose connection with TLS may end at a proxy before this one.
+        scheme: None,
         authority: Some(parsed.authority),
         resource,
         has_plain_path: parsed.has_plain_path,

@@ -27,12 +27,12 @@ pub(super) struct OpenBlock {
     is_complete: bool,
 }
 
-/// What a block is.
+/// The kind of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BlockKind {
     Request,
     Trailers,
-    /// Of a stream that is not answered.
+    /// The stream is not answered.
     Ignored,
 }
 

@@ -20,12 +20,18 @@ pub(super) struct FrameOutput {
     end: u32,
 }
 
-/// No buffer is free.
+/// The places in the outbox for a full buffer, what is written behind it, and content by its place.
+const PLACE_COUNT_MIN: usize = 3;
+
+/// There is no room for a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NoFrameBuffer;
 
 impl FrameOutput {
     /// Makes room for `len` bytes in the buffer, or in a new one. Takes a place in the outbox.
+    ///
+    /// # Errors
+    /// No buffer is free, or too few places are.
     #[inline]
     pub(super) fn reserve(
         &mut self,
@@ -33,6 +39,9 @@ impl FrameOutput {
         out: &mut Outbox,
         len: usize,
     ) -> Result<(), NoFrameBuffer> {
+        if out.free_count() < PLACE_COUNT_MIN {
+            return Err(NoFrameBuffer);
+        }
         if self.buf.is_some() && self.end as usize + len <= BUF_LEN {
             return Ok(());
         }

@@ -211,22 +211,19 @@ impl Http2 {
         };
         let content = BufRange { len: parts.content_len.into(), ..payload.skip(parts.prefix_len.into()) };
         // The rest of a frame was counted with its first part.
-        if self.forwarded_len == 0 && !self.count_data(cx, out, stream, len, content.len)? {
+        if self.forwarded_len.is_none() && !self.count_data(cx, out, stream, len, content.len)? {
             return Ok(true);
         }
-        let Some(index) = self.streams.find(stream) else {
-            self.forwarded_len = 0;
-            return Ok(true);
-        };
+        let forwarded_len = self.forwarded_len.take().unwrap_or(0);
+        let Some(index) = self.streams.find(stream) else { return Ok(true) };
         match &mut self.streams.at(index).upload {
             Upload::Piped(_) => {
-                self.forwarded_len +=
-                    self.forward(cx, out, stream, content.skip(self.forwarded_len as usize));
-                if self.forwarded_len < content.len {
-                    self.is_upload_blocked = true;
+                let rest = content.skip(forwarded_len as usize);
+                let forwarded_len = forwarded_len + self.forward(cx, out, stream, rest);
+                if forwarded_len < content.len {
+                    (self.forwarded_len, self.is_upload_blocked) = (Some(forwarded_len), true);
                     return Ok(false);
                 }
-                self.forwarded_len = 0;
             }
             Upload::Collected(collected) => {
                 if collected.content.add(cx.pool.bytes(content)).is_err() {
@@ -444,7 +441,7 @@ impl Http2 {
             self.send_window = window.ok_or(ErrorCode::FLOW_CONTROL_ERROR)?;
             return Ok(());
         }
-        // Of a stream that has ended the client may not know that yet.
+        // The client may not know yet that the stream has ended.
         let Some(index) = self.streams.find(id) else { return Ok(()) };
         let stream = self.streams.at(index);
         match stream.window.checked_add(increment) {

@@ -23,7 +23,7 @@ pub(super) struct QueuedEnd {
     exchange: H2Exchange,
 }
 
-/// What the record of a request has of it.
+/// The parts of a request that its record has.
 #[derive(Clone, Copy)]
 pub(super) struct RecordedParts<'a> {
     pub(super) method: &'a [u8],

@@ -97,7 +97,7 @@ pub(crate) struct Http2 {
     /// The block that waits for CONTINUATION, for room in the outbox, or for a page.
     block: Option<OpenBlock>,
     streams: H2Streams,
-    /// Of streams that are not open yet.
+    /// The priorities of streams that are not open yet.
     early_priorities: Vec<(u32, Priority)>,
     /// The highest number of a stream of the client.
     last_stream: u32,
@@ -127,9 +127,10 @@ pub(crate) struct Http2 {
     acknowledged_len: u64,
     /// The next frame waits for room.
     is_blocked: bool,
-    /// The frame at the front of the input waits for room in a pipe: of its content, so many bytes are there.
+    /// The frame at the front of the input waits for room in a pipe.
     is_upload_blocked: bool,
-    forwarded_len: u32,
+    /// How many bytes of its content the pipe has. `None`: the frame was not counted.
+    forwarded_len: Option<u32>,
     /// The next frame waits for a page.
     missing: Option<MissingPage>,
     /// When the client must have received enough of the output. `None`: nothing waits.
@@ -197,7 +198,7 @@ impl Http2 {
             acknowledged_len: 0,
             is_blocked: false,
             is_upload_blocked: false,
-            forwarded_len: 0,
+            forwarded_len: None,
             missing: None,
             send_by: None,
             receive_by: Some(cx.now.after(limits.head_ms)),
@@ -238,7 +239,7 @@ impl Http2 {
         used
     }
 
-    /// Handles the end of the input: the client has left. What is queued is still sent.
+    /// Handles the end of the input: the client has left. The rest of the outbox is still sent.
     pub(crate) fn ended(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) {
         match self.phase {
             Http2Phase::Lingering { .. } | Http2Phase::Closed => self.abort(),
@@ -357,7 +358,8 @@ impl Http2 {
             Http2Phase::Lingering { by } => return by,
             _ => {}
         }
-        let idle_by = self.streams.is_empty().then_some(self.idle_by);
+        // A response that is queued may take a slow client longer.
+        let idle_by = (self.streams.is_empty() && self.send_by.is_none()).then_some(self.idle_by);
         let each = [self.send_by, self.receive_by, self.upload_by, idle_by];
         each.into_iter().flatten().min().unwrap_or(Tick::NEVER)
     }

@@ -62,7 +62,7 @@ pub(super) struct PipedBody {
     is_last: bool,
 }
 
-/// What the pipe has next.
+/// The part of the response that the pipe has next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PipedState {
     /// The head.
@@ -261,13 +261,14 @@ impl Http2 {
         out: &mut Outbox,
     ) -> Option<Tick> {
         let (mut late, mut next) = (Vec::new(), None);
+        let is_read = !self.is_upload_blocked;
         for stream in self.streams.iter_mut() {
             let H2Stream { upload: Upload::Piped(upload), body: Body::Piped(piped), .. } = stream else {
                 continue;
             };
             if upload.period_end <= cx.now {
-                // Without a window the client cannot send.
-                let may_send = upload.window > 0;
+                // Without a window the client cannot send, and while a backend takes nothing its content is not read.
+                let may_send = upload.window > 0 && is_read;
                 if may_send && upload.period_len < piped.limits.content_len_min() {
                     late.push(stream.id);
                     continue;

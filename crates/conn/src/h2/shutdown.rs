@@ -77,11 +77,11 @@ impl Http2 {
         }
     }
 
-    /// Ends the connection because of an error of the client. What is queued still leaves.
+    /// Ends the connection because of an error of the client. The outbox is still sent.
     #[cold]
     pub(super) fn fail(&mut self, cx: &mut ConnResources<'_>, code: ErrorCode) {
         self.abort_streams(cx);
-        // An error is told even after another GOAWAY.
+        // The client learns of an error even after another GOAWAY.
         self.shutdown = Shutdown::Last;
         self.replies.extend_from_slice(&go_away(self.last_stream, code));
         self.phase = Http2Phase::LastFrame;

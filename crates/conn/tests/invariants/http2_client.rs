@@ -50,7 +50,7 @@ pub(crate) const END_STREAM: u8 = 1;
 pub(crate) const ACK: u8 = 1;
 pub(crate) const END_HEADERS: u8 = 4;
 
-/// What a client has received on a stream.
+/// The frames that a client has received on a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StreamReceived {
     /// The fields of each section: of interim responses, of the response, of trailers.
@@ -71,7 +71,7 @@ impl StreamReceived {
     }
 }
 
-/// What a client has received on a connection.
+/// A client, with the frames that it has received.
 pub(crate) struct Http2Client {
     decoder: HpackDecoder,
     /// The bytes of the wire that were read.
