@@ -307,16 +307,18 @@ impl Connection {
     /// input, or unchanged after [`need`](Connection::need) asked to pause.
     #[inline]
     pub fn received(&mut self, cx: &mut ConnResources<'_>, input: BufRange) -> usize {
+        let Party::Client(client) = &mut self.party else { return self.received_other(cx, input) };
+        let used = client.received(cx, &mut self.wire, input);
+        cx.counters.received_len.add(used as u64);
+        // The preface is not consumed.
+        if used == 0 && client.has_preface() { self.begin_http2(cx, input) } else { used }
+    }
+
+    /// Does what [`received`](Connection::received) does, if the other end is no client of HTTP/1.
+    #[inline(never)]
+    fn received_other(&mut self, cx: &mut ConnResources<'_>, input: BufRange) -> usize {
         match &mut self.party {
-            Party::Client(client) => {
-                let used = client.received(cx, &mut self.wire, input);
-                cx.counters.received_len.add(used as u64);
-                // The preface is not consumed.
-                if used == 0 && client.has_preface() {
-                    return self.begin_http2(cx, input);
-                }
-                used
-            }
+            Party::Client(_) => self.received(cx, input),
             Party::Http2(client) => {
                 let used = client.received(cx, &mut self.wire, input);
                 cx.counters.received_len.add(used as u64);
@@ -429,6 +431,15 @@ impl Connection {
     #[inline]
     pub fn sent(&mut self, cx: &mut ConnResources<'_>, len: u64) {
         let advanced = self.wire.sent(len, cx.sites, cx.pool, cx.prefixes);
+        match &mut self.party {
+            Party::Client(client) if advanced.is_ok() => client.sent(cx, &mut self.wire, len),
+            _ => self.sent_other(cx, advanced, len),
+        }
+    }
+
+    /// Does what [`sent`](Connection::sent) does, in the other cases.
+    #[inline(never)]
+    fn sent_other(&mut self, cx: &mut ConnResources<'_>, advanced: Result<(), span::NoFreeBuffer>, len: u64) {
         match (&mut self.party, advanced) {
             (Party::Client(client), Ok(())) => client.sent(cx, &mut self.wire, len),
             (Party::Client(client), Err(span::NoFreeBuffer)) => client.abort(),
@@ -571,6 +582,13 @@ impl Connection {
     /// Returns when the engine must call [`expired`](Transport::expired), unless another event comes first.
     #[inline]
     pub fn deadline(&self) -> Tick {
+        let Party::Client(client) = &self.party else { return self.deadline_of_other() };
+        client.deadline()
+    }
+
+    /// Returns the [deadline](Connection::deadline), if the other end is no client of HTTP/1.
+    #[inline(never)]
+    fn deadline_of_other(&self) -> Tick {
         match &self.party {
             Party::Client(client) => client.deadline(),
             Party::Http2(client) => client.deadline(),

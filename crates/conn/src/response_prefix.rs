@@ -199,7 +199,7 @@ impl PrefixRow {
 }
 
 /// Returns the three digits of a status code.
-fn digits(code: u16) -> [u8; 3] {
+pub(crate) fn digits(code: u16) -> [u8; 3] {
     [100, 10, 1].map(|unit| b'0' + (code / unit % 10) as u8)
 }
 

@@ -10,14 +10,13 @@
 use super::{
     Http2, RECEIVE_WINDOW, STREAM_COUNT_MAX,
     field_block::OpenBlock,
-    function::NewCall,
     h2_records::RecordedParts,
     head::{HeadContent, UnqueuedHead},
-    piped::NewPiped,
     stream::{Body, H2Exchange, H2Stream, Upload},
 };
 use crate::{
     ConnResources,
+    backend::BackendRoute,
     h1::CONTENT_LEN_MAX,
     open_exchanges::NO_PLACE,
     plan::{self, Plan, PlanOptions},
@@ -33,7 +32,7 @@ use tarpon_http::{
 };
 use tarpon_site::Region;
 
-/// A content up to this length is copied behind its head, into the same send. Measured: a longer one costs less by its place.
+/// A content up to this length is copied behind its head, into the same send: two places in the outbox less.
 const COPIED_LEN_MAX: u64 = 4 * 1024;
 
 /// Frames that carry nothing which an exchange allows for.
@@ -52,6 +51,19 @@ struct BegunRequest<'a> {
     bytes: &'a [u8],
     parts: &'a RecordedParts<'a>,
     is_logged: bool,
+}
+
+/// A request that an image does not answer.
+#[derive(Clone, Copy)]
+pub(super) struct NewExchange<'a> {
+    pub(super) stream: u32,
+    pub(super) ends_stream: bool,
+    pub(super) content_length: Option<u64>,
+    pub(super) priority: Priority,
+    pub(super) request: &'a Request<'a>,
+    pub(super) parts: &'a RecordedParts<'a>,
+    pub(super) site: SiteId,
+    pub(super) route: BackendRoute,
 }
 
 impl Http2 {
@@ -96,40 +108,19 @@ impl Http2 {
         };
         let with_content = request.with_content();
         if let Route::Backend(_, backend) = route {
-            let (route, priority) = (backend, begun.priority);
-            let (ends_stream, content_length, site) = (block.ends_stream, parsed.content_length, begun.site);
-            let (request, parts) = (&request, &parts);
+            let new = NewExchange {
+                stream,
+                ends_stream: block.ends_stream,
+                content_length: parsed.content_length,
+                priority: begun.priority,
+                request: &request,
+                parts: &parts,
+                site: begun.site,
+                route: backend,
+            };
             let began = match cx.sites.functions().get(backend.backend) {
-                Some(_) => {
-                    let new = NewCall {
-                        stream,
-                        ends_stream,
-                        content_length,
-                        priority,
-                        request,
-                        parts,
-                        site,
-                        route,
-                    };
-                    self.begin_call(cx, out, new, &block.decoded)
-                }
-                None => {
-                    let payload = None;
-                    self.begin_piped(
-                        cx,
-                        NewPiped {
-                            stream,
-                            ends_stream,
-                            content_length,
-                            priority,
-                            request,
-                            parts,
-                            site,
-                            route,
-                            payload,
-                        },
-                    )
-                }
+                Some(_) => self.begin_call(cx, out, new, &block.decoded),
+                None => self.begin_piped(cx, new, None),
             };
             return match began {
                 Ok(()) => true,

@@ -20,7 +20,7 @@ pub(super) struct FrameOutput {
     end: u32,
 }
 
-/// The places in the outbox for a full buffer, what is written behind it, and content by its place.
+/// The places in the outbox that a frame takes at most: a full buffer, the next buffer, and content by its place.
 const PLACE_COUNT_MIN: usize = 3;
 
 /// There is no room for a frame.

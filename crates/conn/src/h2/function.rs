@@ -2,9 +2,9 @@
 
 use super::{
     Http2, RECEIVE_WINDOW,
+    begin::NewExchange,
     frame_output::NoFrameBuffer,
     h2_records::RecordedParts,
-    piped::NewPiped,
     section_buffer::BlockFields,
     stream::{Body, H2Exchange, H2Stream, Upload},
 };
@@ -16,7 +16,8 @@ use crate::{
     open_exchanges::NO_PLACE,
     plan,
     program_value::ProgramValue,
-    request::{Client, Request},
+    request::Client,
+    response_prefix::digits,
     sites::SiteId,
     span::Outbox,
 };
@@ -45,18 +46,6 @@ pub(super) struct AwaitedContent {
     pub(super) period_end: Tick,
 }
 
-/// A request for a function.
-pub(super) struct NewCall<'a> {
-    pub(super) stream: u32,
-    pub(super) ends_stream: bool,
-    pub(super) content_length: Option<u64>,
-    pub(super) priority: Priority,
-    pub(super) request: &'a Request<'a>,
-    pub(super) parts: &'a RecordedParts<'a>,
-    pub(super) site: SiteId,
-    pub(super) route: BackendRoute,
-}
-
 impl AwaitedContent {
     /// Returns the maximum length of the content in bytes.
     pub(super) fn len_max(&self) -> u64 {
@@ -74,7 +63,7 @@ impl Http2 {
         &mut self,
         cx: &mut ConnResources<'_>,
         out: &mut Outbox,
-        new: NewCall<'_>,
+        new: NewExchange<'_>,
         decoded: &BlockFields,
     ) -> Result<(), Status> {
         let fields = new.request.fields;
@@ -130,7 +119,7 @@ impl Http2 {
         let Ok(parsed) = H2Request::parse(&decoded.section, bytes, false) else { return };
         let request = super::begin::request(&parsed, client, bytes);
         let parts = RecordedParts::of(&parsed, bytes);
-        let new = NewCall {
+        let new = NewExchange {
             stream: id,
             ends_stream: true,
             content_length: None,
@@ -183,30 +172,18 @@ impl Http2 {
         &mut self,
         cx: &mut ConnResources<'_>,
         out: &mut Outbox,
-        new: NewCall<'_>,
+        new: NewExchange<'_>,
         content: &[u8],
     ) -> Result<(), Status> {
-        let NewCall { stream, priority, request, parts, site, route, .. } = new;
+        let NewExchange { stream, priority, request, parts, site, route, .. } = new;
         let function = cx.sites.functions().get(route.backend).ok_or(Status::InternalServerError)?;
         let InlineResponse { code, lines, content } =
             function.call(&inline_request(request, parts.method, content)?);
         let content = match content {
             InlineContent::Bytes(content) => content,
             InlineContent::Later(payload) => {
-                return self.begin_piped(
-                    cx,
-                    NewPiped {
-                        stream,
-                        ends_stream: true,
-                        content_length: None,
-                        priority,
-                        request,
-                        parts,
-                        site,
-                        route,
-                        payload: Some(payload),
-                    },
-                );
+                let new = NewExchange { ends_stream: true, content_length: None, ..new };
+                return self.begin_piped(cx, new, Some(payload));
             }
         };
         let full_len = content.len();
@@ -252,8 +229,7 @@ impl Http2 {
         if std::mem::take(&mut self.announces_table) {
             block.push(super::head::NO_TABLE);
         }
-        let digits = [100, 10, 1].map(|unit| b'0' + (code / unit % 10) as u8);
-        encode_field(b":status", &digits, &mut |byte| block.push(byte));
+        encode_field(b":status", &digits(code), &mut |byte| block.push(byte));
         block.extend_from_slice(cx.prefixes.hpack_fields());
         let encoded = hpack::encode(lines, &mut |byte| block.push(byte));
         encoded.ok_or(Status::InternalServerError)?;

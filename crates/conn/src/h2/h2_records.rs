@@ -142,7 +142,7 @@ impl Http2 {
         end_record(cx, exchange, exchange.content_len, false);
     }
 
-    /// Ends the exchanges whose responses are in the outbox of a connection that has closed. What was queued first has left first.
+    /// Ends the exchanges whose responses are in the outbox of a connection that has closed. The outbox is sent in order.
     #[cold]
     pub(super) fn abort_endings(&mut self, cx: &mut ConnResources<'_>) {
         while let Some(QueuedEnd { end, exchange }) = self.endings.pop_front() {

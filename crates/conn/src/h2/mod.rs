@@ -8,8 +8,8 @@
 //! outbox ◀─ frames in reply, then DATA of the most urgent stream with a window ◀──────────┘
 //! ```
 //!
-//! The head of a response is queued at once, as its block was packed. Content is queued late, a frame at a time, when the outbox is nearly
-//! empty: so priorities count, and the client's windows bound what is queued.
+//! The head of a response is queued at once, as its block was packed. Content is queued late, a frame at a time, while the outbox
+//! holds less than 64 KiB: so priorities count, and the windows of the client bound the outbox.
 //!
 //! While replies wait that the client does not read, no input is taken: it cannot make the connection hold more than its budget.
 //!
@@ -62,7 +62,7 @@ use tarpon_http::h2::{ErrorCode, Priority, Setting, SettingName, hpack::HpackDec
 use tarpon_http::status::Status;
 
 /// The maximum number of streams that are open at a time, sent as `SETTINGS_MAX_CONCURRENT_STREAMS`: what browsers and RFC 9113, section
-/// 6.5.2, expect at least is 100. A stream takes some 150 bytes.
+/// 6.5.2, expect at least is 100. A stream takes a few hundred bytes.
 pub(crate) const STREAM_COUNT_MAX: u32 = 128;
 
 /// The length of replies that wait, in bytes, with which no input is taken: some 300 acknowledgements.

@@ -10,14 +10,14 @@
 
 use super::{
     Http2, RECEIVE_WINDOW,
+    begin::NewExchange,
     frame_output::NoFrameBuffer,
-    h2_records::RecordedParts,
     head::{HeadContent, UnqueuedHead},
     stream::{Body, H2Exchange, H2Stream, Upload},
 };
 use crate::{
     BufRange, ConnResources, Tick,
-    backend::{BackendLimits, BackendProtocol, BackendRoute, HashKey, http1::trailers::may_be_trailer},
+    backend::{BackendLimits, BackendProtocol, HashKey, http1::trailers::may_be_trailer},
     backend_request::{BackendRequest, write_as_head},
     bounded_writer::BoundedWriter,
     functions::Payload,
@@ -32,14 +32,14 @@ use crate::{
     pool::BUF_LEN,
     proxy_trust::PeerAddress,
     request::{Client, Request},
-    sites::{Route, SiteId},
+    response_prefix::digits,
+    sites::Route,
     span::Outbox,
 };
 use tarpon_http::{
     fields::Fields,
     h2::{
-        ErrorCode, FRAME_HEADER_LEN, FRAME_PAYLOAD_LEN_MAX, Priority, data_header, headers_header,
-        hpack::encode_field,
+        ErrorCode, FRAME_HEADER_LEN, FRAME_PAYLOAD_LEN_MAX, data_header, headers_header, hpack::encode_field,
     },
     head,
     status::Status,
@@ -90,21 +90,8 @@ pub(super) struct PipedUpload {
     pub(super) period_end: Tick,
 }
 
-/// A request for a backend.
-pub(super) struct NewPiped<'a> {
-    pub(super) stream: u32,
-    pub(super) ends_stream: bool,
-    pub(super) content_length: Option<u64>,
-    pub(super) priority: Priority,
-    pub(super) request: &'a Request<'a>,
-    pub(super) parts: &'a RecordedParts<'a>,
-    pub(super) site: SiteId,
-    pub(super) route: BackendRoute,
-    pub(super) payload: Option<Payload>,
-}
-
 impl Http2 {
-    /// Begins an exchange with a backend.
+    /// Begins an exchange with a backend. `payload`: what its connector gets in the place of a head.
     ///
     /// # Errors
     /// Returns the status of the response: the request is not for a backend, or no buffer is free.
@@ -112,9 +99,10 @@ impl Http2 {
     pub(super) fn begin_piped(
         &mut self,
         cx: &mut ConnResources<'_>,
-        new: NewPiped<'_>,
+        new: NewExchange<'_>,
+        payload: Option<Payload>,
     ) -> Result<(), Status> {
-        let NewPiped { stream, ends_stream, content_length, request, parts, site, route, payload, .. } = new;
+        let NewExchange { stream, ends_stream, content_length, priority, request, parts, site, route } = new;
         let protocol = cx.pipes.protocol(route.backend);
         let number = self.finder.accepted().number;
         let pipe = match payload {
@@ -184,7 +172,7 @@ impl Http2 {
         };
         self.streams.push(H2Stream {
             id: stream,
-            priority: new.priority,
+            priority,
             window: self.initial_window,
             upload,
             body: Body::Piped(Box::new(PipedBody {
@@ -356,7 +344,7 @@ impl Http2 {
         list: BufRange,
     ) -> Result<(), Status> {
         // HTTP/2 has no 101: RFC 9113, section 8.6.
-        let code = status_code(MessageFields::known(cx.pool.bytes(list)));
+        let code = MessageFields::known(cx.pool.bytes(list)).status();
         let code = code.filter(|code| (100..200).contains(code) && *code != 101);
         let put = code
             .ok_or(Status::BadGateway)
@@ -375,7 +363,7 @@ impl Http2 {
         let Some(piped) = self.piped(id) else { return Ok(()) };
         let (with_content, pipe) = (piped.with_content, piped.pipe);
         let fields = MessageFields::known(cx.pool.bytes(list));
-        let code = status_code(fields).filter(|code| (200..600).contains(code));
+        let code = fields.status().filter(|code| (200..600).contains(code));
         let state = code.and_then(|code| state_after_head(code, fields, with_content));
         let (Some(code), Some(state)) = (code, state) else {
             cx.pool.release(list.buf);
@@ -662,7 +650,7 @@ impl Http2 {
         let mut block = Vec::with_capacity(len_max);
         let mut put = |name: &[u8], value: &[u8]| encode_field(name, value, &mut |byte| block.push(byte));
         if let Some(code) = code {
-            put(b":status", &[100, 10, 1].map(|unit| b'0' + (code / unit % 10) as u8));
+            put(b":status", &digits(code));
         }
         if is_final && fields.get(b"server").is_none() && !cx.prefixes.server().is_empty() {
             put(b"server", b"tarpon");
@@ -714,27 +702,9 @@ const REDIRECT_COUNT_MAX: u8 = 5;
 /// The most that a block begins with: `:status`, Server and Date.
 const START_LEN_MAX: usize = 64;
 
-/// Returns the code of `:status`, three digits.
-fn status_code(list: MessageFields<'_>) -> Option<u16> {
-    let digits: [u8; 3] = list.get(b":status")?.try_into().ok()?;
-    digits
-        .iter()
-        .try_fold(0, |code, digit| digit.is_ascii_digit().then(|| code * 10 + u16::from(digit - b'0')))
-}
-
 /// Returns what follows a final head. `None`: its Content-Length is invalid.
 fn state_after_head(code: u16, list: MessageFields<'_>, with_content: bool) -> Option<PipedState> {
-    let mut lengths = list.iter().filter(|(name, _)| *name == b"content-length").map(|(_, value)| value);
-    let left = match lengths.next() {
-        None => None,
-        Some(value) => {
-            let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
-            let text = std::str::from_utf8(value).ok().filter(|_| is_number)?;
-            // A repeated field may only repeat the value: RFC 9112, section 6.3.
-            lengths.all(|other| other == value).then_some(())?;
-            Some(text.parse().ok()?)
-        }
-    };
+    let left = list.content_length().ok()?;
     Some(match with_content && !matches!(code, 204 | 304) {
         true => PipedState::Content { left },
         false => PipedState::NoContent,

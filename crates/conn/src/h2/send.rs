@@ -15,7 +15,7 @@ const OUTPUT_LEN_MAX: u64 = 64 * 1024;
 /// The buffers that a full outbox of short responses takes.
 const OUTPUT_BUF_COUNT: usize = OUTPUT_LEN_MAX as usize / BUF_LEN + 1;
 
-/// The places in the outbox that a frame takes: the buffers before and behind it, its content, and its reply.
+/// The free places in the outbox without which no frame begins. A request takes up to three, and a reply and the end of the buffer one each.
 const SPANS_PER_FRAME: usize = 5;
 
 /// Frames that carry nothing which a frame of content allows for: a client may widen two windows for each.

@@ -63,11 +63,38 @@ impl<'a> MessageFields<'a> {
         })
     }
 
+    /// Returns the code of `:status`, three digits.
+    pub(crate) fn status(self) -> Option<u16> {
+        let digits: [u8; 3] = self.get(b":status")?.try_into().ok()?;
+        digits
+            .iter()
+            .try_fold(0, |code, digit| digit.is_ascii_digit().then(|| code * 10 + u16::from(digit - b'0')))
+    }
+
+    /// Returns the length of the content in bytes, if the fields name it.
+    ///
+    /// # Errors
+    /// It is no number, or another field names another: RFC 9112, section 6.3.
+    pub(crate) fn content_length(self) -> Result<Option<u64>, InvalidLength> {
+        let mut lengths = self.iter().filter(|(name, _)| *name == b"content-length").map(|(_, value)| value);
+        let Some(value) = lengths.next() else { return Ok(None) };
+        let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
+        let text = std::str::from_utf8(value).ok().filter(|_| is_number).ok_or(InvalidLength)?;
+        match lengths.all(|other| other == value) {
+            true => text.parse().map(Some).map_err(|_| InvalidLength),
+            false => Err(InvalidLength),
+        }
+    }
+
     /// Returns the value of the first field with a name.
     pub fn get(self, name: &[u8]) -> Option<&'a [u8]> {
         self.iter().find(|(found, _)| *found == name).map(|(_, value)| value)
     }
 }
+
+/// The error that Content-Length is invalid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct InvalidLength;
 
 /// Returns whether a byte may be in a name: a token without upper-case letters (RFC 9110, section 5.1; RFC 9113, section 8.2.1).
 fn is_name_byte(byte: u8) -> bool {

@@ -4,6 +4,7 @@ use crate::{
     BufRange, ConnResources,
     bounded_writer::BoundedWriter,
     pipe::fields::{MessageFields, belongs_to_connection},
+    response_prefix::digits,
 };
 use tarpon_http::{head::Version, status::Status};
 
@@ -46,16 +47,6 @@ pub(super) fn write_from(
     }
 }
 
-/// Returns the code of `:status`, three digits.
-pub(super) fn status_code(list: MessageFields<'_>) -> Option<u16> {
-    let digits: [u8; 3] = list.get(b":status")?.try_into().ok()?;
-    std::str::from_utf8(&digits)
-        .ok()
-        .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?
-        .parse()
-        .ok()
-}
-
 /// Returns the framing of the content of a final response. `None`: its Content-Length is invalid.
 pub(super) fn framing(
     code: u16,
@@ -63,17 +54,7 @@ pub(super) fn framing(
     with_content: bool,
     version: Version,
 ) -> Option<ContentFraming> {
-    let mut lengths = list.iter().filter(|(name, _)| *name == b"content-length").map(|(_, value)| value);
-    let length = match lengths.next() {
-        None => None,
-        Some(value) => {
-            let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
-            let text = std::str::from_utf8(value).ok().filter(|_| is_number)?;
-            // A repeated field may only repeat the value: RFC 9112, section 6.3.
-            lengths.all(|other| other == value).then_some(())?;
-            Some(text.parse().ok()?)
-        }
-    };
+    let length = list.content_length().ok()?;
     Some(match (length, version) {
         _ if !with_content || matches!(code, 204 | 304) => ContentFraming::Nothing,
         (Some(left), _) => ContentFraming::Length { left },
@@ -84,7 +65,7 @@ pub(super) fn framing(
 
 pub(in crate::h1) fn put_status_line(writer: &mut BoundedWriter<'_>, code: u16) -> Option<()> {
     writer.put(b"HTTP/1.1 ")?;
-    writer.put(&[100, 10, 1].map(|unit| b'0' + (code / unit % 10) as u8))?;
+    writer.put(&digits(code))?;
     writer.put(b" ")?;
     // A client ignores the reason phrase: RFC 9112, section 4.
     writer.put(Status::reason_of(code).as_bytes())?;

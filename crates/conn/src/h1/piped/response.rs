@@ -11,7 +11,7 @@
 
 use super::{
     PipedResponse, ProtocolChange,
-    head::{ContentFraming, counted_as, framing, put_fields, put_status_line, status_code, write_from},
+    head::{ContentFraming, counted_as, framing, put_fields, put_status_line, write_from},
 };
 use crate::{
     BufRange, ConnResources,
@@ -69,7 +69,7 @@ impl Http1 {
         }
         piped.awaits_continue = false;
         let head = write_from(cx, list, |_, list, writer| {
-            let code = status_code(list).filter(|code| (100..200).contains(code) && *code != 101)?;
+            let code = list.status().filter(|code| (100..200).contains(code) && *code != 101)?;
             put_status_line(writer, code)?;
             put_fields(writer, list, false)?;
             writer.put(b"\r\n")
@@ -88,10 +88,11 @@ impl Http1 {
         let is_last = self.ending != Ending::No || self.request_count >= keepalive_requests;
         let Http1Phase::Piped(piped) = &mut self.phase else { return Ok(()) };
         let fields = MessageFields::known(cx.pool.bytes(list));
-        if piped.upgrade == ProtocolChange::Asked && status_code(fields) == Some(101) {
+        if piped.upgrade == ProtocolChange::Asked && fields.status() == Some(101) {
             return self.queue_switch(cx, out, list);
         }
-        let framed = status_code(fields)
+        let framed = fields
+            .status()
             .filter(|code| (200..600).contains(code))
             .and_then(|code| Some((code, framing(code, fields, piped.with_content, piped.version)?)));
         let Some((code, framing)) = framed else {
