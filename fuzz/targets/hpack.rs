@@ -1,5 +1,5 @@
 //! Field blocks of one connection: a decoder as simple as can be agrees on fields, errors and the size of the dynamic table, and no cut changes
-//! anything. Requests do not depend on how their fields were encoded.
+//! anything. Requests do not depend on how their fields were encoded, and neither does what an encoder with a dynamic table sends.
 
 #![no_main]
 
@@ -7,8 +7,8 @@ use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
 use tarpon_http::h2::hpack::{
-    FIELD_REPRESENTATION_LEN_MAX, FieldSection, HEADER_TABLE_SIZE, HpackDecoder, HpackError,
-    SECTION_FIELD_COUNT_MAX, SECTION_SIZE_MAX, SIZE_BEYOND_MAX, SectionBytes, encode_field,
+    FIELD_REPRESENTATION_LEN_MAX, FieldSection, HEADER_TABLE_SIZE, HpackDecoder, HpackEncoder, HpackError,
+    SECTION_FIELD_COUNT_MAX, SECTION_SIZE_MAX, SIZE_BEYOND_MAX, SIZE_UPDATES_LEN_MAX, SectionBytes, encode_field,
 };
 use tarpon_http::h2::{H2Request, MalformedRequest, parse_trailers};
 
@@ -20,6 +20,8 @@ fuzz_target!(|input: &[u8]| {
     let Some((&cut, mut rest)) = input.split_first() else { return };
     let (mut whole, mut in_parts, mut naive) =
         (BlockConnection::new(), BlockConnection::new(), NaiveDecoder::new());
+    let (mut encoder, mut client) = (HpackEncoder::new(), BlockConnection::new());
+    encoder.limit_size(u32::from(cut) * 32);
     while let Some((len, behind)) = rest.split_first_chunk() {
         let len = usize::from(u16::from_be_bytes(*len)).min(behind.len());
         let (block, behind) = behind.split_at(len);
@@ -35,6 +37,8 @@ fuzz_target!(|input: &[u8]| {
         if !whole.section.is_too_large() {
             assert!(whole.section.len() <= SECTION_SIZE_MAX && fields.len() <= SECTION_FIELD_COUNT_MAX);
             requests_agree(&whole, &fields);
+            client_decodes(&mut encoder, &mut client, &fields);
+            assert!(client.decoder.table_size() <= usize::from(cut) * 32);
         }
     }
 });
@@ -92,6 +96,19 @@ fn requests_agree(connection: &BlockConnection, fields: &[Field]) {
     assert_eq!(other.decode(&block, usize::MAX).as_deref(), Ok(fields));
     let again = H2Request::parse(&other.section, &other.bytes[..], true);
     assert_eq!(summary(&again), summary(&request));
+}
+
+/// Sends the fields to a client, with its dynamic table.
+fn client_decodes(encoder: &mut HpackEncoder, client: &mut BlockConnection, fields: &[Field]) {
+    let fields: Vec<Field> = fields.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.clone())).collect();
+    let mut packed = Vec::new();
+    for (name, value) in &fields {
+        encode_field(name, value, &mut |byte| packed.push(byte));
+    }
+    let mut block = vec![0; SIZE_UPDATES_LEN_MAX + packed.len()];
+    let begun = encoder.begin_block(&mut block);
+    let len = begun + encoder.put(&packed, &mut block[begun..]);
+    assert_eq!(client.decode(&block[..len], usize::MAX), Ok(fields));
 }
 
 /// Converts a request to a form that can be compared.

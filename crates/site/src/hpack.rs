@@ -11,7 +11,7 @@
 //!
 //! So a reader needs no decoder: it compares a block with the result of [`encode`].
 
-use tarpon_http::h2::hpack::{INDEXED, decode_integer, encode_field};
+use tarpon_http::h2::hpack::{encode_field, split_field};
 
 /// Passes the block of a text to `emit`, byte by byte. The text consists of field lines and one empty line. Returns `None` if a line is
 /// no field line; what was emitted then is no block.
@@ -36,27 +36,8 @@ pub(crate) fn is_block_of(block: &[u8], text: &[u8]) -> bool {
 
 /// Returns the length of the first `count` fields of a block, or `None` if it has fewer.
 pub(crate) fn fields_len(block: &[u8], count: usize) -> Option<usize> {
-    let rest = (0..count).try_fold(block, |rest, _| skip_field(rest))?;
+    let rest = (0..count).try_fold(block, |rest, _| split_field(rest).map(|(_, rest)| rest))?;
     Some(block.len() - rest.len())
-}
-
-/// Returns what follows the first field of a block.
-fn skip_field(block: &[u8]) -> Option<&[u8]> {
-    let first = *block.first()?;
-    if first & INDEXED != 0 {
-        let (_, len) = decode_integer(block, 7).ok()??;
-        return block.get(len..);
-    }
-    let (index, len) = decode_integer(block, 4).ok()??;
-    let rest = block.get(len..)?;
-    let rest = if index == 0 { skip_string(rest)? } else { rest };
-    skip_string(rest)
-}
-
-/// Returns what follows a string.
-fn skip_string(bytes: &[u8]) -> Option<&[u8]> {
-    let (string_len, len) = decode_integer(bytes, 7).ok()??;
-    bytes.get(len + string_len..)
 }
 
 #[cfg(test)]

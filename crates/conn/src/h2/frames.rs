@@ -418,11 +418,7 @@ impl Http2 {
                     }
                 }
                 SettingName::MaxFrameSize => self.payload_len_max = setting.value,
-                // This side has no table, and says so once: RFC 7541, section 4.2.
-                SettingName::HeaderTableSize => {
-                    self.announces_table |=
-                        (setting.value as usize) < tarpon_http::h2::hpack::HEADER_TABLE_SIZE;
-                }
+                SettingName::HeaderTableSize => self.encoder().limit_size(setting.value),
                 SettingName::EnablePush
                 | SettingName::MaxConcurrentStreams
                 | SettingName::MaxHeaderListSize

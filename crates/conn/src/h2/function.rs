@@ -24,10 +24,7 @@ use crate::{
 use bytes::{Buf, Bytes};
 use tarpon_http::{
     FieldName,
-    h2::{
-        ErrorCode, FRAME_HEADER_LEN, FRAME_PAYLOAD_LEN_MAX, H2Request, Priority, data_header, headers_header,
-        hpack::encode_field,
-    },
+    h2::{ErrorCode, FRAME_HEADER_LEN, H2Request, Priority, data_header, hpack::encode_field},
     status::Status,
 };
 use tarpon_site::hpack;
@@ -226,9 +223,6 @@ impl Http2 {
         ends_stream: bool,
     ) -> Result<(), Status> {
         let mut block = Vec::new();
-        if std::mem::take(&mut self.announces_table) {
-            block.push(super::head::NO_TABLE);
-        }
         encode_field(b":status", &digits(code), &mut |byte| block.push(byte));
         block.extend_from_slice(cx.prefixes.hpack_fields());
         let encoded = hpack::encode(lines, &mut |byte| block.push(byte));
@@ -239,15 +233,7 @@ impl Http2 {
             let digits = crate::bounded_writer::decimal(content_len as u64, &mut digits);
             encode_field(b"content-length", digits, &mut |byte| block.push(byte));
         }
-        if block.len() > FRAME_PAYLOAD_LEN_MAX {
-            return Err(Status::InternalServerError);
-        }
-        self.output
-            .reserve(cx, out, FRAME_HEADER_LEN + block.len())
-            .map_err(|NoFrameBuffer| Status::ServiceUnavailable)?;
-        self.output.put(cx.pool, &headers_header(stream, block.len() as u32, true, ends_stream));
-        self.output.put(cx.pool, &block);
-        Ok(())
+        self.put_plain_block(cx, out, stream, &block, ends_stream)
     }
 
     /// Queues a frame with content of a function. `len_max`: what the windows allow.

@@ -4,9 +4,10 @@
 //! [ header of the frame ][ :status ][ Server, Date ][ generated fields ][ the block of the image ]
 //! ```
 //!
-//! A block has no field of a dynamic table, so it is the same for all clients.
+//! The parts are packed without a dynamic table, the same for all clients. Of what a connection has sent before, the encoder leaves indexes.
+//! Generated fields are not added to the table: few are sent twice.
 
-use super::Http2;
+use super::{Http2, frame_output::NoFrameBuffer};
 use crate::{
     BUF_LEN, BufRange, ConnResources, generated_text,
     plan::{Generated, Plan},
@@ -16,7 +17,7 @@ use crate::{
 };
 use std::ops::Range;
 use tarpon_http::{
-    h2::{FRAME_HEADER_LEN, FRAME_PAYLOAD_LEN_MAX, headers_header},
+    h2::{FRAME_HEADER_LEN, FRAME_PAYLOAD_LEN_MAX, headers_header, hpack::SIZE_UPDATES_LEN_MAX},
     status::Status,
 };
 use tarpon_site::{NotResident, Region, hpack};
@@ -46,11 +47,8 @@ struct GeneratedPart {
     content: Vec<Span>,
 }
 
-/// The most that a block begins with: a change of the table's size, `:status`, Server and Date.
+/// The most that a block begins with: changes of the table's size, `:status`, Server and Date.
 const START_LEN_MAX: usize = 64;
-
-/// The first byte of a block that says that this side uses no dynamic table. RFC 7541, section 6.3.
-pub(super) const NO_TABLE: u8 = 0x20;
 
 /// The number of streams whose content lies in part in a buffer of the pool, such as byte ranges: a client that opens no window must not hold more.
 const HELD_COUNT_MAX: usize = 4;
@@ -148,23 +146,43 @@ impl Http2 {
         }
         self.output
             .reserve(cx, out, FRAME_HEADER_LEN + len_max)
-            .map_err(|_| UnqueuedHead::Status(Status::ServiceUnavailable))?;
+            .map_err(|NoFrameBuffer| UnqueuedHead::Status(Status::ServiceUnavailable))?;
         let to = self.output.rest(cx.pool);
+        let encoder = self.encoder.get_or_insert_default();
         let mut end = FRAME_HEADER_LEN;
-        let mut put = |bytes: &[u8]| {
-            to[end..end + bytes.len()].copy_from_slice(bytes);
-            end += bytes.len();
-        };
-        if std::mem::take(&mut self.announces_table) {
-            put(&[NO_TABLE]);
-        }
-        put(cx.prefixes.hpack_status(status));
-        put(cx.prefixes.hpack_fields());
-        put(generated);
-        put(cx.sites.image(image).bytes(block));
+        end += encoder.begin_block(&mut to[end..]);
+        end += encoder.put(cx.prefixes.hpack_status(status), &mut to[end..]);
+        end += encoder.put(cx.prefixes.hpack_fields(), &mut to[end..]);
+        to[end..][..generated.len()].copy_from_slice(generated);
+        end += generated.len();
+        end += encoder.put(cx.sites.image(image).bytes(block), &mut to[end..]);
         let payload_len = (end - FRAME_HEADER_LEN) as u32;
         to[..FRAME_HEADER_LEN].copy_from_slice(&headers_header(stream, payload_len, true, ends_stream));
         self.output.advance(end);
+        Ok(())
+    }
+
+    /// Queues HEADERS with a block whose fields neither use the dynamic table nor are added to it.
+    pub(super) fn put_plain_block(
+        &mut self,
+        cx: &mut ConnResources<'_>,
+        out: &mut Outbox,
+        stream: u32,
+        block: &[u8],
+        ends_stream: bool,
+    ) -> Result<(), Status> {
+        if SIZE_UPDATES_LEN_MAX + block.len() > FRAME_PAYLOAD_LEN_MAX {
+            return Err(Status::InternalServerError);
+        }
+        self.output
+            .reserve(cx, out, FRAME_HEADER_LEN + SIZE_UPDATES_LEN_MAX + block.len())
+            .map_err(|NoFrameBuffer| Status::ServiceUnavailable)?;
+        let mut updates = [0; SIZE_UPDATES_LEN_MAX];
+        let updates_len = self.encoder().begin_block(&mut updates);
+        let payload_len = (updates_len + block.len()) as u32;
+        self.output.put(cx.pool, &headers_header(stream, payload_len, true, ends_stream));
+        self.output.put(cx.pool, &updates[..updates_len]);
+        self.output.put(cx.pool, block);
         Ok(())
     }
 }

@@ -58,7 +58,11 @@ use h2_records::QueuedEnd;
 use shutdown::Shutdown;
 use std::collections::VecDeque;
 use stream::{H2Stream, H2Streams, Upload};
-use tarpon_http::h2::{ErrorCode, Priority, Setting, SettingName, hpack::HpackDecoder, write_settings};
+use tarpon_http::h2::{
+    ErrorCode, Priority, Setting, SettingName,
+    hpack::{HpackDecoder, HpackEncoder},
+    write_settings,
+};
 use tarpon_http::status::Status;
 
 /// The maximum number of streams that are open at a time, sent as `SETTINGS_MAX_CONCURRENT_STREAMS`: what browsers and RFC 9113, section
@@ -104,8 +108,8 @@ pub(crate) struct Http2 {
     /// The settings of the client: the window of each new stream, and the maximum length of a payload.
     initial_window: i32,
     payload_len_max: u32,
-    /// The client has made the table for fields smaller: the next block says that this side uses none. RFC 7541, section 4.2.
-    announces_table: bool,
+    /// `None` before the first block.
+    encoder: Option<Box<HpackEncoder>>,
     /// How much content the client lets the server send.
     send_window: i32,
     /// How much content the client may send, and how much of that is to be returned.
@@ -183,7 +187,7 @@ impl Http2 {
             last_stream: 0,
             initial_window: 65_535,
             payload_len_max: 16_384,
-            announces_table: false,
+            encoder: None,
             send_window: 65_535,
             receive_window: RECEIVE_WINDOW,
             returned_len: 0,
@@ -362,6 +366,12 @@ impl Http2 {
         let idle_by = (self.streams.is_empty() && self.send_by.is_none()).then_some(self.idle_by);
         let each = [self.send_by, self.receive_by, self.upload_by, idle_by];
         each.into_iter().flatten().min().unwrap_or(Tick::NEVER)
+    }
+
+    /// Returns the encoder of fields. It takes 5 KiB, which a connection without a response does without.
+    #[inline]
+    fn encoder(&mut self) -> &mut HpackEncoder {
+        self.encoder.get_or_insert_default()
     }
 
     /// Returns the limits that apply.

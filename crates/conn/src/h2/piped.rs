@@ -38,9 +38,7 @@ use crate::{
 };
 use tarpon_http::{
     fields::Fields,
-    h2::{
-        ErrorCode, FRAME_HEADER_LEN, FRAME_PAYLOAD_LEN_MAX, data_header, headers_header, hpack::encode_field,
-    },
+    h2::{ErrorCode, FRAME_HEADER_LEN, FRAME_PAYLOAD_LEN_MAX, data_header, hpack::encode_field},
     head,
     status::Status,
 };
@@ -667,15 +665,7 @@ impl Http2 {
             with_length &= !is_length;
             put(name, value);
         }
-        let announces_table = usize::from(std::mem::take(&mut self.announces_table));
-        self.output
-            .reserve(cx, out, FRAME_HEADER_LEN + 1 + block.len())
-            .map_err(|_| Status::ServiceUnavailable)?;
-        let payload_len = (announces_table + block.len()) as u32;
-        self.output.put(cx.pool, &headers_header(id, payload_len, true, ends_stream));
-        self.output.put(cx.pool, &[super::head::NO_TABLE][..announces_table]);
-        self.output.put(cx.pool, &block);
-        Ok(())
+        self.put_plain_block(cx, out, id, &block, ends_stream)
     }
 }
 

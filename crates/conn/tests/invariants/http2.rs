@@ -112,13 +112,14 @@ proptest! {
     #[test]
     fn responses_are_those_of_http1_at_any_cut(
         requests in requests(), cuts in vec(cuts(), 1..40), through in through(), is_recorded: bool, is_cold: bool, window in select(&[1u32, 100, 65_535, 1_000_000][..]),
+        table_size in select(&[0u32, 100, 300, 4_096, 65_536][..]),
     ) {
         let base = if is_cold { sim_cold() } else { sim() };
         let base = if is_recorded { recorded(base, true) } else { base };
         let mut sim = base.through(&through);
         // TLS would choose the protocol in the handshake.
         let mut client = Http2Client::default();
-        sim.client_sends(&bytes_of(&requests, &[(4, window)]));
+        sim.client_sends(&bytes_of(&requests, &[(1, table_size), (4, window)]));
         for &cuts in &cuts {
             sim.step(cuts);
         }
@@ -130,6 +131,7 @@ proptest! {
         }
         prop_assert!(client.go_aways.is_empty() && client.payload_len_max <= 16_384);
         prop_assert_eq!(client.settings_ack_count, 1);
+        prop_assert!(client.decoder.table_size() <= table_size as usize);
         prop_assert_eq!((sim.bufs_held(), sim.sites.holder_count()), (0, 0), "an idle connection holds nothing");
     }
 

@@ -73,7 +73,7 @@ impl StreamReceived {
 
 /// A client, with the frames that it has received.
 pub(crate) struct Http2Client {
-    decoder: HpackDecoder,
+    pub(crate) decoder: HpackDecoder,
     /// The bytes of the wire that were read.
     read: usize,
     pub(crate) streams: std::collections::BTreeMap<u32, StreamReceived>,

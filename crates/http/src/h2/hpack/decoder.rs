@@ -10,7 +10,10 @@
 use super::dynamic_table::{DynamicTable, TableEntry, copy_from_ring};
 use super::integer::decode_integer;
 use super::static_table::{STATIC_BYTES, STATIC_ENTRIES};
-use super::{FieldSection, HEADER_TABLE_SIZE, HUFFMAN, HpackError, INDEXED, SectionBytes, huffman_decoder};
+use super::{
+    ADDED, FieldSection, HEADER_TABLE_SIZE, HUFFMAN, HpackError, INDEXED, SectionBytes, UPDATE,
+    huffman_decoder,
+};
 use crate::h2::field_class::FieldClass;
 
 /// The maximum length of a field in a block, in bytes: what a buffer must hold to decode a block in parts. The fields of a section within its
@@ -257,9 +260,5 @@ impl<'a> StringLiteral<'a> {
     }
 }
 
-/// The bit of a literal that is added to the dynamic table. RFC 7541, section 6.2.1.
-const ADDED: u8 = 0x40;
-
-/// The pattern of an update of the size of the dynamic table, and the bits that it has. RFC 7541, section 6.3.
-const UPDATE: u8 = 0x20;
+/// The bits of the pattern of an update.
 const UPDATE_MASK: u8 = 0xe0;

@@ -29,7 +29,7 @@ pub(super) fn encode(pattern: u8, prefix: u32, value: usize, emit: &mut impl FnM
 ///
 /// Returns [`HpackError::Integer`] if the integer has more than five bytes, leading zeros included.
 #[inline(always)]
-pub fn decode_integer(bytes: &[u8], prefix: u32) -> Result<Option<(usize, usize)>, HpackError> {
+pub(super) fn decode_integer(bytes: &[u8], prefix: u32) -> Result<Option<(usize, usize)>, HpackError> {
     let max = (1 << prefix) - 1;
     let Some(&first) = bytes.first() else { return Ok(None) };
     let value = usize::from(first) & max;

@@ -12,17 +12,17 @@ use super::*;
 use super::{huffman, integer};
 
 /// Names and values.
-type TestFields = Vec<(Vec<u8>, Vec<u8>)>;
+pub(super) type TestFields = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// A connection: blocks in the order in which they are decoded.
-struct TestConnection {
-    decoder: HpackDecoder,
+pub(super) struct TestConnection {
+    pub(super) decoder: HpackDecoder,
     section: FieldSection,
     bytes: SectionBytes,
 }
 
 impl TestConnection {
-    fn new() -> TestConnection {
+    pub(super) fn new() -> TestConnection {
         TestConnection {
             decoder: HpackDecoder::new(),
             section: FieldSection::new(),
@@ -31,7 +31,7 @@ impl TestConnection {
     }
 
     /// Decodes a block of which `cut` more bytes arrive at a time.
-    fn decode(&mut self, block: &[u8], cut: usize) -> Result<TestFields, HpackError> {
+    pub(super) fn decode(&mut self, block: &[u8], cut: usize) -> Result<TestFields, HpackError> {
         self.section.clear();
         let (mut used, mut arrived) = (0, 0);
         loop {
