@@ -8,6 +8,8 @@
 #[cfg(debug_assertions)]
 #[path = "cases/faults.rs"]
 mod faults;
+#[path = "cases/http2.rs"]
+mod http2;
 
 use crate::common::{
     ENGINES,

@@ -12,7 +12,7 @@
 use crate::{
     data::{
         engine::{Closed, NextDrive},
-        worker::{COPY_LEN_MAX, MissingRange, SendLimits, Slot, Stage, WorkerContext, idle_len},
+        worker::{COPY_LEN_MAX, SendLimits, Slot, Stage, WorkerContext, idle_len},
     },
     sys::{
         io,
@@ -59,6 +59,10 @@ impl Readiness {
 /// connections first.
 const STEP_COUNT_MAX: usize = 16;
 
+/// A send that copies so much to the kernel ends a drive: the client reads it while it is in the cache, and other connections come first. Sixteen
+/// of them are a MiB, which is in memory before the client has read half.
+const YIELD_LEN: u64 = 48 * 1024;
+
 /// A copy of 5 KiB costs less than gathering. A `sendfile` of 1 MiB is so large that the call itself costs little, and so small that other
 /// connections wait only briefly.
 const LIMITS: SendLimits = SendLimits {
@@ -84,8 +88,8 @@ pub(crate) fn drive(context: &mut WorkerContext, slot: &mut Slot<Readiness>) -> 
                 }
             }
             DriveStep::Send => {
-                if let Some(missing) = send_front(context, slot)? {
-                    return Ok(NextDrive::Load(missing));
+                if let Some(next) = send_front(context, slot)? {
+                    return Ok(next);
                 }
             }
             step => {
@@ -212,12 +216,9 @@ fn note_received(
     }
 }
 
-/// Sends the front of the outbox with one system call. Returns the range that must be read first.
+/// Sends the front of the outbox with one system call. Returns `None` if another step may follow now.
 #[inline(always)]
-fn send_front(
-    context: &mut WorkerContext,
-    slot: &mut Slot<Readiness>,
-) -> Result<Option<Box<MissingRange>>, Closed> {
+fn send_front(context: &mut WorkerContext, slot: &mut Slot<Readiness>) -> Result<Option<NextDrive>, Closed> {
     let (sources, copy) = context.usual_sources();
     let Some(bytes) = sources.copy_outbox(slot, LIMITS, copy) else { return send_staged(context, slot) };
     let sent = io::send(&slot.fd, bytes, NO_SIGNAL);
@@ -226,15 +227,13 @@ fn send_front(
 
 /// Sends the front of the outbox in any case.
 #[inline(never)]
-fn send_staged(
-    context: &mut WorkerContext,
-    slot: &mut Slot<Readiness>,
-) -> Result<Option<Box<MissingRange>>, Closed> {
+fn send_staged(context: &mut WorkerContext, slot: &mut Slot<Readiness>) -> Result<Option<NextDrive>, Closed> {
     if let Some(missing) = context.seal(slot, LIMITS).map_err(|_| Closed)? {
-        return Ok(Some(missing));
+        return Ok(Some(NextDrive::Load(missing)));
     }
+    let mut next = None;
     let sent = match context.stage(slot, LIMITS) {
-        Stage::Missing(missing) => return Ok(Some(missing)),
+        Stage::Missing(missing) => return Ok(Some(NextDrive::Load(missing))),
         Stage::Sealed { record, has_more } => io::send(&slot.fd, record, flags(has_more)),
         Stage::Copied { front, has_more } => {
             let mut copy = mem::take(&mut context.copy);
@@ -251,11 +250,13 @@ fn send_staged(
             for (part, span) in parts.iter_mut().zip(front) {
                 *part = IoSlice::new(context.bytes_for_kernel(span));
             }
-            io::send_gathered(&slot.fd, &parts[..front.len()], flags(has_more))
+            let sent = io::send_gathered(&slot.fd, &parts[..front.len()], flags(has_more));
+            next = sent.is_ok_and(|len| len as u64 >= YIELD_LEN).then_some(NextDrive::Again);
+            sent
         }
         Stage::File { file, at, len } => socket::send_file(&slot.fd, file, at, len),
     };
-    sent_front(context, slot, sent).map(|()| None)
+    sent_front(context, slot, sent).map(|()| next)
 }
 
 /// Handles the result of a send.

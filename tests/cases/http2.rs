@@ -1,0 +1,235 @@
+//! Runs the protocol cases over HTTP/2, as far as it can express their requests: status, fields and content are those over HTTP/1.
+
+use super::{CASES, PACKED, ProtocolCase, check, fixture, response, split_words};
+use crate::common::{
+    ENGINES,
+    program::{RunningProgram, serve_exactly},
+};
+use http2_client::{END_HEADERS, END_STREAM, Http2Client, StreamReceived, block, frame, preface};
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    time::Duration,
+};
+use tarpon::Engine;
+use tarpon_conn::{
+    AcceptedClient, Limits, Sites,
+    sim::{Cuts, Sim},
+};
+use tarpon_http::h2::FrameType;
+
+#[path = "../../crates/conn/tests/invariants/http2_client.rs"]
+mod http2_client;
+
+#[test]
+fn cases_pass_over_http2() {
+    let count = all().len();
+    assert!(count > CASES.len() / 2, "{count} of {} cases", CASES.len());
+    check(|case| {
+        [Some(Http2Case::of(case)), case.with_head().map(|case| Http2Case::of(&case))]
+            .into_iter()
+            .flatten()
+            .flatten()
+            .find_map(|case| {
+                [Cuts::NONE, Cuts { read: 1, send: 7 }]
+                    .into_iter()
+                    .find_map(|cuts| case.failure_in_memory(cuts))
+            })
+    });
+}
+
+/// All on one connection, so that the tables for fields are used too.
+#[test]
+fn cases_pass_over_http2_on_every_engine_that_offers_it() {
+    let offering =
+        ENGINES.iter().filter(|engine| !matches!(engine, Engine::Threads | Engine::Prefork | Engine::Fork));
+    for &engine in offering {
+        let dir = fixture();
+        let served = RunningProgram::start_ready(serve_exactly(dir.path(), &["--engine", engine.name()]));
+        let failed = failures_on(served.address(), &all());
+        assert!(failed.is_empty(), "{engine}: {}", failed.concat());
+    }
+}
+
+/// Returns all cases that HTTP/2 can express.
+fn all() -> Vec<Http2Case> {
+    CASES.iter().filter_map(Http2Case::of).collect()
+}
+
+/// The requests of a case, and what they get.
+struct Http2Case {
+    name: String,
+    requests: Vec<Http2CaseRequest>,
+    want: Vec<StreamReceived>,
+}
+
+struct Http2CaseRequest {
+    fields: Vec<(String, String)>,
+    content: Vec<u8>,
+}
+
+impl Http2Case {
+    /// Returns `None` if HTTP/2 cannot express a request of the case, or refuses it for its form.
+    fn of(case: &ProtocolCase) -> Option<Http2Case> {
+        let (mut requests, mut rest) = (Vec::new(), &case.request[..]);
+        while !rest.is_empty() {
+            let (request, behind) = Http2CaseRequest::split_first(rest)?;
+            requests.push(request);
+            rest = behind;
+        }
+        if requests.len() != case.responses.len() {
+            return None;
+        }
+        let want =
+            requests.iter().zip(&case.responses).map(|(request, line)| wanted(line, request.is_head()));
+        Some(Http2Case { name: case.name.clone(), want: want.collect(), requests })
+    }
+
+    /// Returns the bytes that send the requests, on streams from `first` on.
+    fn frames(&self, first: u32) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for (request, stream) in self.requests.iter().zip((first..).step_by(2)) {
+            let fields: Vec<_> = request.fields.iter().map(|(name, value)| (&**name, &**value)).collect();
+            let ends = if request.content.is_empty() { END_STREAM } else { 0 };
+            let parts = block(&fields);
+            let mut parts = parts.chunks(16_384).enumerate().peekable();
+            while let Some((number, part)) = parts.next() {
+                let last = if parts.peek().is_none() { END_HEADERS } else { 0 };
+                bytes.extend(match number {
+                    0 => frame(FrameType::Headers, ends | last, stream, part),
+                    _ => frame(FrameType::Continuation, last, stream, part),
+                });
+            }
+            let mut parts = request.content.chunks(16_384).peekable();
+            while let Some(part) = parts.next() {
+                let ends = if parts.peek().is_none() { END_STREAM } else { 0 };
+                bytes.extend(frame(FrameType::Data, ends, stream, part));
+            }
+        }
+        bytes
+    }
+
+    fn failure_in_memory(&self, cuts: Cuts) -> Option<String> {
+        let (image, files) = &*PACKED;
+        let sites = Sites::new(image.clone(), Limits::default());
+        let accepted = AcceptedClient { offers_http2: true, ..AcceptedClient::default() };
+        let mut sim = Sim::accept(sites, accepted);
+        sim.files.clone_from(files);
+        sim.client_sends(&preface(&[]));
+        sim.client_sends(&self.frames(1));
+        let mut client = Http2Client::default();
+        client.run(&mut sim, cuts);
+        self.failure(&client, 1).map(|failure| format!("{failure}, {cuts:?}"))
+    }
+
+    fn failure(&self, client: &Http2Client, first: u32) -> Option<String> {
+        for ((number, want), stream) in self.want.iter().enumerate().zip((first..).step_by(2)) {
+            let mut got = client.streams.get(&stream).cloned().unwrap_or_default();
+            for (_, value) in got.sections.iter_mut().flatten().filter(|(name, _)| name == "date") {
+                *value = "*".to_owned();
+            }
+            if got != *want {
+                let (got_len, want_len) = (got.content.len(), want.content.len());
+                return Some(format!(
+                    "\n{}, request {number}:\n got {:?}, {got_len} bytes, complete: {}, reset: {:?}\nwant {:?}, {want_len} bytes",
+                    self.name, got.sections, got.is_complete, got.reset, want.sections
+                ));
+            }
+        }
+        None
+    }
+}
+
+/// Returns the response of this name, as HTTP/2 has it.
+fn wanted(line: &str, is_head: bool) -> StreamReceived {
+    let response = response(split_words(line).0);
+    let at = response.windows(4).position(|end| end == b"\r\n\r\n").expect("a head");
+    let head = std::str::from_utf8(&response[..at]).expect("text");
+    let (status_line, lines) = head.split_once("\r\n").expect("fields");
+    let status = (":status".to_owned(), status_line[9..12].to_owned());
+    let fields = lines.split("\r\n").map(|line| {
+        let (name, value) = line.split_once(": ").expect("a field");
+        (name.to_lowercase(), value.to_owned())
+    });
+    let fields = fields.filter(|(name, _)| name != "connection");
+    let content = if is_head { Vec::new() } else { response[at + 4..].to_vec() };
+    let sections = vec![[status].into_iter().chain(fields).collect()];
+    StreamReceived { sections, content, is_complete: true, reset: None }
+}
+
+/// Sends all cases on one connection, one after the other. Returns the failures.
+fn failures_on(address: SocketAddr, cases: &[Http2Case]) -> Vec<String> {
+    let mut stream = TcpStream::connect(address).expect("a connection");
+    stream.set_read_timeout(Some(READ_TIMEOUT)).expect("a socket");
+    stream.write_all(&preface(&[])).expect("a connection");
+    let (mut client, mut wire, mut next) = (Http2Client::default(), Vec::new(), 1);
+    let mut failed = Vec::new();
+    for case in cases {
+        let first = next;
+        next += 2 * case.requests.len() as u32;
+        stream.write_all(&case.frames(first)).expect("a connection");
+        let is_open = |client: &Http2Client| {
+            let mut streams = (first..next).step_by(2).map(|stream| client.streams.get(&stream));
+            streams.any(|got| got.is_none_or(|got| !got.is_complete && got.reset.is_none()))
+        };
+        while is_open(&client) {
+            let mut bytes = [0; 16_384];
+            let len = stream.read(&mut bytes).unwrap_or_else(|error| panic!("{}: {error}", case.name));
+            assert!(len > 0, "{}: the server has closed", case.name);
+            wire.extend_from_slice(&bytes[..len]);
+            let replies = client.read(&wire);
+            stream.write_all(&replies).expect("a connection");
+        }
+        failed.extend(case.failure(&client, first));
+    }
+    failed
+}
+
+/// A test that waits so long has failed.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
+
+impl Http2CaseRequest {
+    fn is_head(&self) -> bool {
+        self.fields.iter().any(|(name, value)| name == ":method" && value == "HEAD")
+    }
+
+    /// Splits the first request off its bytes.
+    fn split_first(bytes: &[u8]) -> Option<(Http2CaseRequest, &[u8])> {
+        let end = bytes.windows(4).position(|end| end == b"\r\n\r\n")?;
+        let head = std::str::from_utf8(&bytes[..end]).ok()?;
+        let mut lines = head.split("\r\n");
+        let [method, target, "HTTP/1.1"] = lines.next()?.split(' ').collect::<Vec<_>>()[..] else {
+            return None;
+        };
+        if method == "CONNECT" || !(target.starts_with('/') || target == "*") || !target.is_ascii() {
+            return None;
+        }
+        let (mut hosts, mut fields, mut len) = (Vec::new(), Vec::new(), 0);
+        for line in lines {
+            let (name, value) = line.split_once(':')?;
+            let (name, value) = (name.to_ascii_lowercase(), value.trim_matches([' ', '\t']));
+            // RFC 9113, section 8.2.
+            let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+            if name.is_empty() || !name.bytes().all(is_name) || value.contains(['\0', '\r', '\n']) {
+                return None;
+            }
+            match &*name {
+                "host" => hosts.push(value),
+                "connection" | "keep-alive" | "proxy-connection" | "transfer-encoding" | "upgrade" | "te" => {
+                    return None;
+                }
+                "content-length" => len = value.parse().ok()?,
+                _ => {}
+            }
+            if name != "host" {
+                fields.push((name, value.to_owned()));
+            }
+        }
+        let &[host] = &hosts[..] else { return None };
+        let pseudo = [(":method", method), (":scheme", "http"), (":authority", host), (":path", target)];
+        let pseudo = pseudo.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let content = bytes.get(end + 4..end + 4 + len)?.to_vec();
+        let fields = pseudo.into_iter().chain(fields).collect();
+        Some((Http2CaseRequest { fields, content }, &bytes[end + 4 + len..]))
+    }
+}
