@@ -157,12 +157,9 @@ impl Http2 {
 
     /// Returns the priority of a response: as PRIORITY_UPDATE says, or the request.
     #[inline]
-    fn priority_of(&mut self, parsed: &H2Request<'_>, stream: u32) -> Priority {
-        let early = self.early_priorities.iter().position(|(id, _)| *id == stream);
-        match early {
-            None => parsed.priority(),
-            Some(index) => self.early_priorities.remove(index).1,
-        }
+    fn priority_of(&self, parsed: &H2Request<'_>, stream: u32) -> Priority {
+        let early = self.early_priorities.iter().find(|(id, _)| *id == stream);
+        early.map_or_else(|| parsed.priority(), |(_, priority)| *priority)
     }
 
     /// Answers a request whose fields are too large.

@@ -152,7 +152,14 @@ impl Http2 {
     fn use_block(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) -> Result<bool, ErrorCode> {
         let Some(open) = self.block.take_if(|open| open.is_complete) else { return Ok(true) };
         let is_used = match open.kind {
-            BlockKind::Request => self.begin(cx, out, &open),
+            BlockKind::Request => {
+                let has_begun = self.begin(cx, out, &open);
+                if has_begun {
+                    // Lower streams that are not open never will be: RFC 9113, section 5.1.1.
+                    self.early_priorities.retain(|(id, _)| *id > open.stream);
+                }
+                has_begun
+            }
             BlockKind::Trailers => {
                 self.trailers(cx, out, &open);
                 true
