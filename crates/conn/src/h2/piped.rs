@@ -37,11 +37,12 @@ use crate::{
     span::Outbox,
 };
 use tarpon_http::{
+    FieldName,
     fields::Fields,
     h2::{
         ErrorCode, FRAME_HEADER_LEN, FRAME_PAYLOAD_LEN_MAX, data_header, headers_header, hpack::encode_field,
     },
-    head,
+    head::{self, Version},
     status::Status,
 };
 
@@ -85,6 +86,8 @@ pub(super) struct PipedUpload {
     /// How much the client may send, and how much of what it has sent is to be returned.
     pub(super) window: i32,
     pub(super) unreturned: i32,
+    /// The client waits for 100 (Continue) before it sends the content, and the backend does not answer Expect.
+    awaits_continue: bool,
     /// The bytes received in this period, in which the client must send enough, and its end.
     period_len: u64,
     pub(super) period_end: Tick,
@@ -105,6 +108,7 @@ impl Http2 {
         let NewExchange { stream, ends_stream, content_length, priority, request, parts, site, route } = new;
         let protocol = cx.pipes.protocol(route.backend);
         let number = self.finder.accepted().number;
+        let awaits_continue = !ends_stream && request.fields.has(FieldName::Expect);
         let pipe = match payload {
             Some(payload) => cx.pipes.open_with(number, route, payload, cx.now),
             None => {
@@ -117,11 +121,11 @@ impl Http2 {
                 let of_backend = BackendRequest {
                     request,
                     method: parts.method,
-                    version: tarpon_http::head::Version::Http2,
+                    version: Version::Http2,
                     protocol,
                     peer: self.finder.accepted().peer.and_then(PeerAddress::ip),
                     upgrade: None,
-                    awaits_continue: !ends_stream && request.fields.has(tarpon_http::FieldName::Expect),
+                    awaits_continue,
                     has_unknown_length: !ends_stream && content_length.is_none(),
                 };
                 let buf = cx.pool.take_for_response().ok_or(Status::ServiceUnavailable)?;
@@ -165,6 +169,7 @@ impl Http2 {
                     len_max: route.limits.content_len_max,
                     window: RECEIVE_WINDOW,
                     unreturned: 0,
+                    awaits_continue: awaits_continue && protocol != BackendProtocol::Http1,
                     period_len: 0,
                     period_end,
                 })
@@ -202,6 +207,7 @@ impl Http2 {
     ) -> u32 {
         let Some((pipe, upload)) = self.piped_upload(id) else { return content.len };
         upload.period_len += u64::from(content.len);
+        upload.awaits_continue = false;
         match cx.pipes.push_data(cx.pool, pipe, Side::Client, content) {
             Ok(added) => added as u32,
             Err(NoBuffer) => {
@@ -301,8 +307,42 @@ impl Http2 {
         let ids: Vec<u32> =
             self.streams.iter().filter(|stream| stream.piped().is_some()).map(|s| s.id).collect();
         for id in ids {
+            self.ask_for_content(cx, out, id);
             self.take_response(cx, out, id);
         }
+    }
+
+    /// Asks the client for the content of a request, if it waits for that and the backend has taken the head. RFC 9110, section 10.1.1.
+    fn ask_for_content(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox, id: u32) {
+        let is_wanted = self.piped(id).is_some_and(|piped| piped.state == PipedState::Head)
+            && self.piped_upload(id).is_some_and(|(pipe, upload)| {
+                upload.awaits_continue && cx.pipes.is_drained(pipe, Side::Client)
+            });
+        if is_wanted
+            && self.has_room_for_output(cx.pool, out)
+            && self.put_continue(cx, out, id).is_ok()
+            && let Some((_, upload)) = self.piped_upload(id)
+        {
+            upload.awaits_continue = false;
+        }
+    }
+
+    /// Queues 100 (Continue). RFC 9110, section 15.2.1.
+    pub(super) fn put_continue(
+        &mut self,
+        cx: &mut ConnResources<'_>,
+        out: &mut Outbox,
+        id: u32,
+    ) -> Result<(), NoFrameBuffer> {
+        self.output.reserve(cx, out, FRAME_HEADER_LEN + CONTINUE_LEN_MAX)?;
+        let mut block = Vec::with_capacity(CONTINUE_LEN_MAX);
+        if std::mem::take(&mut self.announces_table) {
+            block.push(super::head::NO_TABLE);
+        }
+        encode_field(b":status", b"100", &mut |byte| block.push(byte));
+        self.output.put(cx.pool, &headers_header(id, block.len() as u32, true, false));
+        self.output.put(cx.pool, &block);
+        Ok(())
     }
 
     /// Takes what the pipe of a stream has, until content waits for a window.
@@ -378,7 +418,7 @@ impl Http2 {
         let Some(index) = self.streams.find(id) else { return Ok(()) };
         let exchange = self.streams.at(index).exchange;
         let site = Some(exchange.site.index());
-        cx.counters.responded(counted_as(code), Some(tarpon_http::head::Version::Http2), site);
+        cx.counters.responded(counted_as(code), Some(Version::Http2), site);
         if exchange.recorded_at != NO_PLACE {
             cx.records.open_exchange(exchange.recorded_at).status = code;
         }
@@ -534,7 +574,7 @@ impl Http2 {
         stream.body = Body::of(content, cx);
         stream.drop_upload();
         let (exchange, is_answered) = (stream.exchange, matches!(stream.body, Body::Complete));
-        let version = Some(tarpon_http::head::Version::Http2);
+        let version = Some(Version::Http2);
         cx.counters.responded(plan.status, version, Some(exchange.site.index()));
         if exchange.recorded_at != NO_PLACE {
             cx.records.open_exchange(exchange.recorded_at).status = plan.status.code();
@@ -701,6 +741,9 @@ const REDIRECT_COUNT_MAX: u8 = 5;
 
 /// The most that a block begins with: `:status`, Server and Date.
 const START_LEN_MAX: usize = 64;
+
+/// The maximum length of the block of 100 (Continue): a change of the table's size, and `:status` with an indexed name.
+const CONTINUE_LEN_MAX: usize = 8;
 
 /// Returns what follows a final head. `None`: its Content-Length is invalid.
 fn state_after_head(code: u16, list: MessageFields<'_>, with_content: bool) -> Option<PipedState> {
