@@ -3,11 +3,11 @@
 use super::{
     backends::worker,
     functions::sites,
-    http2_client::{END_HEADERS, END_STREAM, Http2Client, StreamReceived, frame, preface, request},
+    http2_client::{END_HEADERS, END_STREAM, Http2Client, StreamReceived, frame, get, preface, request},
     upstreams::UpstreamWorld,
 };
 use tarpon_conn::{
-    AcceptedClient, BackendSim, UpstreamReply,
+    AcceptedClient, BackendLimits, BackendSim, UpstreamReply,
     sim::{Cuts, Sim},
 };
 use tarpon_http::h2::FrameType;
@@ -39,6 +39,11 @@ impl BackendClient {
             }
             sim.client_sends(self.number, &replies);
         }
+    }
+
+    /// Returns whether stream 1 is complete, and the code of its reset.
+    fn end(&self) -> (bool, Option<u32>) {
+        (self.client.streams[&1].is_complete, self.client.streams[&1].reset)
     }
 
     /// Returns the statuses of the sections of a stream.
@@ -141,4 +146,37 @@ fn content_for_a_function_is_asked_for() {
     client.run(&mut sim, Cuts::NONE);
     assert_eq!((statuses(&client, 1), statuses(&client, 3)), (vec!["100", "200"], vec!["200"]));
     assert_eq!(client.streams[&1].content, b"POST /f hi");
+}
+
+#[test]
+fn aborted_response_resets_its_stream_at_once() {
+    #[rustfmt::skip]
+    let cases: &[(&str, &[(&str, &str)])] = &[
+        ("in the content",           &[("x-size", "100000"), ("x-abort", "50000")]),
+        ("at its start",             &[("x-size", "9"), ("x-abort", "0")]),
+        ("too short for its length", &[("x-size", "5"), ("x-length", "9")]),
+        ("too long for its length",  &[("x-size", "9"), ("x-length", "5")]),
+    ];
+    for (case, fields) in cases {
+        for read in [100, usize::MAX] {
+            let mut sim = worker();
+            let head =
+                frame(FrameType::Headers, END_HEADERS | END_STREAM, 1, &request("GET", "/app/", fields));
+            let mut client = BackendClient::connect(&mut sim, &[preface(&[]), head].concat());
+            client.run(&mut sim, Cuts { read, ..Cuts::NONE });
+            assert_eq!((client.statuses(1), client.end()), (vec!["200"], (false, Some(2))), "{case}");
+            assert_eq!((sim.pipe_count(), sim.bufs_held()), (0, 0), "{case}");
+        }
+    }
+    // After a silence, when nothing else leaves.
+    let mut world = UpstreamWorld::new(|_, _| UpstreamReply {
+        bytes: "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello".into(),
+        ends: false,
+    });
+    let mut client = BackendClient::connect(&mut world.sim, &[preface(&[]), get(1, "/app/")].concat());
+    client.run(&mut world.sim, Cuts::NONE);
+    assert_eq!((client.statuses(1), client.end()), (vec!["200"], (false, None)));
+    world.sim.pass(BackendLimits::default().response_ms, Cuts::NONE);
+    client.run(&mut world.sim, Cuts::NONE);
+    assert_eq!((client.end(), world.sim.pipe_count()), ((false, Some(2)), 0));
 }
