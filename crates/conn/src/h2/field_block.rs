@@ -110,8 +110,10 @@ impl Http2 {
         }
         match (self.streams.find(stream), self.streams.ended(stream)) {
             (Some(index), _) if self.streams.at(index).upload.is_complete() => Err(ErrorCode::STREAM_CLOSED),
-            (Some(_), _) if ends_stream => Ok(BlockKind::Trailers),
-            // A second head: RFC 9113, section 8.1.
+            (Some(index), _) if ends_stream && !self.streams.at(index).upload.is_of_tunnel() => {
+                Ok(BlockKind::Trailers)
+            }
+            // A second head, or one in a tunnel: RFC 9113, sections 8.1 and 8.5.
             (Some(_), _) => {
                 self.reset_stream(cx, stream, ErrorCode::PROTOCOL_ERROR);
                 Ok(BlockKind::Ignored)

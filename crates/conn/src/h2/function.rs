@@ -131,6 +131,7 @@ impl Http2 {
             parts: &parts,
             site,
             route,
+            wants_tunnel: false,
         };
         if let Err(status) = self.call(cx, out, new, content.bytes()) {
             let (image, current) = cx.sites.current(site);

@@ -9,11 +9,12 @@
 //! no other.
 
 use super::{
-    Http2, RECEIVE_WINDOW,
+    Http2, RECEIVE_WINDOW, RETURNED_LEN_MIN,
     begin::NewExchange,
     frame_output::NoFrameBuffer,
     head::{HeadContent, UnqueuedHead},
     stream::{Body, H2Exchange, H2Stream, Upload},
+    tunnel::{SWITCHING_PROTOCOLS, TunnelState, WEBSOCKET},
 };
 use crate::{
     BufRange, ConnResources, Tick,
@@ -57,6 +58,7 @@ pub(super) struct PipedBody {
     /// The backend speaks HTTP, and gets trailers.
     speaks_http: bool,
     state: PipedState,
+    pub(super) tunnel: TunnelState,
     /// Content that has left the pipe and waits for a window.
     pub(super) front: Option<BufRange>,
     /// Nothing follows the content in `front`.
@@ -105,10 +107,22 @@ impl Http2 {
         new: NewExchange<'_>,
         payload: Option<Payload>,
     ) -> Result<(), Status> {
-        let NewExchange { stream, ends_stream, content_length, priority, request, parts, site, route } = new;
+        let NewExchange {
+            stream,
+            ends_stream,
+            content_length,
+            priority,
+            request,
+            parts,
+            site,
+            route,
+            wants_tunnel,
+        } = new;
+        // Nothing but a head goes to the server before it agrees to a tunnel.
+        let has_content = !ends_stream && !wants_tunnel;
         let protocol = cx.pipes.protocol(route.backend);
         let number = self.finder.accepted().number;
-        let awaits_continue = !ends_stream && request.fields.has(FieldName::Expect);
+        let awaits_continue = has_content && request.fields.has(FieldName::Expect);
         let pipe = match payload {
             Some(payload) => cx.pipes.open_with(number, route, payload, cx.now),
             None => {
@@ -120,13 +134,15 @@ impl Http2 {
                     cx.pipes.settings(route.backend).map_or_else(HashKey::default, |of| of.hash_key);
                 let of_backend = BackendRequest {
                     request,
-                    method: parts.method,
+                    // An upgrade of HTTP/1: RFC 8441, section 5.
+                    method: if wants_tunnel { b"GET" } else { parts.method },
                     version: Version::Http2,
                     protocol,
                     peer: self.finder.accepted().peer.and_then(PeerAddress::ip),
-                    upgrade: None,
+                    upgrade: wants_tunnel.then_some(WEBSOCKET),
+                    websocket_key: wants_tunnel.then(|| cx.pipes.next_websocket_key()),
                     awaits_continue,
-                    has_unknown_length: !ends_stream && content_length.is_none(),
+                    has_unknown_length: has_content && content_length.is_none(),
                 };
                 let buf = cx.pool.take_for_response().ok_or(Status::ServiceUnavailable)?;
                 let to = &mut cx.pool.buf_mut(buf)[MESSAGE_ROOM..BUF_LEN - MESSAGE_ROOM];
@@ -143,7 +159,7 @@ impl Http2 {
                 pipe
             }
         };
-        if ends_stream {
+        if ends_stream && !wants_tunnel {
             cx.pipes.push(pipe, Side::Client, Message::End(PipeEnd::Complete));
         }
         self.note_begun(cx, site);
@@ -160,6 +176,7 @@ impl Http2 {
         };
         let upload = match ends_stream {
             true => Upload::Complete,
+            false if wants_tunnel => Upload::Tunnel { window: RECEIVE_WINDOW, unreturned: 0 },
             false => {
                 let period_end = cx.now.after(route.limits.content_window_ms);
                 self.await_upload(period_end);
@@ -188,6 +205,7 @@ impl Http2 {
                 redirect_count: 0,
                 speaks_http: protocol == BackendProtocol::Http1,
                 state: PipedState::Head,
+                tunnel: if wants_tunnel { TunnelState::Asked } else { TunnelState::No },
                 front: None,
                 is_last: false,
             })),
@@ -205,9 +223,19 @@ impl Http2 {
         id: u32,
         content: BufRange,
     ) -> u32 {
-        let Some((pipe, upload)) = self.piped_upload(id) else { return content.len };
-        upload.period_len += u64::from(content.len);
-        upload.awaits_continue = false;
+        let Some(index) = self.streams.find(id) else { return content.len };
+        let stream = self.streams.at(index);
+        let Body::Piped(piped) = &stream.body else { return content.len };
+        let pipe = piped.pipe;
+        if piped.tunnel == TunnelState::Asked && content.len > 0 {
+            // The client must wait for the response: RFC 6455, section 4.1.
+            self.reset_stream(cx, id, ErrorCode::PROTOCOL_ERROR);
+            return content.len;
+        }
+        if let Upload::Piped(upload) = &mut stream.upload {
+            upload.period_len += u64::from(content.len);
+            upload.awaits_continue = false;
+        }
         match cx.pipes.push_data(cx.pool, pipe, Side::Client, content) {
             Ok(added) => added as u32,
             Err(NoBuffer) => {
@@ -290,10 +318,12 @@ impl Http2 {
 
     /// Returns the window of a stream whose content the backend has taken.
     fn return_window(&mut self, cx: &mut ConnResources<'_>, id: u32) {
-        let Some((pipe, upload)) = self.piped_upload(id) else { return };
-        if upload.unreturned > 0 && cx.pipes.is_drained(pipe, Side::Client) {
-            let increment = std::mem::take(&mut upload.unreturned);
-            upload.window += increment;
+        let Some(index) = self.streams.find(id) else { return };
+        let Some((pipe, window, unreturned)) = self.streams.at(index).piped_window() else { return };
+        // Until then the client may send as much.
+        if *unreturned >= RETURNED_LEN_MIN && cx.pipes.is_drained(pipe, Side::Client) {
+            let increment = std::mem::take(unreturned);
+            *window += increment;
             self.replies.extend_from_slice(&tarpon_http::h2::window_update(id, increment as u32));
         }
     }
@@ -385,7 +415,7 @@ impl Http2 {
     ) -> Result<(), Status> {
         // HTTP/2 has no 101: RFC 9113, section 8.6.
         let code = MessageFields::known(cx.pool.bytes(list)).status();
-        let code = code.filter(|code| (100..200).contains(code) && *code != 101);
+        let code = code.filter(|code| (100..200).contains(code) && *code != SWITCHING_PROTOCOLS);
         let put = code
             .ok_or(Status::BadGateway)
             .and_then(|code| self.put_list(cx, out, id, list, Some(code), false, false));
@@ -401,15 +431,24 @@ impl Http2 {
         list: BufRange,
     ) -> Result<(), Status> {
         let Some(piped) = self.piped(id) else { return Ok(()) };
-        let (with_content, pipe) = (piped.with_content, piped.pipe);
+        let (with_content, pipe, tunnel) = (piped.with_content, piped.pipe, piped.tunnel);
         let fields = MessageFields::known(cx.pool.bytes(list));
-        let code = fields.status().filter(|code| (200..600).contains(code));
-        let state = code.and_then(|code| state_after_head(code, fields, with_content));
+        let opens_tunnel = tunnel == TunnelState::Asked && fields.status() == Some(SWITCHING_PROTOCOLS);
+        // RFC 8441, section 5.
+        let code = if opens_tunnel { Some(Status::Ok.code()) } else { fields.status() };
+        let code = code.filter(|code| (200..600).contains(code));
+        let state = match opens_tunnel {
+            true => Some(PipedState::Content { left: None }),
+            false => code.and_then(|code| state_after_head(code, fields, with_content)),
+        };
         let (Some(code), Some(state)) = (code, state) else {
             cx.pool.release(list.buf);
             return Err(Status::BadGateway);
         };
         piped.state = state;
+        if tunnel == TunnelState::Asked {
+            self.answer_tunnel(cx, id, opens_tunnel);
+        }
         let is_empty = matches!(state, PipedState::NoContent | PipedState::Content { left: Some(0) });
         let ends = is_empty && cx.pipes.pop_end(pipe, Side::Client);
         let put = self.put_list(cx, out, id, list, Some(code), true, ends);
@@ -546,7 +585,8 @@ impl Http2 {
     ) {
         let Some(piped) = self.piped(id) else { return };
         if piped.state != PipedState::Head {
-            return self.reset_stream(cx, id, ErrorCode::INTERNAL_ERROR);
+            let code = piped.tunnel.error_code();
+            return self.reset_stream(cx, id, code);
         }
         let with_content = piped.with_content;
         let Some(index) = self.streams.find(id) else { return };
@@ -698,10 +738,14 @@ impl Http2 {
         if is_final && fields.get(b"date").is_none() {
             put(b"date", cx.prefixes.date());
         }
-        let mut with_length = code != Some(204);
+        // A tunnel has no content, and its client has sent no key: RFC 9110, section 9.3.6; RFC 8441, section 5.
+        let opens_tunnel = fields.status() == Some(SWITCHING_PROTOCOLS);
+        let mut with_length = code != Some(204) && !opens_tunnel;
         for (name, value) in fields.iter() {
             let is_length = name == b"content-length";
-            if name.starts_with(b":") || belongs_to_connection(name) || is_length && !with_length {
+            let is_accept = opens_tunnel && name == b"sec-websocket-accept";
+            if name.starts_with(b":") || belongs_to_connection(name) || is_accept || is_length && !with_length
+            {
                 continue;
             }
             with_length &= !is_length;
