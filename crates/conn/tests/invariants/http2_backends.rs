@@ -5,10 +5,11 @@ use super::{
     functions::sites,
     http2_client::{
         END_HEADERS, END_STREAM, Http2Client, StreamReceived, block, frame, get, preface, request,
+        window_update,
     },
     upstreams::UpstreamWorld,
 };
-use proptest::{collection::vec, prelude::*, sample::select};
+use proptest::{collection::vec, prelude::*, sample::select, test_runner::Config};
 use std::num::NonZeroU32;
 use tarpon_conn::{
     AcceptedClient, BackendLimits, BackendSim, Record, Recording, Records, ServerOutcome, UpstreamReply,
@@ -38,7 +39,7 @@ impl BackendClient {
             sim.run(cuts);
             self.wire.extend(sim.take_received(self.number));
             let replies = self.client.read(&self.wire);
-            if replies.is_empty() {
+            if replies.is_empty() || sim.is_closed(self.number) {
                 break;
             }
             sim.client_sends(self.number, &replies);
@@ -422,6 +423,9 @@ fn tunnel_is_recorded_as_it_was_sent() {
 }
 
 proptest! {
+    // Each case sends hundreds of kilobytes, also in the smallest frames.
+    #![proptest_config(Config { cases: Config::default().cases / 8, ..Config::default() })]
+
     /// Bytes pass both ways unchanged, whatever the windows and cuts, while the client obeys its window.
     #[test]
     fn bytes_pass_through_a_tunnel_unchanged(
@@ -455,5 +459,52 @@ proptest! {
         let want = format!("hi,{}BYE", String::from_utf8(content).unwrap().to_uppercase());
         prop_assert!(client.content() == want, "{} of {} bytes", client.content().len(), want.len());
         prop_assert_eq!((client.end(), world.sim.pipe_count(), world.sim.bufs_held()), ((true, None), 0, 0));
+    }
+
+    /// For any frames, time and servers that vanish: the invariants hold, and at last nothing is left.
+    #[test]
+    fn nothing_is_left_of_tunnels(
+        ops in vec((0u8..12, select(&[1u32, 3, 5][..]), 0usize..20_000), 0..40), window in select(&[0u32, 100, 65_535][..]), cut in select(&[50usize, 5_000, usize::MAX][..]),
+    ) {
+        let (mut world, cuts) = (tunnel_world(), Cuts { read: cut, send: cut });
+        let mut client = BackendClient::connect(&mut world.sim, &preface(&[(4, window)]));
+        for (op, stream, amount) in ops {
+            let mut ended = connect(stream, "/app/", &[]);
+            ended[4] |= END_STREAM;
+            let frames = match op {
+                0 | 1 => connect(stream, "/app/", &[]),
+                2 => ended,
+                3 => part(stream, &vec![b'x'; amount.min(16_384)]),
+                4 => data(stream, b"x"),
+                5 => part(stream, b"bye"),
+                6 => reset(stream),
+                7 => window_update(stream, amount as u32 + 1),
+                8 => post(stream, "/app/", &[("expect", "100-continue")]),
+                _ => Vec::new(),
+            };
+            match op {
+                9 => world.sim.stalls = !world.sim.stalls,
+                10 => world.sim.pass(amount as u64 * 200, cuts),
+                11 if !world.sim.is_closed(world.sim.connect_count) => world.sim.client_vanishes(world.sim.connect_count),
+                _ => {}
+            }
+            if world.sim.is_closed(client.number) {
+                break;
+            }
+            world.sim.client_sends(client.number, &frames);
+            if amount % 3 > 0 {
+                client.run(&mut world.sim, cuts);
+            }
+        }
+        world.sim.stalls = false;
+        if !world.sim.is_closed(client.number) {
+            world.sim.client_ends(client.number);
+        }
+        for _ in 0..5 {
+            world.sim.run(Cuts::NONE);
+            world.sim.pass(100_000, Cuts::NONE);
+        }
+        prop_assert!(world.sim.is_closed(client.number));
+        prop_assert_eq!((world.sim.pipe_count(), world.sim.backend_count(), world.sim.bufs_held()), (0, 0, 0));
     }
 }
