@@ -316,6 +316,15 @@ fn heads_and_lengths_of_programs_are_checked() {
     let chunked = b"1d\r\nContent-Type: text/plain\n\nhel\r\n2\r\nlo\r\n0\r\n\r\n";
     let fields = "Transfer-Encoding: chunked\r\nExpect: 100-continue\r\n";
     assert_eq!(request(served.address(), "POST /cgi-bin/raw", fields, chunked).text(), "hello");
+    // Over HTTP/2 too: without it, curl would wait longer than it may take.
+    let curl = Command::new("curl")
+        .args(["-q", "-sS", "--noproxy", "*", "--http2-prior-knowledge", "--max-time", "20"])
+        .args(["--expect100-timeout", "30", "-H", "Expect: 100-continue"])
+        .args(["--data-binary", "Content-Type: text/plain\n\nhello"])
+        .arg(format!("http://{}/cgi-bin/raw", served.address()))
+        .output()
+        .expect("curl");
+    assert!(curl.status.success() && curl.stdout == b"hello", "{curl:?}");
     let long =
         [format!("{:x}\r\n", 100_000).into_bytes(), vec![b'x'; 100_000], b"\r\n0\r\n\r\n".to_vec()].concat();
     let reply = request(served.address(), "POST /cgi-bin/raw", "Transfer-Encoding: chunked\r\n", &long);

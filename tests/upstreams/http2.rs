@@ -1,30 +1,27 @@
-//! Clients that speak HTTP/2, before upstream servers that speak HTTP/1.
+//! Clients that speak HTTP/2, before upstream servers that speak HTTP/1: requests and tunnels.
 
 use super::{
     proxied::{Proxied, ProxyConfig},
     scripted::{AfterResponse, ScriptedServer, ok},
 };
-use crate::common::distinct_bytes;
-use std::{fs, process::Command};
+use crate::common::{client::connected, distinct_bytes};
+use std::{
+    fs,
+    io::{Read, Write},
+    net::TcpStream,
+    process::Command,
+};
 use tarpon::Engine;
+use tarpon_http::h2::{FRAME_HEADER_LEN, FrameFlags, FrameHeader, FrameType, PREFACE, hpack::encode_field};
+
+/// Returns whether an engine offers HTTP/2.
+pub(super) fn has_http2(engine: Engine) -> bool {
+    !matches!(engine, Engine::Threads | Engine::Prefork | Engine::Fork)
+}
 
 /// The engines that offer HTTP/2.
 fn engines() -> impl Iterator<Item = Engine> {
-    Engine::ALL
-        .iter()
-        .copied()
-        .filter(|engine| !matches!(engine, Engine::Threads | Engine::Prefork | Engine::Fork))
-}
-
-/// Runs curl, and returns what it shows.
-fn curl(options: &[&str]) -> String {
-    let mut command = Command::new("curl");
-    command
-        .args(["-q", "-sS", "--max-time", "20", "--noproxy", "*", "--http2-prior-knowledge"])
-        .args(options);
-    let output = command.output().expect("curl is missing: run tests/setup");
-    assert!(output.status.success(), "{options:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("text")
+    Engine::ALL.iter().copied().filter(|engine| has_http2(*engine))
 }
 
 #[test]
@@ -124,5 +121,151 @@ fn responses_of_each_framing_are_passed_on() {
         let output = output.expect("nghttp is missing: run tests/setup");
         assert_eq!(output.stdout.len(), 40 * content.len(), "{engine}");
         drop(proxied);
+    }
+}
+
+#[test]
+fn each_side_ends_a_tunnel_over_http2() {
+    const ACCEPTED: &str =
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+    const CANCEL: u32 = 8;
+    let server = ScriptedServer::start(|connection| {
+        let Some(head) = connection.head() else { return };
+        if head.target() == "/app/no" {
+            connection.send("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno");
+            return;
+        }
+        connection.send([ACCEPTED, "first,"].concat());
+        match head.target() {
+            "/app/client" | "/app/cancel" => {
+                let got = connection.wait_for_end();
+                connection.send([b"got ", &got[..]].concat());
+            }
+            "/app/server" => {
+                connection.send("last");
+                connection.shutdown_write();
+                connection.wait_for_end();
+            }
+            "/app/reset" => {
+                let got = connection.raw(5).expect("bytes of the client");
+                assert_eq!(got, b"hello");
+                connection.reset();
+            }
+            target => panic!("{target}"),
+        }
+    });
+    for engine in engines() {
+        let proxied = Proxied::start(engine, &[server.url()], ProxyConfig::default());
+        let (data, end) = (FrameType::Data, FrameFlags::END_STREAM);
+        let mut client = Http2Tunnel::open(&proxied, "/app/client", b"200");
+        client.send(data, FrameFlags::NONE, STREAM, b"hello");
+        client.send(data, end, STREAM, b"");
+        assert_eq!(client.rest(), (b"first,got hello".to_vec(), None), "{engine}");
+        let seen = server.next().message;
+        assert!(seen.start.starts_with("GET /app/client HTTP/1.1"), "{engine}: {seen}");
+        assert_eq!(seen.field("Upgrade"), Some("websocket"), "{engine}: {seen}");
+
+        let mut client = Http2Tunnel::open(&proxied, "/app/server", b"200");
+        assert_eq!(client.rest(), (b"first,last".to_vec(), None), "{engine}");
+        server.wait_for_end(server.next().connection);
+
+        let mut client = Http2Tunnel::open(&proxied, "/app/reset", b"200");
+        client.send(data, FrameFlags::NONE, STREAM, b"hello");
+        assert_eq!(client.rest(), (b"first,".to_vec(), Some(CANCEL)), "{engine}");
+        server.next();
+
+        let mut client = Http2Tunnel::open(&proxied, "/app/cancel", b"200");
+        client.send(FrameType::RstStream, FrameFlags::NONE, STREAM, &CANCEL.to_be_bytes());
+        server.wait_for_end(server.next().connection);
+
+        let mut client = Http2Tunnel::open(&proxied, "/app/no", b"403");
+        assert_eq!(client.rest(), (b"no".to_vec(), None), "{engine}");
+        server.next();
+        drop(Http2Tunnel::open(&proxied, "/", b"501"));
+        drop(proxied);
+        server.check(engine.name());
+    }
+}
+
+/// Runs curl, and returns what it shows.
+fn curl(options: &[&str]) -> String {
+    let mut command = Command::new("curl");
+    command
+        .args(["-q", "-sS", "--max-time", "20", "--noproxy", "*", "--http2-prior-knowledge"])
+        .args(options);
+    let output = command.output().expect("curl is missing: run tests/setup");
+    assert!(output.status.success(), "{options:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// A tunnel on a connection of its own.
+struct Http2Tunnel(TcpStream);
+
+/// The only stream of a tunnel's connection.
+const STREAM: u32 = 1;
+
+impl Http2Tunnel {
+    /// Asks for a tunnel, and reads up to the head of the response, which begins with this status.
+    fn open(proxied: &Proxied, path: &str, status: &[u8]) -> Http2Tunnel {
+        let mut block = Vec::new();
+        let authority = proxied.address().to_string();
+        let fields = [
+            (":method", "CONNECT"),
+            (":protocol", "websocket"),
+            (":scheme", "http"),
+            (":authority", &authority),
+            (":path", path),
+            ("sec-websocket-version", "13"),
+        ];
+        for (name, value) in fields {
+            encode_field(name.as_bytes(), value.as_bytes(), &mut |byte| block.push(byte));
+        }
+        let mut tunnel = Http2Tunnel(connected(proxied.address()));
+        tunnel.0.write_all(PREFACE).expect("a connection");
+        tunnel.send(FrameType::Settings, FrameFlags::NONE, 0, b"");
+        tunnel.send(FrameType::Headers, FrameFlags::END_HEADERS, STREAM, &block);
+        let (header, head) = tunnel.next();
+        assert_eq!(header.type_number, FrameType::Headers as u8);
+        let mut want = Vec::new();
+        encode_field(b":status", status, &mut |byte| want.push(byte));
+        assert!(head.starts_with(&want), "{}", head.escape_ascii());
+        tunnel
+    }
+
+    fn send(&mut self, kind: FrameType, flags: FrameFlags, stream: u32, payload: &[u8]) {
+        let header = FrameHeader::new(kind, flags, stream, payload.len() as u32).encode();
+        self.0.write_all(&[&header[..], payload].concat()).expect("a connection");
+    }
+
+    /// Returns the next frame of the stream.
+    fn next(&mut self) -> (FrameHeader, Vec<u8>) {
+        loop {
+            let mut bytes = [0; FRAME_HEADER_LEN];
+            self.0.read_exact(&mut bytes).expect("a frame");
+            let header = FrameHeader::decode(&bytes).expect("a header");
+            let mut payload = vec![0; header.len as usize];
+            self.0.read_exact(&mut payload).expect("a payload");
+            if header.stream == STREAM && header.type_number != FrameType::WindowUpdate as u8 {
+                return (header, payload);
+            }
+        }
+    }
+
+    /// Returns the bytes up to the end of the stream, and the code of its reset.
+    fn rest(&mut self) -> (Vec<u8>, Option<u32>) {
+        let mut rest = Vec::new();
+        loop {
+            let (header, payload) = self.next();
+            match FrameType::from_number(header.type_number) {
+                Some(FrameType::Data) => rest.extend(payload),
+                Some(FrameType::RstStream) => {
+                    return (rest, Some(u32::from_be_bytes(payload.try_into().expect("a code"))));
+                }
+                other => panic!("{other:?} in a tunnel"),
+            }
+            if header.flags.has(FrameFlags::END_STREAM) {
+                return (rest, None);
+            }
+        }
     }
 }

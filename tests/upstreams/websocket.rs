@@ -1,15 +1,22 @@
 //! WebSocket through the proxy, from headless Chromium: an echo in this process, which speaks RFC 6455.
 
 use super::{
+    http2::has_http2,
     proxied::{Proxied, ProxyConfig},
     scripted::{ScriptedConnection, ScriptedServer},
 };
-use crate::common::{ENGINES, page::BrowserPage};
+use crate::common::{ENGINES, endpoint::TestTls, page::BrowserPage};
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 
+/// Over HTTP/2 on the engines that have it, which the browser takes with TLS alone, else over HTTP/1.
 #[test]
 fn browser_speaks_through_a_tunnel() {
+    let tls = TestTls::new();
+    let [certificate, key] = tls.files();
+    let lines = format!(
+        "tls-cert = [{certificate:?}]\ntls-key = [{key:?}]\n[[listener]]\naddress = \"tls:127.0.0.2:0\""
+    );
     let server = ScriptedServer::start(|connection| {
         while let Some(head) = connection.head() {
             let Some(key) = head.field("Sec-WebSocket-Key") else {
@@ -29,12 +36,19 @@ fn browser_speaks_through_a_tunnel() {
         }
     });
     for &engine in ENGINES {
-        let proxied = Proxied::start(engine, &[server.url()], ProxyConfig::default());
-        let url = format!("http://{}/app/page", proxied.address());
-        let page = BrowserPage::load(&url, &["--verdict", "#verdict"]);
+        let config = ProxyConfig { server: &lines, ..ProxyConfig::default() };
+        let proxied = Proxied::start(engine, &[server.url()], config);
+        let is_http2 = has_http2(engine);
+        let scheme = if is_http2 { "https" } else { "http" };
+        let address = proxied.program().addresses()[usize::from(is_http2)];
+        let options = ["--verdict", "#verdict", "--trust-key", &tls.public_key_hash()];
+        let page = BrowserPage::load(&format!("{scheme}://{address}/app/page"), &options);
         let want = "open\ntext: hello\ntext: p%C3%A4per\nbinary: 100000 bytes, equal\nclosed: 1000, clean";
         assert_eq!((&*page.verdict, &*page.errors), (want, "[]"), "{engine}: {page:?}");
         drop(proxied);
+        let last = server.requests().pop().expect("the last request of the page").message;
+        let via = if is_http2 { "2.0 tarpon" } else { "1.1 tarpon" };
+        assert_eq!((last.target(), last.field("Via")), ("/app/socket", Some(via)), "{engine}: {last}");
         server.check(engine.name());
     }
 }

@@ -6,6 +6,7 @@ use crate::{
     pipe::fields::{MessageFields, MessageFieldsWriter, end_to_end_fields},
     plan,
     request::{Request, Resource},
+    websocket_keys::WebSocketKey,
 };
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -25,6 +26,8 @@ pub(crate) struct BackendRequest<'a> {
     pub(crate) peer: Option<IpAddr>,
     /// The protocol that the client asks for.
     pub(crate) upgrade: Option<&'a [u8]>,
+    /// The key that the server gets in the place of one from the client. RFC 8441, section 5.
+    pub(crate) websocket_key: Option<WebSocketKey>,
     /// The client waits for 100 (Continue).
     pub(crate) awaits_continue: bool,
     /// The content has no length.
@@ -104,6 +107,9 @@ impl BackendRequest<'_> {
         if let Some(protocol) = self.upgrade {
             writer.put(b":upgrade", protocol)?;
         }
+        if let Some(key) = self.websocket_key {
+            writer.put(b"sec-websocket-key", &key)?;
+        }
         if to_server && self.has_unknown_length {
             writer.put(b":chunked", b"1")?;
         }
@@ -113,7 +119,10 @@ impl BackendRequest<'_> {
         // A client of HTTP/2 may split its cookies, and other protocols have one field: RFC 9113, section 8.2.3.
         let joins_cookies = self.version == Version::Http2;
         let is_cookie = |name: &[u8]| joins_cookies && name == b"cookie";
-        for (name, value) in end_to_end_fields(request.fields).filter(|(name, _)| !is_cookie(name)) {
+        let has_key = self.websocket_key.is_some();
+        let is_other_key = |name: &[u8]| has_key && name == b"sec-websocket-key";
+        let is_usual = |(name, _): &(&[u8], &[u8])| !is_cookie(name) && !is_other_key(name);
+        for (name, value) in end_to_end_fields(request.fields).filter(is_usual) {
             writer.put(name, value)?;
         }
         let cookies = || end_to_end_fields(request.fields).filter(|(name, _)| is_cookie(name));

@@ -101,6 +101,7 @@ mod span;
 mod step;
 mod tls_session;
 mod transport;
+mod websocket_keys;
 
 pub use backend::{
     BackendId, BackendLimits, BackendProtocol, BackendRoute, BackendServers, BackendSettings,

@@ -10,7 +10,14 @@ use super::{
     waiting::WaitingConnector,
 };
 use crate::data::{services::ServiceEndpoint, worker::mailbox::Mailbox};
-use std::{collections::VecDeque, fmt, io, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    fmt,
+    hash::{BuildHasher, Hasher, RandomState},
+    io,
+    sync::Arc,
+    time::Duration,
+};
 use tarpon_conn::{BackendRefusal, BackendSettings, Pipes, ServerEvent, ServerId, Transport, Unconnected};
 
 /// The upstreams of a server, for all its workers.
@@ -89,7 +96,10 @@ impl WorkerUpstreams {
             connector,
             connected: VecDeque::new(),
         };
-        (Pipes::new(settings, Box::new(balancer)), Some(link))
+        let mut pipes = Pipes::new(settings, Box::new(balancer));
+        // A random number: the hasher's keys are random.
+        pipes.set_seed(RandomState::new().build_hasher().finish());
+        (pipes, Some(link))
     }
 }
 

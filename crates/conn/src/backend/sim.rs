@@ -43,6 +43,8 @@ pub struct BackendSim {
     pub stalls: bool,
     /// How the bytes of clients travel.
     pub through: Through,
+    /// Clients may speak HTTP/2.
+    pub offers_http2: bool,
     /// What the backend sends on each connection before it closes it. `None`: it is an [`EchoBackend`].
     pub script: Option<Vec<u8>>,
     /// The server of upstream tests. `None`: the backend speaks frames.
@@ -130,6 +132,7 @@ impl BackendSim {
             refuses: false,
             stalls: false,
             through: Through::Plain,
+            offers_http2: false,
             script: None,
             upstream: None,
             backend_tls: None,
@@ -152,7 +155,8 @@ impl BackendSim {
     /// Accepts a client. Returns its number.
     pub fn connect(&mut self) -> usize {
         let number = self.parties.len();
-        let accepted = AcceptedClient { number: number as u32, ..AcceptedClient::default() };
+        let offers_http2 = self.offers_http2;
+        let accepted = AcceptedClient { number: number as u32, offers_http2, ..AcceptedClient::default() };
         let conn = Connection::new(&mut self.cx(), accepted);
         let mut party = SimParty::new(conn, None);
         party.peer = TransportClient::new(&self.through, &mut party.socket);

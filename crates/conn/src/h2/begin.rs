@@ -13,6 +13,7 @@ use super::{
     h2_records::RecordedParts,
     head::{HeadContent, UnqueuedHead},
     stream::{Body, H2Exchange, H2Stream, Upload},
+    tunnel::check_tunnel,
 };
 use crate::{
     ConnResources,
@@ -64,6 +65,8 @@ pub(super) struct NewExchange<'a> {
     pub(super) parts: &'a RecordedParts<'a>,
     pub(super) site: SiteId,
     pub(super) route: BackendRoute,
+    /// The client asks for a tunnel.
+    pub(super) wants_tunnel: bool,
 }
 
 impl Http2 {
@@ -80,7 +83,7 @@ impl Http2 {
         if section.is_too_large() {
             return self.refuse_fields(cx, out, block);
         }
-        let parsed = match H2Request::parse(section, bytes, false) {
+        let parsed = match H2Request::parse(section, bytes, true) {
             Ok(parsed) => parsed,
             Err(error) => {
                 self.reset_stream(cx, stream, error.code());
@@ -107,6 +110,11 @@ impl Http2 {
             is_logged: true,
         };
         let with_content = request.with_content();
+        if parsed.protocol.is_some()
+            && let Err(status) = check_tunnel(cx, &parsed, route)
+        {
+            return self.respond_with_page(cx, out, &begun, status, with_content);
+        }
         if let Route::Backend(_, backend) = route {
             let new = NewExchange {
                 stream,
@@ -117,6 +125,7 @@ impl Http2 {
                 parts: &parts,
                 site: begun.site,
                 route: backend,
+                wants_tunnel: parsed.protocol.is_some(),
             };
             let began = match cx.sites.functions().get(backend.backend) {
                 Some(_) => self.begin_call(cx, out, new, &block.decoded),
@@ -157,12 +166,9 @@ impl Http2 {
 
     /// Returns the priority of a response: as PRIORITY_UPDATE says, or the request.
     #[inline]
-    fn priority_of(&mut self, parsed: &H2Request<'_>, stream: u32) -> Priority {
-        let early = self.early_priorities.iter().position(|(id, _)| *id == stream);
-        match early {
-            None => parsed.priority(),
-            Some(index) => self.early_priorities.remove(index).1,
-        }
+    fn priority_of(&self, parsed: &H2Request<'_>, stream: u32) -> Priority {
+        let early = self.early_priorities.iter().find(|(id, _)| *id == stream);
+        early.map_or_else(|| parsed.priority(), |(_, priority)| *priority)
     }
 
     /// Answers a request whose fields are too large.
@@ -312,7 +318,6 @@ pub(super) fn request<'a>(parsed: &'a H2Request<'a>, client: Client, bytes: &'a 
         Target::Authority(_) | Target::Absolute { .. } => Resource::Tunnel,
     });
     Request {
-        // Extended CONNECT is not offered.
         method: parsed.method,
         client,
         // That of the client, whose connection with TLS may end at a proxy before this one.

@@ -110,8 +110,10 @@ impl Http2 {
         }
         match (self.streams.find(stream), self.streams.ended(stream)) {
             (Some(index), _) if self.streams.at(index).upload.is_complete() => Err(ErrorCode::STREAM_CLOSED),
-            (Some(_), _) if ends_stream => Ok(BlockKind::Trailers),
-            // A second head: RFC 9113, section 8.1.
+            (Some(index), _) if ends_stream && !self.streams.at(index).upload.is_of_tunnel() => {
+                Ok(BlockKind::Trailers)
+            }
+            // A second head, or one in a tunnel: RFC 9113, sections 8.1 and 8.5.
             (Some(_), _) => {
                 self.reset_stream(cx, stream, ErrorCode::PROTOCOL_ERROR);
                 Ok(BlockKind::Ignored)
@@ -152,7 +154,14 @@ impl Http2 {
     fn use_block(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) -> Result<bool, ErrorCode> {
         let Some(open) = self.block.take_if(|open| open.is_complete) else { return Ok(true) };
         let is_used = match open.kind {
-            BlockKind::Request => self.begin(cx, out, &open),
+            BlockKind::Request => {
+                let has_begun = self.begin(cx, out, &open);
+                if has_begun {
+                    // Lower streams that are not open never will be: RFC 9113, section 5.1.1.
+                    self.early_priorities.retain(|(id, _)| *id > open.stream);
+                }
+                has_begun
+            }
             BlockKind::Trailers => {
                 self.trailers(cx, out, &open);
                 true

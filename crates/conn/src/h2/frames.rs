@@ -217,7 +217,7 @@ impl Http2 {
         let forwarded_len = self.forwarded_len.take().unwrap_or(0);
         let Some(index) = self.streams.find(stream) else { return Ok(true) };
         match &mut self.streams.at(index).upload {
-            Upload::Piped(_) => {
+            Upload::Piped(_) | Upload::Tunnel { .. } => {
                 let rest = content.skip(forwarded_len as usize);
                 let forwarded_len = forwarded_len + self.forward(cx, out, stream, rest);
                 if forwarded_len < content.len {
@@ -282,6 +282,7 @@ impl Http2 {
                 piped.received += u64::from(content_len);
                 (&mut piped.window, &mut piped.unreturned, piped.received, piped.length, piped.len_max, false)
             }
+            Upload::Tunnel { window, unreturned } => (window, unreturned, 0, None, u64::MAX, false),
             Upload::Collected(collected) => {
                 let received = collected.content.bytes().len() as u64 + u64::from(content_len);
                 let (length, len_max) = (collected.length, collected.len_max());
@@ -317,7 +318,7 @@ impl Http2 {
         match &self.streams.at(index).upload {
             Upload::Piped(_) => self.end_piped_with(cx, out, id, Status::ContentTooLarge),
             Upload::Collected(_) => self.end_collecting(cx, out, id, Status::ContentTooLarge),
-            Upload::Dropped { .. } | Upload::Complete => {}
+            Upload::Dropped { .. } | Upload::Tunnel { .. } | Upload::Complete => {}
         }
     }
 
@@ -335,6 +336,7 @@ impl Http2 {
             Upload::Complete => return,
             Upload::Dropped { length, received, .. } => (*length, *received),
             Upload::Piped(piped) => (piped.length, piped.received),
+            Upload::Tunnel { .. } => (None, 0),
             Upload::Collected(collected) => (collected.length, collected.content.bytes().len() as u64),
         };
         if length.is_some_and(|length| length != received) {
@@ -342,6 +344,7 @@ impl Http2 {
         }
         match &stream.upload {
             Upload::Piped(_) => self.end_piped_upload(cx, id, trailers),
+            Upload::Tunnel { .. } => self.end_tunnel_upload(cx, id),
             Upload::Collected(_) => self.call_collected(cx, out, id),
             Upload::Dropped { .. } | Upload::Complete => {
                 stream.upload = Upload::Complete;

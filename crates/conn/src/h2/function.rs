@@ -73,6 +73,9 @@ impl Http2 {
         if new.content_length.is_some_and(|length| length > new.route.limits.content_len_max) {
             return Err(Status::ContentTooLarge);
         }
+        if fields.has(FieldName::Expect) {
+            self.put_continue(cx, out, new.stream).map_err(|NoFrameBuffer| Status::ServiceUnavailable)?;
+        }
         self.note_begun(cx, new.site);
         let period_end = cx.now.after(new.route.limits.content_window_ms);
         self.await_upload(period_end);
@@ -125,6 +128,7 @@ impl Http2 {
             parts: &parts,
             site,
             route,
+            wants_tunnel: false,
         };
         if let Err(status) = self.call(cx, out, new, content.bytes()) {
             let (image, current) = cx.sites.current(site);

@@ -20,6 +20,7 @@
 //! | `begin` | begins an exchange: request, route, plan, head |
 //! | `head` | writes the head of a response, and finds its content |
 //! | `piped` | an exchange with a backend |
+//! | `tunnel` | an exchange that becomes a tunnel: WebSocket |
 //! | `function` | an exchange with a function that the worker calls |
 //! | `send` | queues content and replies |
 //! | `shutdown` | the end of the connection |
@@ -42,6 +43,7 @@ mod section_buffer;
 mod send;
 mod shutdown;
 mod stream;
+mod tunnel;
 
 pub use section_buffer::SectionBuffer;
 
@@ -438,8 +440,9 @@ impl Http2 {
 }
 
 /// The settings of this side. The rest have their initial values.
-const OWN_SETTINGS: [Setting; 3] = [
+const OWN_SETTINGS: [Setting; 4] = [
     Setting { name: SettingName::MaxConcurrentStreams, value: STREAM_COUNT_MAX },
     Setting { name: SettingName::MaxHeaderListSize, value: tarpon_http::h2::hpack::SECTION_SIZE_MAX as u32 },
+    Setting { name: SettingName::EnableConnectProtocol, value: 1 },
     Setting { name: SettingName::NoRfc7540Priorities, value: 1 },
 ];

@@ -9,11 +9,12 @@
 //! no other.
 
 use super::{
-    Http2, RECEIVE_WINDOW,
+    Http2, RECEIVE_WINDOW, RETURNED_LEN_MIN,
     begin::NewExchange,
     frame_output::NoFrameBuffer,
     head::{HeadContent, UnqueuedHead},
     stream::{Body, H2Exchange, H2Stream, Upload},
+    tunnel::{SWITCHING_PROTOCOLS, TunnelState, WEBSOCKET},
 };
 use crate::{
     BufRange, ConnResources, Tick,
@@ -37,9 +38,10 @@ use crate::{
     span::Outbox,
 };
 use tarpon_http::{
+    FieldName,
     fields::Fields,
     h2::{ErrorCode, FRAME_HEADER_LEN, FRAME_PAYLOAD_LEN_MAX, data_header, hpack::encode_field},
-    head,
+    head::{self, Version},
     status::Status,
 };
 
@@ -54,6 +56,7 @@ pub(super) struct PipedBody {
     /// The backend speaks HTTP, and gets trailers.
     speaks_http: bool,
     state: PipedState,
+    pub(super) tunnel: TunnelState,
     /// Content that has left the pipe and waits for a window.
     pub(super) front: Option<BufRange>,
     /// Nothing follows the content in `front`.
@@ -83,6 +86,8 @@ pub(super) struct PipedUpload {
     /// How much the client may send, and how much of what it has sent is to be returned.
     pub(super) window: i32,
     pub(super) unreturned: i32,
+    /// The client waits for 100 (Continue) before it sends the content, and the backend does not answer Expect.
+    awaits_continue: bool,
     /// The bytes received in this period, in which the client must send enough, and its end.
     period_len: u64,
     pub(super) period_end: Tick,
@@ -100,9 +105,22 @@ impl Http2 {
         new: NewExchange<'_>,
         payload: Option<Payload>,
     ) -> Result<(), Status> {
-        let NewExchange { stream, ends_stream, content_length, priority, request, parts, site, route } = new;
+        let NewExchange {
+            stream,
+            ends_stream,
+            content_length,
+            priority,
+            request,
+            parts,
+            site,
+            route,
+            wants_tunnel,
+        } = new;
+        // Nothing but a head goes to the server before it agrees to a tunnel.
+        let has_content = !ends_stream && !wants_tunnel;
         let protocol = cx.pipes.protocol(route.backend);
         let number = self.finder.accepted().number;
+        let awaits_continue = has_content && request.fields.has(FieldName::Expect);
         let pipe = match payload {
             Some(payload) => cx.pipes.open_with(number, route, payload, cx.now),
             None => {
@@ -114,13 +132,15 @@ impl Http2 {
                     cx.pipes.settings(route.backend).map_or_else(HashKey::default, |of| of.hash_key);
                 let of_backend = BackendRequest {
                     request,
-                    method: parts.method,
-                    version: tarpon_http::head::Version::Http2,
+                    // An upgrade of HTTP/1: RFC 8441, section 5.
+                    method: if wants_tunnel { b"GET" } else { parts.method },
+                    version: Version::Http2,
                     protocol,
                     peer: self.finder.accepted().peer.and_then(PeerAddress::ip),
-                    upgrade: None,
-                    awaits_continue: !ends_stream && request.fields.has(tarpon_http::FieldName::Expect),
-                    has_unknown_length: !ends_stream && content_length.is_none(),
+                    upgrade: wants_tunnel.then_some(WEBSOCKET),
+                    websocket_key: wants_tunnel.then(|| cx.pipes.next_websocket_key()),
+                    awaits_continue,
+                    has_unknown_length: has_content && content_length.is_none(),
                 };
                 let buf = cx.pool.take_for_response().ok_or(Status::ServiceUnavailable)?;
                 let to = &mut cx.pool.buf_mut(buf)[MESSAGE_ROOM..BUF_LEN - MESSAGE_ROOM];
@@ -137,7 +157,7 @@ impl Http2 {
                 pipe
             }
         };
-        if ends_stream {
+        if ends_stream && !wants_tunnel {
             cx.pipes.push(pipe, Side::Client, Message::End(PipeEnd::Complete));
         }
         self.note_begun(cx, site);
@@ -154,6 +174,7 @@ impl Http2 {
         };
         let upload = match ends_stream {
             true => Upload::Complete,
+            false if wants_tunnel => Upload::Tunnel { window: RECEIVE_WINDOW, unreturned: 0 },
             false => {
                 let period_end = cx.now.after(route.limits.content_window_ms);
                 self.await_upload(period_end);
@@ -163,6 +184,7 @@ impl Http2 {
                     len_max: route.limits.content_len_max,
                     window: RECEIVE_WINDOW,
                     unreturned: 0,
+                    awaits_continue: awaits_continue && protocol != BackendProtocol::Http1,
                     period_len: 0,
                     period_end,
                 })
@@ -181,6 +203,7 @@ impl Http2 {
                 redirect_count: 0,
                 speaks_http: protocol == BackendProtocol::Http1,
                 state: PipedState::Head,
+                tunnel: if wants_tunnel { TunnelState::Asked } else { TunnelState::No },
                 front: None,
                 is_last: false,
             })),
@@ -198,8 +221,19 @@ impl Http2 {
         id: u32,
         content: BufRange,
     ) -> u32 {
-        let Some((pipe, upload)) = self.piped_upload(id) else { return content.len };
-        upload.period_len += u64::from(content.len);
+        let Some(index) = self.streams.find(id) else { return content.len };
+        let stream = self.streams.at(index);
+        let Body::Piped(piped) = &stream.body else { return content.len };
+        let pipe = piped.pipe;
+        if piped.tunnel == TunnelState::Asked && content.len > 0 {
+            // The client must wait for the response: RFC 6455, section 4.1.
+            self.reset_stream(cx, id, ErrorCode::PROTOCOL_ERROR);
+            return content.len;
+        }
+        if let Upload::Piped(upload) = &mut stream.upload {
+            upload.period_len += u64::from(content.len);
+            upload.awaits_continue = false;
+        }
         match cx.pipes.push_data(cx.pool, pipe, Side::Client, content) {
             Ok(added) => added as u32,
             Err(NoBuffer) => {
@@ -282,10 +316,12 @@ impl Http2 {
 
     /// Returns the window of a stream whose content the backend has taken.
     fn return_window(&mut self, cx: &mut ConnResources<'_>, id: u32) {
-        let Some((pipe, upload)) = self.piped_upload(id) else { return };
-        if upload.unreturned > 0 && cx.pipes.is_drained(pipe, Side::Client) {
-            let increment = std::mem::take(&mut upload.unreturned);
-            upload.window += increment;
+        let Some(index) = self.streams.find(id) else { return };
+        let Some((pipe, window, unreturned)) = self.streams.at(index).piped_window() else { return };
+        // Until then the client may send as much.
+        if *unreturned >= RETURNED_LEN_MIN && cx.pipes.is_drained(pipe, Side::Client) {
+            let increment = std::mem::take(unreturned);
+            *window += increment;
             self.replies.extend_from_slice(&tarpon_http::h2::window_update(id, increment as u32));
         }
     }
@@ -299,8 +335,42 @@ impl Http2 {
         let ids: Vec<u32> =
             self.streams.iter().filter(|stream| stream.piped().is_some()).map(|s| s.id).collect();
         for id in ids {
+            self.ask_for_content(cx, out, id);
             self.take_response(cx, out, id);
         }
+    }
+
+    /// Asks the client for the content of a request, if it waits for that and the backend has taken the head. RFC 9110, section 10.1.1.
+    fn ask_for_content(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox, id: u32) {
+        let is_wanted = self.piped(id).is_some_and(|piped| piped.state == PipedState::Head)
+            && self.piped_upload(id).is_some_and(|(pipe, upload)| {
+                upload.awaits_continue && cx.pipes.is_drained(pipe, Side::Client)
+            });
+        if is_wanted
+            && self.has_room_for_output(cx.pool, out)
+            && self.put_continue(cx, out, id).is_ok()
+            && let Some((_, upload)) = self.piped_upload(id)
+        {
+            upload.awaits_continue = false;
+        }
+    }
+
+    /// Queues 100 (Continue). RFC 9110, section 15.2.1.
+    pub(super) fn put_continue(
+        &mut self,
+        cx: &mut ConnResources<'_>,
+        out: &mut Outbox,
+        id: u32,
+    ) -> Result<(), NoFrameBuffer> {
+        self.output.reserve(cx, out, FRAME_HEADER_LEN + CONTINUE_LEN_MAX)?;
+        let mut block = Vec::with_capacity(CONTINUE_LEN_MAX);
+        if std::mem::take(&mut self.announces_table) {
+            block.push(super::head::NO_TABLE);
+        }
+        encode_field(b":status", b"100", &mut |byte| block.push(byte));
+        self.output.put(cx.pool, &headers_header(id, block.len() as u32, true, false));
+        self.output.put(cx.pool, &block);
+        Ok(())
     }
 
     /// Takes what the pipe of a stream has, until content waits for a window.
@@ -343,7 +413,7 @@ impl Http2 {
     ) -> Result<(), Status> {
         // HTTP/2 has no 101: RFC 9113, section 8.6.
         let code = MessageFields::known(cx.pool.bytes(list)).status();
-        let code = code.filter(|code| (100..200).contains(code) && *code != 101);
+        let code = code.filter(|code| (100..200).contains(code) && *code != SWITCHING_PROTOCOLS);
         let put = code
             .ok_or(Status::BadGateway)
             .and_then(|code| self.put_list(cx, out, id, list, Some(code), false, false));
@@ -359,15 +429,24 @@ impl Http2 {
         list: BufRange,
     ) -> Result<(), Status> {
         let Some(piped) = self.piped(id) else { return Ok(()) };
-        let (with_content, pipe) = (piped.with_content, piped.pipe);
+        let (with_content, pipe, tunnel) = (piped.with_content, piped.pipe, piped.tunnel);
         let fields = MessageFields::known(cx.pool.bytes(list));
-        let code = fields.status().filter(|code| (200..600).contains(code));
-        let state = code.and_then(|code| state_after_head(code, fields, with_content));
+        let opens_tunnel = tunnel == TunnelState::Asked && fields.status() == Some(SWITCHING_PROTOCOLS);
+        // RFC 8441, section 5.
+        let code = if opens_tunnel { Some(Status::Ok.code()) } else { fields.status() };
+        let code = code.filter(|code| (200..600).contains(code));
+        let state = match opens_tunnel {
+            true => Some(PipedState::Content { left: None }),
+            false => code.and_then(|code| state_after_head(code, fields, with_content)),
+        };
         let (Some(code), Some(state)) = (code, state) else {
             cx.pool.release(list.buf);
             return Err(Status::BadGateway);
         };
         piped.state = state;
+        if tunnel == TunnelState::Asked {
+            self.answer_tunnel(cx, id, opens_tunnel);
+        }
         let is_empty = matches!(state, PipedState::NoContent | PipedState::Content { left: Some(0) });
         let ends = is_empty && cx.pipes.pop_end(pipe, Side::Client);
         let put = self.put_list(cx, out, id, list, Some(code), true, ends);
@@ -376,7 +455,7 @@ impl Http2 {
         let Some(index) = self.streams.find(id) else { return Ok(()) };
         let exchange = self.streams.at(index).exchange;
         let site = Some(exchange.site.index());
-        cx.counters.responded(counted_as(code), Some(tarpon_http::head::Version::Http2), site);
+        cx.counters.responded(counted_as(code), Some(Version::Http2), site);
         if exchange.recorded_at != NO_PLACE {
             cx.records.open_exchange(exchange.recorded_at).status = code;
         }
@@ -504,7 +583,8 @@ impl Http2 {
     ) {
         let Some(piped) = self.piped(id) else { return };
         if piped.state != PipedState::Head {
-            return self.reset_stream(cx, id, ErrorCode::INTERNAL_ERROR);
+            let code = piped.tunnel.error_code();
+            return self.reset_stream(cx, id, code);
         }
         let with_content = piped.with_content;
         let Some(index) = self.streams.find(id) else { return };
@@ -532,7 +612,7 @@ impl Http2 {
         stream.body = Body::of(content, cx);
         stream.drop_upload();
         let (exchange, is_answered) = (stream.exchange, matches!(stream.body, Body::Complete));
-        let version = Some(tarpon_http::head::Version::Http2);
+        let version = Some(Version::Http2);
         cx.counters.responded(plan.status, version, Some(exchange.site.index()));
         if exchange.recorded_at != NO_PLACE {
             cx.records.open_exchange(exchange.recorded_at).status = plan.status.code();
@@ -656,10 +736,14 @@ impl Http2 {
         if is_final && fields.get(b"date").is_none() {
             put(b"date", cx.prefixes.date());
         }
-        let mut with_length = code != Some(204);
+        // A tunnel has no content, and its client has sent no key: RFC 9110, section 9.3.6; RFC 8441, section 5.
+        let opens_tunnel = fields.status() == Some(SWITCHING_PROTOCOLS);
+        let mut with_length = code != Some(204) && !opens_tunnel;
         for (name, value) in fields.iter() {
             let is_length = name == b"content-length";
-            if name.starts_with(b":") || belongs_to_connection(name) || is_length && !with_length {
+            let is_accept = opens_tunnel && name == b"sec-websocket-accept";
+            if name.starts_with(b":") || belongs_to_connection(name) || is_accept || is_length && !with_length
+            {
                 continue;
             }
             with_length &= !is_length;
@@ -691,6 +775,9 @@ const REDIRECT_COUNT_MAX: u8 = 5;
 
 /// The most that a block begins with: `:status`, Server and Date.
 const START_LEN_MAX: usize = 64;
+
+/// The maximum length of the block of 100 (Continue): a change of the table's size, and `:status` with an indexed name.
+const CONTINUE_LEN_MAX: usize = 8;
 
 /// Returns what follows a final head. `None`: its Content-Length is invalid.
 fn state_after_head(code: u16, list: MessageFields<'_>, with_content: bool) -> Option<PipedState> {

@@ -66,7 +66,8 @@ impl Http2 {
         {
             self.put_content(cx, out, index)?;
         }
-        Ok(())
+        // A backend that has failed resets its stream.
+        self.put_replies(cx, out)
     }
 
     /// Queues the replies.

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     ConnResources,
-    pipe::Side,
+    pipe::{PipeId, Side},
     pool::Pool,
     program_value::ProgramValue,
     sites::{SiteId, Sites},
@@ -57,6 +57,8 @@ pub(super) enum Upload {
     },
     /// It goes into the pipe of the response.
     Piped(PipedUpload),
+    /// The bytes of another protocol, for the pipe of the response.
+    Tunnel { window: i32, unreturned: i32 },
     /// It is for a function, which is called when it is complete.
     Collected(Box<AwaitedContent>),
 }
@@ -88,8 +90,26 @@ impl H2Stream {
 
     /// Drops the rest of a request's content, which no backend takes. It is still read: clients that cannot send do not look at the response.
     pub(super) fn drop_upload(&mut self) {
-        if let Upload::Piped(PipedUpload { length, received, window, unreturned, .. }) = self.upload {
-            self.upload = Upload::Dropped { length, received, window, unreturned };
+        match self.upload {
+            Upload::Piped(PipedUpload { length, received, window, unreturned, .. }) => {
+                self.upload = Upload::Dropped { length, received, window, unreturned };
+            }
+            Upload::Tunnel { window, unreturned } => {
+                self.upload = Upload::Dropped { length: None, received: 0, window, unreturned };
+            }
+            Upload::Complete | Upload::Dropped { .. } | Upload::Collected(_) => {}
+        }
+    }
+
+    /// Returns the pipe that the content of the request goes into, how much the client may send, and how much of what it has sent is to be
+    /// returned.
+    pub(super) fn piped_window(&mut self) -> Option<(PipeId, &mut i32, &mut i32)> {
+        let Body::Piped(piped) = &self.body else { return None };
+        match &mut self.upload {
+            Upload::Piped(PipedUpload { window, unreturned, .. }) | Upload::Tunnel { window, unreturned } => {
+                Some((piped.pipe, window, unreturned))
+            }
+            Upload::Complete | Upload::Dropped { .. } | Upload::Collected(_) => None,
         }
     }
 
@@ -117,6 +137,11 @@ impl Upload {
     #[inline]
     pub(super) fn is_complete(&self) -> bool {
         matches!(self, Upload::Complete)
+    }
+
+    /// Returns whether it is of a tunnel.
+    pub(super) fn is_of_tunnel(&self) -> bool {
+        matches!(self, Upload::Tunnel { .. })
     }
 }
 

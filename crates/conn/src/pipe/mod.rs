@@ -30,6 +30,7 @@ use crate::{
     },
     functions::{CollectBudget, Payload},
     pool::{BUF_LEN, BufRange, Pool},
+    websocket_keys::{WebSocketKey, WebSocketKeys},
 };
 use idle::{IDLE_COUNT_MAX, IdleBackends};
 use std::{collections::VecDeque, mem, sync::Arc};
@@ -92,6 +93,7 @@ pub struct Pipes {
     servers: Box<dyn BackendServers>,
     /// The memory for contents that a backend gets as a whole.
     budget: CollectBudget,
+    websocket_keys: WebSocketKeys,
     pipes: Vec<Option<Pipe>>,
     free: Vec<u32>,
     /// The number of pipes opened so far.
@@ -204,6 +206,7 @@ impl Pipes {
             settings,
             servers,
             budget: CollectBudget::default(),
+            websocket_keys: WebSocketKeys::default(),
             pipes: Vec::new(),
             free: Vec::new(),
             opened_count: 0,
@@ -211,6 +214,16 @@ impl Pipes {
             unconnected: VecDeque::new(),
             scheduled: VecDeque::new(),
         }
+    }
+
+    /// Sets the seed of the keys of WebSocket handshakes.
+    pub fn set_seed(&mut self, seed: u64) {
+        self.websocket_keys.seed = seed;
+    }
+
+    /// Returns a new key for a WebSocket handshake with a server.
+    pub(crate) fn next_websocket_key(&mut self) -> WebSocketKey {
+        self.websocket_keys.next()
     }
 
     /// Opens a pipe from the connection of a client to a backend. `key`: the hash by which a server is chosen. An idle connection to the

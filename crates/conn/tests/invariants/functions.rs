@@ -43,7 +43,7 @@ const LIMITS: BackendLimits = BackendLimits {
 };
 
 /// A worker with a site, a function for the paths below `/f`, and a backend of the site for those below `/cgi-bin`.
-fn sites() -> Sites {
+pub(crate) fn sites() -> Sites {
     let mut hosts = Hosts::new(Some(SiteId::FIRST));
     hosts.add_of_other_listener(&"closed.org".parse().unwrap(), SiteId::FIRST);
     let mut routes = RouteTable::new(Arc::new(hosts));

@@ -327,6 +327,21 @@ fn urgent_and_incremental_responses_leave_first() {
 }
 
 #[test]
+fn priority_from_before_the_stream_opens_outlives_a_wait_for_pages() {
+    for base in [sim, sim_cold] {
+        let (mut sim, mut client) = (base(), Http2Client::default());
+        let early = frame(FrameType::PriorityUpdate, 0, 0, b"\0\0\0\x01u=7");
+        sim.client_sends(&[preface(&[(4, 1_000_000)]), early, get(1, "/large"), get(3, "/large")].concat());
+        // The client takes content only after the server has seen both requests.
+        sim.run(Cuts { send: 0, ..Cuts::NONE });
+        sim.client_sends(&window_update(0, 1_000_000));
+        client.run(&mut sim, Cuts::NONE);
+        let [first, second] = [1, 3].map(|id| client.order.iter().rposition(|found| *found == id));
+        assert!(first > second, "{:?}", client.order);
+    }
+}
+
+#[test]
 fn floods_end_the_connection() {
     let reset = |stream: u32| {
         let head = frame(FrameType::Headers, 5, stream, &request("GET", "/large", &[]));

@@ -13,6 +13,7 @@
 //! | `backend_tls.rs` | exchanges with a backend behind TLS |
 //! | `functions.rs` | exchanges with a function of the worker |
 //! | `http2.rs` | connections of HTTP/2 |
+//! | `http2_backends.rs` | exchanges of HTTP/2 with backends |
 //! | `http2_client.rs` | a client of HTTP/2 for these tests |
 //! | `proxies.rs` | the clients behind proxies, and PROXY headers |
 //! | `transports.rs` | what a sealing transport adds: a handshake, records, an alert |
@@ -28,6 +29,7 @@ mod backends;
 mod ends;
 mod functions;
 mod http2;
+mod http2_backends;
 mod http2_client;
 mod log_paths;
 mod properties;

@@ -122,7 +122,7 @@ impl UpstreamWorld {
     }
 
     /// Returns all that the servers have received.
-    fn received(&self) -> String {
+    pub(crate) fn received(&self) -> String {
         self.received.lock().unwrap().concat()
     }
 

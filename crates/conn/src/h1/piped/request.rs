@@ -52,6 +52,7 @@ impl PipedRequest {
             protocol,
             peer,
             upgrade,
+            websocket_key: None,
             awaits_continue,
             has_unknown_length: matches!(content, Some(RequestContent::Chunked { .. })),
         };
