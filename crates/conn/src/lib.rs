@@ -553,7 +553,7 @@ impl Connection {
     pub fn holds_buffers(&self, pipes: &Pipes) -> bool {
         let pipe = match &self.party {
             Party::Client(client) => client.pipe(),
-            Party::Http2(client) => return self.wire.holds_buffers() || client.holds_pipe_buffers(pipes),
+            Party::Http2(client) => return self.wire.holds_buffers() || client.holds_buffers(pipes),
             Party::Backend(backend) => backend.pipe(),
         };
         self.wire.holds_buffers() || pipe.is_some_and(|pipe| pipes.holds_buffers(pipe))

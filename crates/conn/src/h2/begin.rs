@@ -129,7 +129,7 @@ impl Http2 {
             };
             let began = match cx.sites.functions().get(backend.backend) {
                 Some(_) => self.begin_call(cx, out, new, &block.decoded),
-                None => self.begin_piped(cx, new, None),
+                None => self.begin_piped(cx, new),
             };
             return match began {
                 Ok(()) => true,

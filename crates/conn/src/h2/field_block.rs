@@ -102,10 +102,12 @@ impl Http2 {
             return Err(ErrorCode::PROTOCOL_ERROR);
         }
         if stream > self.last_stream {
-            if self.shutdown == Shutdown::Last {
+            self.last_stream = stream;
+            if let Shutdown::Last { .. } = self.shutdown {
+                // Its later frames are no errors.
+                self.streams.note_ended(stream, true);
                 return Ok(BlockKind::Ignored);
             }
-            self.last_stream = stream;
             return Ok(BlockKind::Request);
         }
         match (self.streams.find(stream), self.streams.ended(stream)) {

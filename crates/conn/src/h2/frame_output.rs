@@ -93,6 +93,13 @@ impl FrameOutput {
         }
     }
 
+    /// Drops what is not in the outbox.
+    pub(super) fn release(&mut self, pool: &mut Pool) {
+        if let Some(buf) = self.buf.take() {
+            pool.release(buf);
+        }
+    }
+
     /// Returns how many bytes are not in the outbox yet.
     #[inline]
     pub(super) fn pending_len(&self) -> u64 {

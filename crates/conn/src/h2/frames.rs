@@ -1,7 +1,8 @@
 //! The frames of the client, and what each changes. RFC 9113, section 6.
 
 use super::{
-    EARLY_PRIORITY_COUNT_MAX, Http2, Http2Phase, RETURNED_LEN_MIN,
+    EARLY_PRIORITY_COUNT_MAX, Http2, Http2Phase, RETURNED_LEN_MIN, UPLOAD_HELD_MAX,
+    frame_output::NoFrameBuffer,
     shutdown::{SHUTDOWN_PING, Shutdown},
     stream::{Body, Upload},
 };
@@ -46,7 +47,7 @@ impl Http2 {
         out: &mut Outbox,
         input: BufRange,
     ) -> usize {
-        if self.missing.is_some() || self.is_upload_blocked {
+        if self.missing.is_some() {
             return 0;
         }
         if !self.has_room(cx, out) {
@@ -105,9 +106,16 @@ impl Http2 {
                 self.headers(cx, out, header, block)?
             }
             Some(FrameType::Continuation) => self.continuation(cx, out, header, payload)?,
-            Some(FrameType::Data) => self.data(cx, out, header, payload)?,
+            Some(FrameType::Data) => {
+                self.data(cx, out, header, payload)?;
+                true
+            }
             _ => {
                 self.handle_other(cx, header, payload)?;
+                if is_settings {
+                    // Nothing that depends on the settings leaves before: RFC 9113, section 6.5.3.
+                    self.put_replies(cx, out).map_err(|NoFrameBuffer| ErrorCode::INTERNAL_ERROR)?;
+                }
                 true
             }
         };
@@ -187,14 +195,14 @@ impl Http2 {
         })
     }
 
-    /// Handles content of a request. Returns whether the frame was used.
+    /// Handles content of a request.
     fn data(
         &mut self,
         cx: &mut ConnResources<'_>,
         out: &mut Outbox,
         header: &FrameHeader,
         payload: BufRange,
-    ) -> Result<bool, ErrorCode> {
+    ) -> Result<(), ErrorCode> {
         let (stream, len) = (header.stream, header.len as i32);
         if stream > self.last_stream || stream.is_multiple_of(2) {
             return Err(ErrorCode::PROTOCOL_ERROR);
@@ -206,27 +214,18 @@ impl Http2 {
             Err(error) => {
                 self.spend(cx)?;
                 self.reset_stream(cx, stream, error.code());
-                return Ok(true);
+                return Ok(());
             }
         };
         let content = BufRange { len: parts.content_len.into(), ..payload.skip(parts.prefix_len.into()) };
-        // The rest of a frame was counted with its first part.
-        if self.forwarded_len.is_none() && !self.count_data(cx, out, stream, len, content.len)? {
-            return Ok(true);
+        if !self.count_data(cx, out, stream, len, content.len)? {
+            return Ok(());
         }
-        let forwarded_len = self.forwarded_len.take().unwrap_or(0);
-        let Some(index) = self.streams.find(stream) else { return Ok(true) };
+        let Some(index) = self.streams.find(stream) else { return Ok(()) };
         match &mut self.streams.at(index).upload {
-            Upload::Piped(_) | Upload::Tunnel { .. } => {
-                let rest = content.skip(forwarded_len as usize);
-                let forwarded_len = forwarded_len + self.forward(cx, out, stream, rest);
-                if forwarded_len < content.len {
-                    (self.forwarded_len, self.is_upload_blocked) = (Some(forwarded_len), true);
-                    return Ok(false);
-                }
-            }
+            Upload::Piped(_) | Upload::Tunnel { .. } => self.forward(cx, out, stream, content),
             Upload::Collected(collected) => {
-                if collected.content.add(cx.pool.bytes(content)).is_err() {
+                if collected.add(cx.pool.bytes(content)).is_err() {
                     self.end_collecting(cx, out, stream, Status::ServiceUnavailable);
                 }
             }
@@ -235,7 +234,7 @@ impl Http2 {
         if ends_stream {
             self.end_upload(cx, out, stream, None);
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Counts content of a request, and returns windows. Returns whether the stream takes it.
@@ -255,13 +254,7 @@ impl Http2 {
             0 => self.spend(cx)?,
             _ => self.overhead.earn(1),
         }
-        // The windows of the streams bound what they hold.
         self.returned_len += len;
-        if self.returned_len >= RETURNED_LEN_MIN {
-            self.replies.extend_from_slice(&window_update(CONNECTION, self.returned_len as u32));
-            self.receive_window += self.returned_len;
-            self.returned_len = 0;
-        }
         let Some(index) = self.streams.find(stream) else {
             if self.streams.ended(stream) != Some(true) {
                 self.reset_stream(cx, stream, ErrorCode::STREAM_CLOSED);
@@ -284,8 +277,8 @@ impl Http2 {
             }
             Upload::Tunnel { window, unreturned } => (window, unreturned, 0, None, u64::MAX, false),
             Upload::Collected(collected) => {
-                let received = collected.content.bytes().len() as u64 + u64::from(content_len);
-                let (length, len_max) = (collected.length, collected.len_max());
+                collected.received += u64::from(content_len);
+                let (received, length, len_max) = (collected.received, collected.length, collected.len_max());
                 (&mut collected.window, &mut collected.unreturned, received, length, len_max, true)
             }
         };
@@ -337,7 +330,7 @@ impl Http2 {
             Upload::Dropped { length, received, .. } => (*length, *received),
             Upload::Piped(piped) => (piped.length, piped.received),
             Upload::Tunnel { .. } => (None, 0),
-            Upload::Collected(collected) => (collected.length, collected.content.bytes().len() as u64),
+            Upload::Collected(collected) => (collected.length, collected.received),
         };
         if length.is_some_and(|length| length != received) {
             return self.reset_stream(cx, id, ErrorCode::PROTOCOL_ERROR);
@@ -383,7 +376,7 @@ impl Http2 {
         })
     }
 
-    /// Ends a stream with an error.
+    /// Ends a stream with an error. Errors that the client causes are counted like its own resets: CVE-2025-8671.
     pub(super) fn reset_stream(&mut self, cx: &mut ConnResources<'_>, id: u32, code: ErrorCode) {
         self.replies.extend_from_slice(&rst_stream(id, code));
         match self.streams.find(id) {
@@ -395,8 +388,34 @@ impl Http2 {
                 }
                 stream.body.release(cx);
                 self.stream_ended(cx);
+                if is_of_client(code) && self.resets.spend(cx.now).is_err() {
+                    cx.counters.http2_floods.add(1);
+                    self.fail(cx, ErrorCode::ENHANCE_YOUR_CALM);
+                }
             }
         }
+    }
+
+    /// Returns the window of the connection for content that has arrived.
+    pub(super) fn return_connection_window(&mut self) {
+        if self.returned_len >= RETURNED_LEN_MIN && self.streams.unreturned_len() < UPLOAD_HELD_MAX {
+            self.replies.extend_from_slice(&window_update(CONNECTION, self.returned_len as u32));
+            self.receive_window += self.returned_len;
+            self.returned_len = 0;
+        }
+    }
+
+    /// Drops the rest of a request's content. The client gets its window back: it may send the rest, and look at the response then.
+    pub(super) fn drop_upload(&mut self, cx: &mut ConnResources<'_>, id: u32) {
+        let Some(index) = self.streams.find(id) else { return };
+        let upload = &mut self.streams.at(index).upload;
+        let Some(dropped) = upload.dropped() else { return };
+        *upload = dropped;
+        if let Upload::Dropped { window, unreturned: unreturned @ 1.., .. } = upload {
+            self.replies.extend_from_slice(&window_update(id, *unreturned as u32));
+            *window += std::mem::take(unreturned);
+        }
+        self.await_upload(cx.now.after(self.limits(cx).content_ms));
     }
 
     /// Notes that a stream has ended.
@@ -462,6 +481,17 @@ impl Http2 {
             self.early_priorities.push((id, priority));
         }
     }
+}
+
+/// Returns whether an error of a stream is of the client.
+fn is_of_client(code: ErrorCode) -> bool {
+    [
+        ErrorCode::PROTOCOL_ERROR,
+        ErrorCode::FLOW_CONTROL_ERROR,
+        ErrorCode::STREAM_CLOSED,
+        ErrorCode::FRAME_SIZE_ERROR,
+    ]
+    .contains(&code)
 }
 
 /// Returns whether the priority of RFC 7540 in HEADERS makes a stream depend on itself. Priorities have no effect, but that is an error: RFC 7540,

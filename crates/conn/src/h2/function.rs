@@ -11,20 +11,23 @@ use super::{
 use crate::{
     ConnResources, Tick,
     backend::BackendRoute,
-    functions::{CollectedContent, InlineContent, InlineResponse, inline_request},
+    functions::{CollectedContent, InlineContent, InlineResponse, NoBudget, inline_request},
     h1::counted_as,
     open_exchanges::NO_PLACE,
     plan,
     program_value::ProgramValue,
-    request::Client,
+    request::{Client, Request},
     response_prefix::digits,
-    sites::SiteId,
     span::Outbox,
 };
 use bytes::{Buf, Bytes};
 use tarpon_http::{
     FieldName,
-    h2::{ErrorCode, FRAME_HEADER_LEN, H2Request, Priority, data_header, hpack::encode_field},
+    h2::{
+        ErrorCode, FRAME_HEADER_LEN, H2Request, data_header,
+        hpack::{FieldSection, encode_field},
+    },
+    head::Version,
     status::Status,
 };
 use tarpon_site::hpack;
@@ -32,14 +35,18 @@ use tarpon_site::hpack;
 /// A request whose content is being collected for a function.
 #[derive(Debug)]
 pub(super) struct AwaitedContent {
-    decoded: Box<BlockFields>,
+    section: Box<FieldSection>,
+    /// The bytes of the fields, and behind them the content.
+    collected: CollectedContent,
     client: Client,
     route: BackendRoute,
     /// As Content-Length names it.
     pub(super) length: Option<u64>,
-    pub(super) content: CollectedContent,
+    pub(super) received: u64,
     pub(super) window: i32,
     pub(super) unreturned: i32,
+    /// The bytes received in this period, in which the client must send enough, and its end.
+    period_len: u64,
     pub(super) period_end: Tick,
 }
 
@@ -48,13 +55,36 @@ impl AwaitedContent {
     pub(super) fn len_max(&self) -> u64 {
         self.route.limits.content_len_max
     }
+
+    /// Adds a part of the content.
+    pub(super) fn add(&mut self, content: &[u8]) -> Result<(), NoBudget> {
+        self.period_len += content.len() as u64;
+        self.collected.add(content)
+    }
+
+    /// Begins the next period. Returns `false` if the client has sent too little in this one.
+    pub(super) fn begin_period(&mut self, now: Tick) -> bool {
+        let (limits, len) = (self.route.limits, std::mem::take(&mut self.period_len));
+        self.period_end = now.after(limits.content_window_ms);
+        len >= limits.content_len_min()
+    }
+}
+
+/// The function of a complete request.
+#[derive(Clone, Copy)]
+struct FunctionCall<'a> {
+    stream: u32,
+    request: &'a Request<'a>,
+    method: &'a [u8],
+    route: BackendRoute,
+    content: &'a [u8],
 }
 
 impl Http2 {
     /// Calls a function, or begins to collect the content of its request.
     ///
     /// # Errors
-    /// Returns the status of the response: the request is invalid.
+    /// Returns the status of the response: the request is invalid, or there is no budget for it.
     #[cold]
     pub(super) fn begin_call(
         &mut self,
@@ -63,81 +93,67 @@ impl Http2 {
         new: NewExchange<'_>,
         decoded: &BlockFields,
     ) -> Result<(), Status> {
-        let fields = new.request.fields;
-        if fields.has(FieldName::Expect) && !plan::expects_only_continue(fields) {
+        let NewExchange { stream, request, parts, site, route, .. } = new;
+        let awaits_continue = request.fields.has(FieldName::Expect);
+        if awaits_continue && !plan::expects_only_continue(request.fields) {
             return Err(Status::ExpectationFailed);
         }
-        if new.ends_stream {
-            return self.call(cx, out, new, &[]);
-        }
-        if new.content_length.is_some_and(|length| length > new.route.limits.content_len_max) {
-            return Err(Status::ContentTooLarge);
-        }
-        if fields.has(FieldName::Expect) {
-            self.put_continue(cx, out, new.stream).map_err(|NoFrameBuffer| Status::ServiceUnavailable)?;
-        }
-        self.note_begun(cx, new.site);
-        let period_end = cx.now.after(new.route.limits.content_window_ms);
-        self.await_upload(period_end);
+        let upload = match new.ends_stream {
+            true => Upload::Complete,
+            false => {
+                if new.content_length.is_some_and(|length| length > route.limits.content_len_max) {
+                    return Err(Status::ContentTooLarge);
+                }
+                let mut collected = CollectedContent::new(cx.sites.functions().budget().clone());
+                let fields = &decoded.bytes[..decoded.section.len()];
+                collected.add(fields).map_err(|NoBudget| Status::ServiceUnavailable)?;
+                if awaits_continue {
+                    self.put_continue(cx, out, stream)?;
+                }
+                let period_end = cx.now.after(route.limits.content_window_ms);
+                self.await_upload(period_end);
+                Upload::Collected(Box::new(AwaitedContent {
+                    section: Box::new(decoded.section.clone()),
+                    collected,
+                    client: request.client,
+                    route,
+                    length: new.content_length,
+                    received: 0,
+                    window: RECEIVE_WINDOW,
+                    unreturned: 0,
+                    period_len: 0,
+                    period_end,
+                }))
+            }
+        };
+        self.note_begun(cx, site);
+        let recorded_at = self.record_unanswered(cx, &new);
         self.streams.push(H2Stream {
-            id: new.stream,
+            id: stream,
             priority: new.priority,
             window: self.initial_window,
-            upload: Upload::Collected(Box::new(AwaitedContent {
-                decoded: Box::new(decoded.clone()),
-                client: new.request.client,
-                route: new.route,
-                length: new.content_length,
-                content: CollectedContent::new(cx.sites.functions().budget().clone()),
-                window: RECEIVE_WINDOW,
-                unreturned: 0,
-                period_end,
-            })),
+            upload,
             body: Body::Awaited,
             turn: 0,
-            exchange: H2Exchange {
-                site: new.site,
-                begun_us: cx.now_us,
-                recorded_at: NO_PLACE,
-                content_len: 0,
-            },
+            exchange: H2Exchange { site, begun_us: cx.now_us, recorded_at, content_len: 0 },
         });
+        if new.ends_stream {
+            self.call(cx, out, FunctionCall { stream, request, method: parts.method, route, content: &[] });
+        }
         Ok(())
     }
 
     /// Calls the function of a stream whose content is complete.
     pub(super) fn call_collected(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox, id: u32) {
         let Some(index) = self.streams.find(id) else { return };
-        let stream = self.streams.at(index);
-        let (priority, site) = (stream.priority, stream.exchange.site);
-        let Upload::Collected(collected) = std::mem::replace(&mut stream.upload, Upload::Complete) else {
-            return;
-        };
-        self.streams.remove(index, false);
-        let AwaitedContent { decoded, client, route, content, .. } = *collected;
-        let bytes = &decoded.bytes[..decoded.section.len()];
-        let Ok(parsed) = H2Request::parse(&decoded.section, bytes, false) else { return };
-        let request = super::begin::request(&parsed, client, bytes);
-        let parts = RecordedParts::of(&parsed, bytes);
-        let new = NewExchange {
-            stream: id,
-            ends_stream: true,
-            content_length: None,
-            priority,
-            request: &request,
-            parts: &parts,
-            site,
-            route,
-            wants_tunnel: false,
-        };
-        if let Err(status) = self.call(cx, out, new, content.bytes()) {
-            let (image, current) = cx.sites.current(site);
-            let plan = plan::page(current, status, request.with_content());
-            self.push_awaited(cx, id, priority, site);
-            if self.answer_stream(cx, out, id, image, &plan, &[]).is_err() {
-                self.reset_stream(cx, id, ErrorCode::INTERNAL_ERROR);
-            }
-        }
+        let upload = std::mem::replace(&mut self.streams.at(index).upload, Upload::Complete);
+        let Upload::Collected(awaited) = upload else { return };
+        let AwaitedContent { section, collected, client, route, .. } = *awaited;
+        let (fields, content) = collected.bytes().split_at(section.len());
+        let Ok(parsed) = H2Request::parse(&section, fields, false) else { return };
+        let request = super::begin::request(&parsed, client, fields);
+        let method = RecordedParts::of(&parsed, fields).method;
+        self.call(cx, out, FunctionCall { stream: id, request: &request, method, route, content });
     }
 
     /// Ends an exchange whose content cannot be collected, with this status.
@@ -149,42 +165,40 @@ impl Http2 {
         status: Status,
     ) {
         let Some(index) = self.streams.find(id) else { return };
-        let stream = self.streams.at(index);
-        let Upload::Collected(collected) = &stream.upload else { return };
-        let (length, window) = (collected.length, collected.window);
-        let received = collected.content.bytes().len() as u64;
-        stream.upload = Upload::Dropped { length, received, window, unreturned: 0 };
-        let (image, current) = cx.sites.current(stream.exchange.site);
+        let (image, current) = cx.sites.current(self.streams.at(index).exchange.site);
         let plan = plan::page(current, status, true);
         if self.answer_stream(cx, out, id, image, &plan, &[]).is_err() {
             self.reset_stream(cx, id, ErrorCode::INTERNAL_ERROR);
         }
     }
 
-    fn push_awaited(&mut self, cx: &ConnResources<'_>, id: u32, priority: Priority, site: SiteId) {
-        let exchange = H2Exchange { site, begun_us: cx.now_us, recorded_at: NO_PLACE, content_len: 0 };
-        let window = self.initial_window;
-        let (upload, body) = (Upload::Complete, Body::Awaited);
-        self.streams.insert(H2Stream { id, priority, window, upload, body, turn: 0, exchange });
+    /// Calls a function and queues its response. The stream is open.
+    fn call(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox, call: FunctionCall<'_>) {
+        if let Err(status) = self.try_call(cx, out, call) {
+            let Some(index) = self.streams.find(call.stream) else { return };
+            let (image, current) = cx.sites.current(self.streams.at(index).exchange.site);
+            let plan = plan::page(current, status, call.request.with_content());
+            if self.answer_stream(cx, out, call.stream, image, &plan, &[]).is_err() {
+                self.reset_stream(cx, call.stream, ErrorCode::INTERNAL_ERROR);
+            }
+        }
     }
 
-    /// Calls a function and queues its response.
-    fn call(
+    fn try_call(
         &mut self,
         cx: &mut ConnResources<'_>,
         out: &mut Outbox,
-        new: NewExchange<'_>,
-        content: &[u8],
+        call: FunctionCall<'_>,
     ) -> Result<(), Status> {
-        let NewExchange { stream, priority, request, parts, site, route, .. } = new;
+        let FunctionCall { stream: id, request, method, route, content } = call;
         let function = cx.sites.functions().get(route.backend).ok_or(Status::InternalServerError)?;
         let InlineResponse { code, lines, content } =
-            function.call(&inline_request(request, parts.method, content)?);
+            function.call(&inline_request(request, method, content)?);
         let content = match content {
             InlineContent::Bytes(content) => content,
             InlineContent::Later(payload) => {
-                let new = NewExchange { ends_stream: true, content_length: None, ..new };
-                return self.begin_piped(cx, new, Some(payload));
+                self.connect(cx, id, request, route, payload);
+                return Ok(());
             }
         };
         let full_len = content.len();
@@ -192,25 +206,21 @@ impl Http2 {
             true => content,
             false => ProgramValue::new(Bytes::new()),
         };
-        self.put_lines(cx, out, stream, code, &lines, full_len, rest.is_empty())?;
-        self.note_begun(cx, site);
-        let mut exchange = H2Exchange { site, begun_us: cx.now_us, recorded_at: NO_PLACE, content_len: 0 };
-        let status = counted_as(code);
-        if cx.records.is_on() {
-            self.start_record(cx, parts, request.client, site, Some(status), true);
-        }
-        self.responded(cx, &mut exchange, status, rest.len() as u64);
-        if exchange.recorded_at != NO_PLACE && Status::from_code(code).is_none() {
+        let is_complete = rest.is_empty();
+        self.put_lines(cx, out, id, code, &lines, full_len, is_complete)?;
+        let Some(index) = self.streams.find(id) else { return Ok(()) };
+        let stream = self.streams.at(index);
+        stream.body = if is_complete { Body::Complete } else { Body::Bytes(rest) };
+        let exchange = stream.exchange;
+        cx.counters.responded(counted_as(code), Some(Version::Http2), Some(exchange.site.index()));
+        if exchange.recorded_at != NO_PLACE {
             cx.records.open_exchange(exchange.recorded_at).status = code;
         }
-        if rest.is_empty() {
+        if is_complete {
             self.response_queued(out, exchange);
-            self.streams.note_ended(stream, false);
-            return Ok(());
+            self.streams.remove(index, false);
+            self.stream_ended(cx);
         }
-        let (window, body) = (self.initial_window, Body::Bytes(rest));
-        let upload = Upload::Complete;
-        self.streams.insert(H2Stream { id: stream, priority, window, upload, body, turn: 0, exchange });
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 //! An exchange ends when the last byte of its response has left. Responses end in the outbox in another order than they begin, so each end is
 //! noted when it is queued.
 
+use super::begin::NewExchange;
 use super::{Http2, stream::H2Exchange};
 use crate::{
     ConnResources,
@@ -98,6 +99,20 @@ impl Http2 {
             head: &head[..head_len],
         };
         cx.records.start_record_of(start, &request);
+    }
+
+    /// Records an exchange whose response is not known. Returns its place.
+    #[cold]
+    pub(super) fn record_unanswered(&self, cx: &mut ConnResources<'_>, new: &NewExchange<'_>) -> u32 {
+        if !cx.records.is_on() {
+            return NO_PLACE;
+        }
+        self.start_record(cx, new.parts, new.request.client, new.site, None, true);
+        let place = cx.records.finish_record(Status::Ok, 0).unwrap_or(NO_PLACE);
+        if place != NO_PLACE {
+            cx.records.open_exchange(place).content_len = 0;
+        }
+        place
     }
 
     /// Finishes the start record of a response whose head was queued, and counts it.

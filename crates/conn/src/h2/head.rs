@@ -100,6 +100,11 @@ impl Http2 {
         request: &[u8],
         block: Region,
     ) -> Result<HeadContent, UnqueuedHead> {
+        // Byte ranges were bounded when they were planned.
+        if self.streams.held_count() >= HELD_COUNT_MAX && !matches!(plan.generated, Generated::ByteRanges(_))
+        {
+            return Err(UnqueuedHead::Status(Status::ServiceUnavailable));
+        }
         let GeneratedPart { buf, text, mut content } =
             generate(cx, image, plan, request).map_err(UnqueuedHead::Status)?;
         if let Some(of_plan) = plan.content.filter(|of| of.len() > 0 && content.is_empty()) {

@@ -89,6 +89,10 @@ const EARLY_PRIORITY_COUNT_MAX: usize = 16;
 /// The windows of this side: the initial ones of RFC 9113, section 6.9.2.
 const RECEIVE_WINDOW: i32 = 65_535;
 
+/// The content of requests that waits for backends, in bytes, with which the client gets no more window for the connection: one connection
+/// holds no more, and a window of a stream besides for each other stream that was open before.
+const UPLOAD_HELD_MAX: i32 = 1024 * 1024;
+
 /// A part of a window of this side is returned when it has this length: fewer frames, and the client does not wait.
 const RETURNED_LEN_MIN: i32 = RECEIVE_WINDOW / 2;
 
@@ -133,10 +137,6 @@ pub(crate) struct Http2 {
     acknowledged_len: u64,
     /// The next frame waits for room.
     is_blocked: bool,
-    /// The frame at the front of the input waits for room in a pipe.
-    is_upload_blocked: bool,
-    /// How many bytes of its content the pipe has. `None`: the frame was not counted.
-    forwarded_len: Option<u32>,
     /// The next frame waits for a page.
     missing: Option<MissingPage>,
     /// When the client must have received enough of the output. `None`: nothing waits.
@@ -203,8 +203,6 @@ impl Http2 {
             sent_len: 0,
             acknowledged_len: 0,
             is_blocked: false,
-            is_upload_blocked: false,
-            forwarded_len: None,
             missing: None,
             send_by: None,
             receive_by: Some(cx.now.after(limits.head_ms)),
@@ -240,7 +238,7 @@ impl Http2 {
                 break;
             }
         }
-        self.note_incomplete(cx, used < input.len as usize);
+        self.note_incomplete(cx, used > 0, used < input.len as usize);
         self.send(cx, out);
         used
     }
@@ -266,9 +264,6 @@ impl Http2 {
         self.sent_len += len;
         cx.counters.sent_len.add(len);
         self.end_sent(cx);
-        if out.is_empty() {
-            self.send_by = None;
-        }
         self.send(cx, out);
     }
 
@@ -329,7 +324,7 @@ impl Http2 {
     /// Returns whether the next frame waits, for room or for a page.
     #[inline]
     fn is_paused(&self) -> bool {
-        self.is_blocked || self.is_upload_blocked || self.missing.is_some()
+        self.is_blocked || self.missing.is_some()
     }
 
     /// Returns whether nothing goes on: no stream is open, and no output is pending.
@@ -382,17 +377,18 @@ impl Http2 {
         cx.sites.limits(self.site)
     }
 
-    /// Notes whether the rest of a frame or of a block is missing.
+    /// Notes whether the rest of a frame or of a block is missing. `has_used`: a frame has ended.
     #[inline]
-    fn note_incomplete(&mut self, cx: &ConnResources<'_>, has_rest: bool) {
-        let is_complete = matches!(self.phase, Http2Phase::Open)
-            && (!has_rest || self.is_paused())
-            && !self.block.as_ref().is_some_and(OpenBlock::awaits_more);
-        match self.receive_by {
-            _ if is_complete => self.receive_by = None,
-            None => self.receive_by = Some(cx.now.after(self.limits(cx).head_ms)),
-            // It has begun before.
-            Some(_) => {}
+    fn note_incomplete(&mut self, cx: &ConnResources<'_>, has_used: bool, has_rest: bool) {
+        let awaits_block = self.block.as_ref().is_some_and(OpenBlock::awaits_more);
+        let is_open = matches!(self.phase, Http2Phase::Open);
+        let is_complete = is_open && (!has_rest || self.is_paused()) && !awaits_block;
+        // A frame that has begun in this input has all its time.
+        let has_begun = self.receive_by.is_none() || is_open && has_used && !awaits_block;
+        if is_complete {
+            self.receive_by = None;
+        } else if has_begun {
+            self.receive_by = Some(cx.now.after(self.limits(cx).head_ms));
         }
     }
 
@@ -411,11 +407,15 @@ impl Http2 {
         for id in dropped {
             self.reset_upload(cx, id);
         }
-        let late = |stream: &&H2Stream| match &stream.upload {
-            Upload::Collected(collected) => collected.period_end <= cx.now,
-            _ => false,
-        };
-        let late: Vec<u32> = self.streams.iter().filter(late).map(|stream| stream.id).collect();
+        let mut late = Vec::new();
+        for stream in self.streams.iter_mut() {
+            if let Upload::Collected(collected) = &mut stream.upload
+                && collected.period_end <= cx.now
+                && !collected.begin_period(cx.now)
+            {
+                late.push(stream.id);
+            }
+        }
         for id in late {
             self.end_collecting(cx, out, id, Status::RequestTimeout);
         }
@@ -430,12 +430,11 @@ impl Http2 {
         self.upload_by = [next, dropped_by].into_iter().flatten().min();
     }
 
-    /// Returns whether a pipe of a stream holds buffers.
-    pub(crate) fn holds_pipe_buffers(&self, pipes: &Pipes) -> bool {
-        self.streams
-            .iter()
-            .filter_map(H2Stream::piped)
-            .any(|piped| piped.front.is_some() || pipes.holds_buffers(piped.pipe))
+    /// Returns whether a stream, or the pipe of one, holds buffers.
+    pub(crate) fn holds_buffers(&self, pipes: &Pipes) -> bool {
+        let mut piped = self.streams.iter().filter_map(H2Stream::piped);
+        self.streams.held_count() > 0
+            || piped.any(|piped| piped.front.is_some() || pipes.holds_buffers(piped.pipe))
     }
 }
 

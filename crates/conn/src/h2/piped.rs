@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     BufRange, ConnResources, Tick,
-    backend::{BackendLimits, BackendProtocol, HashKey, http1::trailers::may_be_trailer},
+    backend::{BackendLimits, BackendProtocol, BackendRoute, HashKey, http1::trailers::may_be_trailer},
     backend_request::{BackendRequest, write_as_head},
     bounded_writer::BoundedWriter,
     functions::Payload,
@@ -93,8 +93,25 @@ pub(super) struct PipedUpload {
     pub(super) period_end: Tick,
 }
 
+impl PipedBody {
+    fn new(pipe: PipeId, route: BackendRoute, protocol: BackendProtocol, request: &Request<'_>) -> PipedBody {
+        PipedBody {
+            pipe,
+            limits: route.limits,
+            client: request.client,
+            with_content: request.with_content(),
+            redirect_count: 0,
+            speaks_http: protocol == BackendProtocol::Http1,
+            state: PipedState::Head,
+            tunnel: TunnelState::No,
+            front: None,
+            is_last: false,
+        }
+    }
+}
+
 impl Http2 {
-    /// Begins an exchange with a backend. `payload`: what its connector gets in the place of a head.
+    /// Begins an exchange with a backend.
     ///
     /// # Errors
     /// Returns the status of the response: the request is not for a backend, or no buffer is free.
@@ -103,75 +120,56 @@ impl Http2 {
         &mut self,
         cx: &mut ConnResources<'_>,
         new: NewExchange<'_>,
-        payload: Option<Payload>,
     ) -> Result<(), Status> {
         let NewExchange {
             stream,
             ends_stream,
             content_length,
-            priority,
             request,
             parts,
             site,
             route,
             wants_tunnel,
+            ..
         } = new;
+        let len_max = route.limits.content_len_max;
+        if content_length.is_some_and(|length| length > len_max) {
+            return Err(Status::ContentTooLarge);
+        }
         // Nothing but a head goes to the server before it agrees to a tunnel.
         let has_content = !ends_stream && !wants_tunnel;
         let protocol = cx.pipes.protocol(route.backend);
-        let number = self.finder.accepted().number;
         let awaits_continue = has_content && request.fields.has(FieldName::Expect);
-        let pipe = match payload {
-            Some(payload) => cx.pipes.open_with(number, route, payload, cx.now),
-            None => {
-                let len_max = route.limits.content_len_max;
-                if content_length.is_some_and(|length| length > len_max) {
-                    return Err(Status::ContentTooLarge);
-                }
-                let hash_key =
-                    cx.pipes.settings(route.backend).map_or_else(HashKey::default, |of| of.hash_key);
-                let of_backend = BackendRequest {
-                    request,
-                    // An upgrade of HTTP/1: RFC 8441, section 5.
-                    method: if wants_tunnel { b"GET" } else { parts.method },
-                    version: Version::Http2,
-                    protocol,
-                    peer: self.finder.accepted().peer.and_then(PeerAddress::ip),
-                    upgrade: wants_tunnel.then_some(WEBSOCKET),
-                    websocket_key: wants_tunnel.then(|| cx.pipes.next_websocket_key()),
-                    awaits_continue,
-                    has_unknown_length: has_content && content_length.is_none(),
-                };
-                let buf = cx.pool.take_for_response().ok_or(Status::ServiceUnavailable)?;
-                let to = &mut cx.pool.buf_mut(buf)[MESSAGE_ROOM..BUF_LEN - MESSAGE_ROOM];
-                let len = match of_backend.write(to) {
-                    Ok(len) => len,
-                    Err(status) => {
-                        cx.pool.release(buf);
-                        return Err(status);
-                    }
-                };
-                let pipe = cx.pipes.open(number, route, of_backend.key(hash_key), cx.now);
-                let head = BufRange { buf, at: MESSAGE_ROOM as u32, len: len as u32 };
-                cx.pipes.push(pipe, Side::Client, Message::Head(head));
-                pipe
+        let hash_key = cx.pipes.settings(route.backend).map_or_else(HashKey::default, |of| of.hash_key);
+        let of_backend = BackendRequest {
+            request,
+            // An upgrade of HTTP/1: RFC 8441, section 5.
+            method: if wants_tunnel { b"GET" } else { parts.method },
+            version: Version::Http2,
+            protocol,
+            peer: self.finder.accepted().peer.and_then(PeerAddress::ip),
+            upgrade: wants_tunnel.then_some(WEBSOCKET),
+            websocket_key: wants_tunnel.then(|| cx.pipes.next_websocket_key()),
+            awaits_continue,
+            has_unknown_length: has_content && content_length.is_none(),
+        };
+        let buf = cx.pool.take_for_response().ok_or(Status::ServiceUnavailable)?;
+        let to = &mut cx.pool.buf_mut(buf)[MESSAGE_ROOM..BUF_LEN - MESSAGE_ROOM];
+        let len = match of_backend.write(to) {
+            Ok(len) => len,
+            Err(status) => {
+                cx.pool.release(buf);
+                return Err(status);
             }
         };
+        let pipe = cx.pipes.open(self.finder.accepted().number, route, of_backend.key(hash_key), cx.now);
+        let head = BufRange { buf, at: MESSAGE_ROOM as u32, len: len as u32 };
+        cx.pipes.push(pipe, Side::Client, Message::Head(head));
         if ends_stream && !wants_tunnel {
             cx.pipes.push(pipe, Side::Client, Message::End(PipeEnd::Complete));
         }
         self.note_begun(cx, site);
-        let recorded_at = match cx.records.is_on() {
-            false => NO_PLACE,
-            true => {
-                self.start_record(cx, parts, request.client, site, None, true);
-                let place = cx.records.finish_record(Status::Ok, 0).unwrap_or(NO_PLACE);
-                if place != NO_PLACE {
-                    cx.records.open_exchange(place).content_len = 0;
-                }
-                place
-            }
-        };
+        let recorded_at = self.record_unanswered(cx, &new);
         let upload = match ends_stream {
             true => Upload::Complete,
             false if wants_tunnel => Upload::Tunnel { window: RECEIVE_WINDOW, unreturned: 0 },
@@ -181,7 +179,7 @@ impl Http2 {
                 Upload::Piped(PipedUpload {
                     length: content_length,
                     received: 0,
-                    len_max: route.limits.content_len_max,
+                    len_max,
                     window: RECEIVE_WINDOW,
                     unreturned: 0,
                     awaits_continue: awaits_continue && protocol != BackendProtocol::Http1,
@@ -190,22 +188,15 @@ impl Http2 {
                 })
             }
         };
+        let tunnel = if wants_tunnel { TunnelState::Asked } else { TunnelState::No };
         self.streams.push(H2Stream {
             id: stream,
-            priority,
+            priority: new.priority,
             window: self.initial_window,
             upload,
             body: Body::Piped(Box::new(PipedBody {
-                pipe,
-                limits: route.limits,
-                client: request.client,
-                with_content: request.with_content(),
-                redirect_count: 0,
-                speaks_http: protocol == BackendProtocol::Http1,
-                state: PipedState::Head,
-                tunnel: if wants_tunnel { TunnelState::Asked } else { TunnelState::No },
-                front: None,
-                is_last: false,
+                tunnel,
+                ..PipedBody::new(pipe, route, protocol, request)
             })),
             turn: 0,
             exchange: H2Exchange { site, begun_us: cx.now_us, recorded_at, content_len: 0 },
@@ -213,33 +204,44 @@ impl Http2 {
         Ok(())
     }
 
-    /// Adds content to the pipe of a stream. Returns how many bytes there was room for.
+    /// Lets a backend make the response of a stream whose request is complete. `payload`: what it gets in the place of a head.
+    pub(super) fn connect(
+        &mut self,
+        cx: &mut ConnResources<'_>,
+        id: u32,
+        request: &Request<'_>,
+        route: BackendRoute,
+        payload: Payload,
+    ) {
+        let Some(index) = self.streams.find(id) else { return };
+        let pipe = cx.pipes.open_with(self.finder.accepted().number, route, payload, cx.now);
+        cx.pipes.push(pipe, Side::Client, Message::End(PipeEnd::Complete));
+        let body = PipedBody::new(pipe, route, cx.pipes.protocol(route.backend), request);
+        self.streams.at(index).body = Body::Piped(Box::new(body));
+    }
+
+    /// Adds content to the pipe of a stream. The windows bound it.
     pub(super) fn forward(
         &mut self,
         cx: &mut ConnResources<'_>,
         out: &mut Outbox,
         id: u32,
         content: BufRange,
-    ) -> u32 {
-        let Some(index) = self.streams.find(id) else { return content.len };
+    ) {
+        let Some(index) = self.streams.find(id) else { return };
         let stream = self.streams.at(index);
-        let Body::Piped(piped) = &stream.body else { return content.len };
+        let Body::Piped(piped) = &stream.body else { return };
         let pipe = piped.pipe;
         if piped.tunnel == TunnelState::Asked && content.len > 0 {
             // The client must wait for the response: RFC 6455, section 4.1.
-            self.reset_stream(cx, id, ErrorCode::PROTOCOL_ERROR);
-            return content.len;
+            return self.reset_stream(cx, id, ErrorCode::PROTOCOL_ERROR);
         }
         if let Upload::Piped(upload) = &mut stream.upload {
             upload.period_len += u64::from(content.len);
             upload.awaits_continue = false;
         }
-        match cx.pipes.push_data(cx.pool, pipe, Side::Client, content) {
-            Ok(added) => added as u32,
-            Err(NoBuffer) => {
-                self.end_piped_with(cx, out, id, Status::ServiceUnavailable);
-                content.len
-            }
+        if let Err(NoBuffer) = cx.pipes.push_bounded_data(cx.pool, pipe, Side::Client, content) {
+            self.end_piped_with(cx, out, id, Status::ServiceUnavailable);
         }
     }
 
@@ -281,13 +283,13 @@ impl Http2 {
         out: &mut Outbox,
     ) -> Option<Tick> {
         let (mut late, mut next) = (Vec::new(), None);
-        let is_read = !self.is_upload_blocked;
+        let is_read = self.receive_window > 0;
         for stream in self.streams.iter_mut() {
             let H2Stream { upload: Upload::Piped(upload), body: Body::Piped(piped), .. } = stream else {
                 continue;
             };
             if upload.period_end <= cx.now {
-                // Without a window the client cannot send, and while a backend takes nothing its content is not read.
+                // Without a window the client cannot send.
                 let may_send = upload.window > 0 && is_read;
                 if may_send && upload.period_len < piped.limits.content_len_min() {
                     late.push(stream.id);
@@ -305,7 +307,6 @@ impl Http2 {
 
     /// Handles messages that backends have added, and room that they have made.
     pub(crate) fn woken(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) {
-        self.is_upload_blocked = false;
         let piped: Vec<u32> =
             self.streams.iter().filter(|stream| stream.piped().is_some()).map(|s| s.id).collect();
         for id in piped {
@@ -322,6 +323,12 @@ impl Http2 {
         if *unreturned >= RETURNED_LEN_MIN && cx.pipes.is_drained(pipe, Side::Client) {
             let increment = std::mem::take(unreturned);
             *window += increment;
+            if let H2Stream { upload: Upload::Piped(upload), body: Body::Piped(piped), .. } =
+                self.streams.at(index)
+            {
+                // A period begins in which the client can send.
+                (upload.period_len, upload.period_end) = (0, cx.now.after(piped.limits.content_window_ms));
+            }
             self.replies.extend_from_slice(&tarpon_http::h2::window_update(id, increment as u32));
         }
     }
@@ -361,16 +368,13 @@ impl Http2 {
         cx: &mut ConnResources<'_>,
         out: &mut Outbox,
         id: u32,
-    ) -> Result<(), NoFrameBuffer> {
-        self.output.reserve(cx, out, FRAME_HEADER_LEN + CONTINUE_LEN_MAX)?;
-        let mut block = Vec::with_capacity(CONTINUE_LEN_MAX);
-        if std::mem::take(&mut self.announces_table) {
-            block.push(super::head::NO_TABLE);
-        }
-        encode_field(b":status", b"100", &mut |byte| block.push(byte));
-        self.output.put(cx.pool, &headers_header(id, block.len() as u32, true, false));
-        self.output.put(cx.pool, &block);
-        Ok(())
+    ) -> Result<(), Status> {
+        let (mut block, mut len) = ([0; CONTINUE_LEN_MAX], 0);
+        encode_field(b":status", b"100", &mut |byte| {
+            block[len] = byte;
+            len += 1;
+        });
+        self.put_plain_block(cx, out, id, &block[..len], false)
     }
 
     /// Takes what the pipe of a stream has, until content waits for a window.
@@ -562,14 +566,13 @@ impl Http2 {
         let Some(index) = self.streams.find(id) else { return };
         let stream = self.streams.at(index);
         stream.body.release(cx);
-        stream.drop_upload();
         let (exchange, is_complete) = (stream.exchange, stream.is_complete());
         self.response_queued(out, exchange);
         if is_complete {
             self.streams.remove(index, false);
             self.stream_ended(cx);
         } else {
-            self.await_upload(cx.now.after(self.limits(cx).content_ms));
+            self.drop_upload(cx, id);
         }
     }
 
@@ -610,16 +613,13 @@ impl Http2 {
         let stream = self.streams.at(index);
         stream.body.release(cx);
         stream.body = Body::of(content, cx);
-        stream.drop_upload();
         let (exchange, is_answered) = (stream.exchange, matches!(stream.body, Body::Complete));
         let version = Some(Version::Http2);
         cx.counters.responded(plan.status, version, Some(exchange.site.index()));
         if exchange.recorded_at != NO_PLACE {
             cx.records.open_exchange(exchange.recorded_at).status = plan.status.code();
         }
-        if !stream.upload.is_complete() {
-            self.await_upload(cx.now.after(self.limits(cx).content_ms));
-        }
+        self.drop_upload(cx, id);
         if is_answered {
             self.response_queued(out, exchange);
             if self.streams.at(index).is_complete() {
@@ -776,7 +776,7 @@ const REDIRECT_COUNT_MAX: u8 = 5;
 /// The most that a block begins with: `:status`, Server and Date.
 const START_LEN_MAX: usize = 64;
 
-/// The maximum length of the block of 100 (Continue): a change of the table's size, and `:status` with an indexed name.
+/// The maximum length of the block of 100 (Continue): `:status` with an indexed name.
 const CONTINUE_LEN_MAX: usize = 8;
 
 /// Returns what follows a final head. `None`: its Content-Length is invalid.

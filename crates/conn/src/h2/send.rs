@@ -37,6 +37,7 @@ impl Http2 {
     /// Queues what may leave, and sets the deadlines. The last step of each event.
     #[inline]
     pub(super) fn send(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) {
+        self.return_connection_window();
         if self.put_all(cx, out).is_err() {
             self.output.close(cx, out);
             return self.abort();
@@ -60,7 +61,9 @@ impl Http2 {
             return Ok(());
         }
         self.take_responses(cx, out);
-        while self.send_window > 0
+        // A page is read once the outbox is empty.
+        while self.missing.is_none()
+            && self.send_window > 0
             && self.has_room_for_output(cx.pool, out)
             && let Some(index) = self.streams.next_to_send()
         {
@@ -136,8 +139,9 @@ impl Http2 {
     /// Enters the phases at the end of the connection.
     #[inline]
     fn update_phase(&mut self, cx: &ConnResources<'_>, out: &Outbox) {
-        let is_last =
-            self.shutdown == Shutdown::Last && self.streams.is_empty() && self.phase == Http2Phase::Open;
+        let is_last = matches!(self.shutdown, Shutdown::Last { .. })
+            && self.streams.is_empty()
+            && self.phase == Http2Phase::Open;
         if is_last {
             self.phase = Http2Phase::LastFrame;
         }

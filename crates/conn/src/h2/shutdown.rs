@@ -18,7 +18,9 @@ pub(super) enum Shutdown {
     /// The client knows that the connection ends, and may not know since when.
     Announced,
     /// Later streams are not answered.
-    Last,
+    Last {
+        stream: u32,
+    },
 }
 
 /// The data of the PING after the first GOAWAY.
@@ -71,8 +73,8 @@ impl Http2 {
 
     /// Queues the last GOAWAY. Streams up to `last_stream` are still answered.
     pub(super) fn announce_last(&mut self, last_stream: u32, code: ErrorCode) {
-        if self.shutdown != Shutdown::Last {
-            self.shutdown = Shutdown::Last;
+        if !matches!(self.shutdown, Shutdown::Last { .. }) {
+            self.shutdown = Shutdown::Last { stream: last_stream };
             self.replies.extend_from_slice(&go_away(last_stream, code));
         }
     }
@@ -81,9 +83,13 @@ impl Http2 {
     #[cold]
     pub(super) fn fail(&mut self, cx: &mut ConnResources<'_>, code: ErrorCode) {
         self.abort_streams(cx);
-        // The client learns of an error even after another GOAWAY.
-        self.shutdown = Shutdown::Last;
-        self.replies.extend_from_slice(&go_away(self.last_stream, code));
+        // The client learns of an error even after another GOAWAY, which must not name a lower stream.
+        let stream = match self.shutdown {
+            Shutdown::Last { stream } => stream,
+            Shutdown::No | Shutdown::Announced => self.last_stream,
+        };
+        self.shutdown = Shutdown::Last { stream };
+        self.replies.extend_from_slice(&go_away(stream, code));
         self.phase = Http2Phase::LastFrame;
         (self.is_blocked, self.missing) = (false, None);
         (self.receive_by, self.upload_by) = (None, None);
@@ -139,6 +145,7 @@ impl Http2 {
     pub(crate) fn closed(&mut self, cx: &mut ConnResources<'_>) {
         self.abort_streams(cx);
         self.abort_endings(cx);
+        self.output.release(cx.pool);
         if let Some(block) = self.block.take() {
             cx.sections.put_back(block.decoded);
         }

@@ -88,19 +88,6 @@ impl H2Stream {
         self.upload.is_complete() && matches!(self.body, Body::Complete)
     }
 
-    /// Drops the rest of a request's content, which no backend takes. It is still read: clients that cannot send do not look at the response.
-    pub(super) fn drop_upload(&mut self) {
-        match self.upload {
-            Upload::Piped(PipedUpload { length, received, window, unreturned, .. }) => {
-                self.upload = Upload::Dropped { length, received, window, unreturned };
-            }
-            Upload::Tunnel { window, unreturned } => {
-                self.upload = Upload::Dropped { length: None, received: 0, window, unreturned };
-            }
-            Upload::Complete | Upload::Dropped { .. } | Upload::Collected(_) => {}
-        }
-    }
-
     /// Returns the pipe that the content of the request goes into, how much the client may send, and how much of what it has sent is to be
     /// returned.
     pub(super) fn piped_window(&mut self) -> Option<(PipeId, &mut i32, &mut i32)> {
@@ -137,6 +124,35 @@ impl Upload {
     #[inline]
     pub(super) fn is_complete(&self) -> bool {
         matches!(self, Upload::Complete)
+    }
+
+    /// Returns the rest of a content that is not wanted. It is still read: clients that cannot send do not look at the response. `None`: there is
+    /// none, or it is dropped already.
+    pub(super) fn dropped(&self) -> Option<Upload> {
+        Some(match self {
+            Upload::Piped(PipedUpload { length, received, window, unreturned, .. }) => Upload::Dropped {
+                length: *length,
+                received: *received,
+                window: *window,
+                unreturned: *unreturned,
+            },
+            Upload::Collected(collected) => {
+                let AwaitedContent { length, received, window, unreturned, .. } = **collected;
+                Upload::Dropped { length, received, window, unreturned }
+            }
+            Upload::Tunnel { window, unreturned } => {
+                Upload::Dropped { length: None, received: 0, window: *window, unreturned: *unreturned }
+            }
+            Upload::Complete | Upload::Dropped { .. } => return None,
+        })
+    }
+
+    /// Returns how much content may wait for a backend.
+    fn unreturned_len(&self) -> i32 {
+        match self {
+            Upload::Piped(PipedUpload { unreturned, .. }) | Upload::Tunnel { unreturned, .. } => *unreturned,
+            Upload::Complete | Upload::Dropped { .. } | Upload::Collected(_) => 0,
+        }
     }
 
     /// Returns whether it is of a tunnel.
@@ -226,6 +242,11 @@ impl H2Streams {
         self.streams.iter().filter(is_held).count()
     }
 
+    /// Returns how much content of requests may wait for backends, in bytes.
+    pub(super) fn unreturned_len(&self) -> i32 {
+        self.streams.iter().map(|stream| stream.upload.unreturned_len()).sum()
+    }
+
     /// Returns the index of a stream.
     #[inline]
     pub(super) fn find(&self, id: u32) -> Option<usize> {
@@ -241,12 +262,6 @@ impl H2Streams {
     pub(super) fn push(&mut self, stream: H2Stream) {
         debug_assert!(self.streams.last().is_none_or(|last| last.id < stream.id));
         self.streams.push(stream);
-    }
-
-    /// Adds a stream that may be lower than others.
-    pub(super) fn insert(&mut self, stream: H2Stream) {
-        let index = self.streams.partition_point(|other| other.id < stream.id);
-        self.streams.insert(index, stream);
     }
 
     /// Removes a stream. `is_reset`: this side has reset it.

@@ -78,9 +78,8 @@ impl Http2 {
         if !is_accepted || stream.upload.is_complete() {
             cx.pipes.push(piped.pipe, Side::Client, Message::End(PipeEnd::Complete));
         }
-        if !is_accepted && !stream.upload.is_complete() {
-            stream.drop_upload();
-            self.await_upload(cx.now.after(self.limits(cx).content_ms));
+        if !is_accepted {
+            self.drop_upload(cx, id);
         }
     }
 

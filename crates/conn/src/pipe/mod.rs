@@ -532,9 +532,34 @@ impl Pipes {
         from: Side,
         bytes: BufRange,
     ) -> Result<usize, NoBuffer> {
-        let queue = self.pipe(id).queue_from(from);
         // As many as `room` has told, although the pool has fewer free buffers after each.
-        let mut room = queue.room(pool);
+        let room = self.pipe(id).queue_from(from).room(pool);
+        self.push_parts(pool, id, from, bytes, room)
+    }
+
+    /// Adds a part of the content, whose sender has bounded how much there is at a time.
+    ///
+    /// # Errors
+    /// No buffer is free.
+    pub(crate) fn push_bounded_data(
+        &mut self,
+        pool: &mut Pool,
+        id: PipeId,
+        from: Side,
+        bytes: BufRange,
+    ) -> Result<(), NoBuffer> {
+        self.push_parts(pool, id, from, bytes, usize::MAX).map(drop)
+    }
+
+    fn push_parts(
+        &mut self,
+        pool: &mut Pool,
+        id: PipeId,
+        from: Side,
+        bytes: BufRange,
+        mut room: usize,
+    ) -> Result<usize, NoBuffer> {
+        let queue = self.pipe(id).queue_from(from);
         let len = queue.room_behind_last().min(bytes.len as usize);
         queue.append(pool, BufRange { len: len as u32, ..bytes });
         let mut added = len;

@@ -14,7 +14,7 @@ use tarpon_conn::{
     AcceptedClient, Close, Limits, Record, SiteId, Sites,
     sim::{Cuts, Sim},
 };
-use tarpon_http::h2::{FrameType, PREFACE};
+use tarpon_http::h2::{FRAME_HEADER_LEN, FrameFlags, FrameHeader, FrameType, PREFACE};
 
 /// Returns a simulation whose client may speak HTTP/2.
 fn sim() -> Sim {
@@ -348,6 +348,9 @@ fn floods_end_the_connection() {
         [head, frame(FrameType::RstStream, 0, stream, &8u32.to_be_bytes())].concat()
     };
     let resets: Vec<u8> = (0..1_000).flat_map(|number| reset(2 * number + 1)).collect();
+    // Each makes the server reset its stream: CVE-2025-8671.
+    let error = |stream: u32| [get(stream, "/large"), window_update(stream, 0)].concat();
+    let errors: Vec<u8> = (0..1_000).flat_map(|number| error(2 * number + 1)).collect();
     #[rustfmt::skip]
     let cases: Vec<(&str, Vec<u8>)> = vec![
         ("PING",             frame(FrameType::Ping, 0, 0, b"12345678").repeat(6_000)),
@@ -359,6 +362,7 @@ fn floods_end_the_connection() {
         ("unknown frames",   b"\0\0\0\x99\0\0\0\0\0".repeat(6_000)),
         ("empty content",    [frame(FrameType::Headers, 4, 1, &request("POST", "/", &[])), frame(FrameType::Data, 0, 1, b"").repeat(6_000)].concat()),
         ("resets",           resets),
+        ("errors of streams", errors),
     ];
     for (name, bytes) in cases {
         let (mut sim, mut client) = (sim(), Http2Client::default());
@@ -384,14 +388,14 @@ fn a_client_that_reads_nothing_makes_the_server_hold_little() {
 
 #[test]
 fn a_client_without_a_window_is_closed() {
-    for window in [0, 1] {
+    for (window, after_ms) in [(0, 31_000), (1, 31_000), (1, 29_000)] {
         let (mut sim, mut client) = (sim(), Http2Client::default());
         sim.client_sends(&[preface(&[(4, window)]), get(1, "/middle"), get(3, "/large")].concat());
         sim.run(Cuts::NONE);
         client.read(&sim.wire.clone());
         assert_eq!(client.streams[&1].status(), "200");
         for _ in 0..4 {
-            sim.pass(31_000);
+            sim.pass(after_ms);
             // One byte at a time is too slow.
             sim.client_sends(&window_update(1, 1));
             sim.run(Cuts::NONE);
@@ -436,13 +440,35 @@ fn a_stop_and_a_drain_lose_no_stream() {
         client.read(&sim.wire.clone());
         assert_eq!(client.go_aways, [(0x7fff_ffff, 0), (3, 0)]);
         assert_eq!(sim.close(), Close::No, "two streams are open");
-        // It would be answered elsewhere.
-        sim.client_sends(&get(5, "/small"));
+        // They would be answered elsewhere, and what follows of them is no error.
+        let later = frame(FrameType::Headers, END_HEADERS, 7, &request("POST", "/", &[]));
+        let content = frame(FrameType::Data, 0, 7, b"content");
+        let cancel = frame(FrameType::RstStream, 0, 7, &8u32.to_be_bytes());
+        sim.client_sends(&[get(5, "/small"), window_update(5, 1), later, content, cancel].concat());
         sim.client_sends(&[window_update(1, 100_000), window_update(3, 100_000)].concat());
         client.run(&mut sim, Cuts::NONE);
         assert!([1, 3].iter().all(|id| client.streams[id].is_complete) && !client.streams.contains_key(&5));
         assert_eq!(sim.close(), Close::Write);
     }
+}
+
+#[test]
+fn settings_are_acknowledged_before_anything_that_depends_on_them() {
+    let mut sim = sim();
+    let wider = frame(FrameType::Settings, 0, 0, &[0, 4, 0, 0, 255, 255]);
+    sim.client_sends(&[preface(&[(4, 0)]), wider, get(1, "/small")].concat());
+    sim.run(Cuts::NONE);
+    let (mut wire, mut kinds) = (&sim.wire[..], Vec::new());
+    while let Some(header) = FrameHeader::decode(wire) {
+        kinds.push((header.type_number, header.flags.has(FrameFlags::ACK)));
+        wire = &wire[FRAME_HEADER_LEN + header.len as usize..];
+    }
+    let [settings, ack] = [false, true].map(|is_ack| (FrameType::Settings as u8, is_ack));
+    let [headers, data] = [FrameType::Headers, FrameType::Data].map(|kind| (kind as u8, false));
+    assert_eq!(
+        kinds.iter().map(|&(kind, flag)| (kind, flag && kind == 4)).collect::<Vec<_>>(),
+        [settings, ack, ack, headers, data]
+    );
 }
 
 #[test]

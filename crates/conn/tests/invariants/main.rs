@@ -31,6 +31,7 @@ mod functions;
 mod http2;
 mod http2_backends;
 mod http2_client;
+mod http2_uploads;
 mod log_paths;
 mod properties;
 mod proxies;

@@ -139,8 +139,8 @@ impl HpackEncoder {
     fn add(&mut self, literal: PackedLiteral<'_>, slot: usize, to: &mut [u8]) -> usize {
         let size = usize::from(self.size) + FIELD_OVERHEAD + literal.text_len_max as usize;
         if size > self.size_max.into() {
-            // A table without room for the first field would be emptied for each block.
-            self.is_full = self.count > 0;
+            // It would not fit into an empty table either.
+            self.is_full = size - usize::from(self.size) <= self.size_max.into();
             return copy(literal.bytes, to);
         }
         let index = usize::from(self.count);
@@ -245,6 +245,16 @@ mod tests {
         encoder.limit_size(0);
         assert_eq!(hex(&encode(&mut encoder, &block)), "200003782d61017e");
         assert_eq!(hex(&encode(&mut encoder, &block)), "0003782d61017e");
+    }
+
+    #[test]
+    fn field_that_fits_into_no_table_leaves_the_others_there() {
+        let (long, mut encoder) = ("~".repeat(HEADER_TABLE_SIZE), HpackEncoder::new());
+        let block = packed(&[("x-a", "~"), ("x-b", &long)]);
+        assert_eq!(encode(&mut encoder, &block)[0], 0x40);
+        for _ in 0..3 {
+            assert_eq!(encode(&mut encoder, &block)[..2], [0xbe, 0]);
+        }
     }
 
     proptest! {
