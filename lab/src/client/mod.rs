@@ -10,6 +10,7 @@
 //! | `tls_storm.rs` | full handshakes at a fixed rate |
 //! | `tunnels.rs` | opens tunnels, and sends messages through them |
 //! | `web_socket.rs` | the request for a tunnel, and messages |
+//! | `http2_frames.rs` | frames and field blocks of HTTP/2 |
 //! | `request.rs` | a request, short or as of a browser |
 //! | `response.rs` | the length of a response |
 //!
@@ -17,6 +18,7 @@
 
 pub(crate) mod checked_loop;
 pub(crate) mod closed_loop;
+pub(crate) mod http2_frames;
 pub(crate) mod open_loop;
 pub(crate) mod request;
 pub(crate) mod response;
