@@ -6,18 +6,25 @@
 
 use super::request::RequestForm;
 
+/// The length of a frame without its payload.
+pub(crate) const FRAME_HEADER_LEN: usize = 9;
+
 /// The types of frames.
-const HEADERS: u8 = 1;
-const SETTINGS: u8 = 4;
+pub(crate) const DATA: u8 = 0;
+pub(crate) const HEADERS: u8 = 1;
+pub(crate) const RST_STREAM: u8 = 3;
+pub(crate) const SETTINGS: u8 = 4;
+pub(crate) const PING: u8 = 6;
+pub(crate) const GOAWAY: u8 = 7;
 const WINDOW_UPDATE: u8 = 8;
 
 /// Flags of frames.
-const END_STREAM: u8 = 1;
-const ACK: u8 = 1;
+pub(crate) const END_STREAM: u8 = 1;
+pub(crate) const ACK: u8 = 1;
 const END_HEADERS: u8 = 4;
 
 /// Returns a frame.
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let len = (payload.len() as u32).to_be_bytes();
     [&len[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
@@ -32,6 +39,11 @@ pub(crate) fn opening(stream_window: u32) -> Vec<u8> {
 /// Returns the frame that acknowledges the settings of the server.
 pub(crate) fn settings_ack() -> Vec<u8> {
     frame(SETTINGS, ACK, 0, &[])
+}
+
+/// Returns the frame that the server sends back.
+pub(crate) fn ping() -> Vec<u8> {
+    frame(PING, 0, 0, b"tarponlb")
 }
 
 /// The requests of a client for one path of a host.

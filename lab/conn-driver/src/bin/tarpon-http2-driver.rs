@@ -61,5 +61,5 @@ fn exchange(conn: &mut Connection, cx: &mut ConnResources<'_>, input: BufRange) 
 
 const USAGE: &str = "usage: tarpon-http2-driver SITE OPENING REQUEST STREAMS COUNT";
 
-/// Where a frame has the number of its stream: RFC 9113, section 4.1.
+/// The offset of the stream number in a frame: RFC 9113, section 4.1.
 const STREAM_AT: usize = 5;
