@@ -9,7 +9,7 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `experiments` | race, cold reads, starts, TLS, stalled programs, loads, proxies, tunnels, ladder, cost of a request, packing, cryptography |
+//! | `experiments` | race, cold reads, starts, TLS, HTTP/2, its streams, stalled programs, loads, proxies, tunnels, ladder, cost of a request, packing, cryptography |
 //! | `servers` | starts, checks and stops servers |
 //! | `null_server` | servers that parse nothing: the upper limit |
 //! | `upstream_server` | the server behind proxies |
@@ -43,7 +43,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use self::experiments::{
-    cold, cost, ladder, loads, pack, proxy, race, stalled, start, tls, tls_provider, tunnels,
+    cold, cost, http2, ladder, loads, pack, proxy, race, stalled, start, streams, tls, tls_provider, tunnels,
 };
 use self::report::document;
 
@@ -59,6 +59,10 @@ enum LabCommand {
     Start(start::StartArgs),
     /// Measure handshakes and requests with TLS, or response times beside a storm of handshakes
     Tls(tls::TlsArgs),
+    /// Measure requests per second and CPU per request over HTTP/2, with h2load
+    Http2(http2::Http2RaceArgs),
+    /// Measure memory of idle connections and of open streams of HTTP/2
+    Streams(streams::StreamsArgs),
     /// Measure response times of a page while CGI programs, or an upstream, never answer
     Stalled(stalled::StalledArgs),
     /// Measure four loads on a program that embeds tarpon, and check every response
@@ -89,6 +93,8 @@ fn main() -> ExitCode {
         LabCommand::Cold(args) => cold::run(&args),
         LabCommand::Start(args) => start::run(&args),
         LabCommand::Tls(args) => tls::run(&args),
+        LabCommand::Http2(args) => http2::run(&args),
+        LabCommand::Streams(args) => streams::run(&args),
         LabCommand::Stalled(args) => stalled::run(&args),
         LabCommand::Loads(args) => loads::run(&args),
         LabCommand::Proxy(args) => proxy::run(&args),

@@ -41,6 +41,8 @@ const DOCUMENTS: &[(&str, &[&str])] = &[(
         "start",
         "tls",
         "tls-storm",
+        "http2",
+        "streams",
         "functions",
         "loads",
         "programs",

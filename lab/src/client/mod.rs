@@ -10,6 +10,9 @@
 //! | `tls_storm.rs` | full handshakes at a fixed rate |
 //! | `tunnels.rs` | opens tunnels, and sends messages through them |
 //! | `web_socket.rs` | the request for a tunnel, and messages |
+//! | `h2load.rs` | the load generator of nghttp2, for HTTP/2 |
+//! | `http2.rs` | checks a response of HTTP/2, or lets responses wait for a window |
+//! | `http2_frames.rs` | frames and field blocks of HTTP/2 |
 //! | `request.rs` | a request, short or as of a browser |
 //! | `response.rs` | the length of a response |
 //!
@@ -17,6 +20,9 @@
 
 pub(crate) mod checked_loop;
 pub(crate) mod closed_loop;
+pub(crate) mod h2load;
+pub(crate) mod http2;
+pub(crate) mod http2_frames;
 pub(crate) mod open_loop;
 pub(crate) mod request;
 pub(crate) mod response;
@@ -73,6 +79,8 @@ pub(crate) enum ClientError {
     Full,
     /// The response cannot be counted.
     Response(ResponseError),
+    /// A stream of HTTP/2, or its connection, failed: for this reason.
+    Http2(&'static str),
     /// The handshake was of another kind, for this reason.
     Handshake(&'static str),
     /// A tunnel did not open, or what passed through it came back changed: for this reason.
@@ -92,7 +100,9 @@ impl fmt::Display for ClientError {
             ClientError::Length => f.write_str("the content of a response is not as long as its file"),
             ClientError::Full => f.write_str("the server does not read requests: the socket buffer is full"),
             ClientError::Response(error) => error.fmt(f),
-            ClientError::Handshake(reason) | ClientError::Tunnel(reason) => f.write_str(reason),
+            ClientError::Http2(reason) | ClientError::Handshake(reason) | ClientError::Tunnel(reason) => {
+                f.write_str(reason)
+            }
             ClientError::Tls(error) => write!(f, "TLS: {error}"),
             ClientError::Io(error) => error.fmt(f),
         }

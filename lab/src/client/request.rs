@@ -17,11 +17,21 @@ pub(crate) enum RequestForm {
 impl RequestForm {
     /// Returns a request for a path of a host.
     pub(crate) fn request(self, host: &str, path: &str) -> Vec<u8> {
-        let fields = match self {
+        let fields = self.field_lines();
+        format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n").into_bytes()
+    }
+
+    /// Returns the fields after Host, with names in small letters.
+    pub(crate) fn fields(self) -> impl Iterator<Item = (String, String)> {
+        let fields = self.field_lines().lines().filter_map(|line| line.split_once(": "));
+        fields.map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
+    }
+
+    fn field_lines(self) -> &'static str {
+        match self {
             RequestForm::Short => "",
             RequestForm::Browser => BROWSER_FIELDS,
-        };
-        format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n").into_bytes()
+        }
     }
 }
 

@@ -43,6 +43,12 @@ impl TlsOffer {
         Ok(TlsOffer { config: Arc::new(config) })
     }
 
+    /// Offers `h2` alone by ALPN.
+    pub(crate) fn for_http2(mut self) -> TlsOffer {
+        Arc::make_mut(&mut self.config).alpn_protocols = vec![b"h2".to_vec()];
+        self
+    }
+
     /// Returns a new session, which has sent nothing.
     pub(crate) fn session(&self) -> Result<ClientConnection, ClientError> {
         let name = ServerName::try_from(SERVER_NAME).expect("the name is a DNS name");

@@ -10,7 +10,7 @@ use crate::experiments::options::{CoreArgs, LabUpstreamCoreArgs, TwoCoreArgs};
 use crate::experiments::rounds::pin_to_core;
 use crate::measure::cpu::{self, CoreTime, CpuMeter, ServerThreads};
 use crate::records::cold::Latencies;
-use crate::records::two_cores::TwoCoreTimes;
+use crate::records::two_cores::{TwoCoreCpu, TwoCoreTimes};
 use crate::servers::upstream::LabUpstream;
 use crate::stats::quantile;
 
@@ -93,18 +93,8 @@ impl TwoCores {
         threads: impl Fn() -> Result<ServerThreads, LabError>,
         run: impl FnOnce() -> Result<(usize, Vec<u64>), LabError>,
     ) -> Result<TwoCoreTimes, LabError> {
-        let read = || -> io::Result<_> { Ok([CoreTime::read(self.server)?, CoreTime::read(self.client)?]) };
-        let (before, all) = (read()?, Instant::now());
-        let meter = CpuMeter::start(self.server, &threads()?, cpu::process_time)?;
-        let start = Instant::now();
-        let (requests, mut times) = run()?;
-        let mut cpu = meter.finish(start.elapsed(), || Ok(threads()?.time()?))?;
-        let (after, all) = (read()?, all.elapsed());
-        let core_time = |at: usize| after[at].since(before[at]);
-        let (server_core, client_core) = (core_time(0), core_time(1));
-        // Both cores are idle for a part of the window, so the ticks of the kernel sample their work too coarsely.
-        cpu.busy_ns = (all.saturating_sub(server_core.idle + server_core.steal)).as_nanos() as u64;
-        let client_core_busy = all.saturating_sub(client_core.idle);
+        let ((requests, mut times), TwoCoreCpu { cpu, client_core_busy_ns }) =
+            self.measure_cpu(threads, cpu::process_time, run)?;
         times.sort_unstable();
         if times.is_empty() {
             return Err("no operation was completed in the window; make it longer".into());
@@ -116,6 +106,28 @@ impl TwoCores {
             max_ns: quantile(&times, 1.0),
             cpu,
         };
-        Ok(TwoCoreTimes { latencies, client_core_busy_ns: client_core_busy.as_nanos() as u64 })
+        Ok(TwoCoreTimes { latencies, client_core_busy_ns })
+    }
+
+    /// Measures the CPU times of anything that a client does. `client_time` reads the CPU time of the client.
+    pub(crate) fn measure_cpu<T>(
+        &self,
+        threads: impl Fn() -> Result<ServerThreads, LabError>,
+        client_time: fn() -> Duration,
+        run: impl FnOnce() -> Result<T, LabError>,
+    ) -> Result<(T, TwoCoreCpu), LabError> {
+        let read = || -> io::Result<_> { Ok([CoreTime::read(self.server)?, CoreTime::read(self.client)?]) };
+        let (before, all) = (read()?, Instant::now());
+        let meter = CpuMeter::start(self.server, &threads()?, client_time)?;
+        let start = Instant::now();
+        let result = run()?;
+        let mut cpu = meter.finish(start.elapsed(), || Ok(threads()?.time()?))?;
+        let (after, all) = (read()?, all.elapsed());
+        let core_time = |at: usize| after[at].since(before[at]);
+        let (server_core, client_core) = (core_time(0), core_time(1));
+        // Both cores are idle for a part of the window, so the ticks of the kernel sample their work too coarsely.
+        cpu.busy_ns = (all.saturating_sub(server_core.idle + server_core.steal)).as_nanos() as u64;
+        let client_core_busy = all.saturating_sub(client_core.idle);
+        Ok((result, TwoCoreCpu { cpu, client_core_busy_ns: client_core_busy.as_nanos() as u64 }))
     }
 }

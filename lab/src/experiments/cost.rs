@@ -20,6 +20,7 @@ use clap::Args;
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use tempfile::TempDir;
 
+use crate::client::http2_frames::{self, Http2Requests};
 use crate::client::{self, request::RequestForm};
 use crate::error::LabError;
 use crate::format::thousands;
@@ -35,7 +36,7 @@ pub(crate) struct CostArgs {
     /// Measure this build of tarpon [default: the program next to tarpon-lab]
     #[arg(long, value_name = "PATH")]
     tarpon: Option<PathBuf>,
-    /// Measure a connection with this build of the driver [default: the program next to tarpon-lab]
+    /// Measure a connection with this build of the driver, and with that of HTTP/2 next to it [default: the programs next to tarpon-lab]
     #[arg(long, value_name = "PATH")]
     conn_driver: Option<PathBuf>,
     /// Print the counts as JSON
@@ -75,7 +76,10 @@ fn measure(args: &CostArgs) -> Result<Vec<InstructionCount>, LabError> {
     let next_to_lab = |name: &str| Ok::<PathBuf, LabError>(std::env::current_exe()?.with_file_name(name));
     let tarpon = args.tarpon.clone().map_or_else(|| next_to_lab("tarpon"), Ok)?;
     let driver = args.conn_driver.clone().map_or_else(|| next_to_lab("tarpon-conn-driver"), Ok)?;
-    for (program, package) in [(&tarpon, "tarpon"), (&driver, "tarpon-conn-driver")] {
+    let http2_driver = driver.with_file_name(HTTP2_DRIVER);
+    let programs =
+        [(&tarpon, "tarpon"), (&driver, "tarpon-conn-driver"), (&http2_driver, "tarpon-conn-driver")];
+    for (program, package) in programs {
         if !program.exists() {
             let hint = format!("run `cargo build --release --package {package}`");
             return Err(format!("{}: no such program; {hint}", program.display()).into());
@@ -94,6 +98,18 @@ fn measure(args: &CostArgs) -> Result<Vec<InstructionCount>, LabError> {
             name: name.into(),
             profile: profile(&driver),
             instructions: per_request(CONN_RUNS, run)?,
+        });
+    }
+    for (name, form, host) in [
+        ("conn-h2-small", RequestForm::Short, SHORT_HOST),
+        ("conn-h2-browser", RequestForm::Browser, BROWSER_HOST),
+    ] {
+        let requests = Http2Requests::new("http", host, PATH, form);
+        let run = |count| bench.http2_instructions(&http2_driver, &requests, count);
+        counts.push(InstructionCount {
+            name: name.into(),
+            profile: profile(&driver),
+            instructions: per_request(HTTP2_RUNS, run)?,
         });
     }
     let run = |count| bench.server_instructions(count);
@@ -153,6 +169,26 @@ impl CostBench {
         fs::write(&file, request)?;
         let count = count.to_string();
         self.callgrind.run(driver, &[self.site().as_ref(), file.as_ref(), OsStr::new(&count)])
+    }
+
+    /// The same over HTTP/2, with 32 requests at a time. The first request of the connection, which fills the table of fields, belongs to
+    /// the opening.
+    fn http2_instructions(
+        &self,
+        driver: &Path,
+        requests: &Http2Requests,
+        count: u32,
+    ) -> Result<u64, LabError> {
+        let (opening, request) = (self.path("opening"), self.path("request"));
+        let first = [http2_frames::opening(STREAM_WINDOW), http2_frames::settings_ack(), requests.headers(1)]
+            .concat();
+        fs::write(&opening, first)?;
+        fs::write(&request, requests.headers(3))?;
+        let (count, streams) = (count.to_string(), STREAMS.to_string());
+        self.callgrind.run(
+            driver,
+            &[self.site().as_ref(), opening.as_ref(), request.as_ref(), streams.as_ref(), count.as_ref()],
+        )
     }
 
     /// Counts a server on epoll that receives a request `count` times on one connection.
@@ -263,7 +299,7 @@ fn read_accepted(args: &CostArgs) -> Result<CostRecord, LabError> {
 }
 
 fn print_table(measured: &CostRecord, accepted: &CostRecord) {
-    println!("{:14}{:10}{:>14}{:>10}{:>9}", "", "profile", "instructions", "accepted", "change");
+    println!("{:16}{:10}{:>14}{:>10}{:>9}", "", "profile", "instructions", "accepted", "change");
     for count in &measured.counts {
         let before = accepted.accepted(count);
         let change = before.map_or(String::new(), |before| {
@@ -271,7 +307,7 @@ fn print_table(measured: &CostRecord, accepted: &CostRecord) {
         });
         let before = before.map_or(String::new(), |before| thousands(before as usize));
         let instructions = thousands(count.instructions as usize);
-        println!("{:14}{:10}{instructions:>14}{before:>10}{change:>9}", count.name, count.profile);
+        println!("{:16}{:10}{instructions:>14}{before:>10}{change:>9}", count.name, count.profile);
     }
 }
 
@@ -283,11 +319,21 @@ const BROWSER_HOST: &str = "www.example.org";
 /// Requests of a short and of a long run, in memory.
 const CONN_RUNS: (u32, u32) = (100, 1_100);
 
+/// The same over HTTP/2: multiples of the streams at a time.
+const HTTP2_RUNS: (u32, u32) = (4 * STREAMS, 36 * STREAMS);
+
+/// Streams of a connection at a time, and the window of each of them.
+const STREAMS: u32 = 32;
+const STREAM_WINDOW: u32 = 65_535;
+
 /// Requests of a short and of a long run of a server. Among so many requests, the dates that the worker renders once per second do not matter.
 const SERVER_RUNS: (u32, u32) = (200, 16_200);
 
 /// Bytes of the page.
 const PAGE_LEN: usize = 1024;
+
+/// The driver of HTTP/2, which the package of the driver has too.
+const HTTP2_DRIVER: &str = "tarpon-http2-driver";
 
 /// The name of the process that serves requests.
 const SERVER_NAME: &str = "tarpon-server";

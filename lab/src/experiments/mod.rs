@@ -15,6 +15,8 @@
 //! | `proxy.rs` | rates, response times and CPU per request of reverse proxies |
 //! | `tunnels.rs` | memory and descriptors of idle tunnels |
 //! | `ladder/` | a published ladder of optimisations, one after the other |
+//! | `http2.rs` | requests per second and CPU per request over HTTP/2 |
+//! | `streams.rs` | memory of idle connections and of open streams of HTTP/2 |
 //! | `pack.rs` | time and size of packing, compared with reference encoders |
 //! | `cost.rs` | instructions per request |
 //! | `tls_provider.rs` | handshakes and records of TLS, with both providers of cryptography |
@@ -26,6 +28,7 @@
 
 pub(crate) mod cold;
 pub(crate) mod cost;
+pub(crate) mod http2;
 pub(crate) mod ladder;
 pub(crate) mod loads;
 pub(crate) mod pack;
@@ -33,6 +36,7 @@ pub(crate) mod proxy;
 pub(crate) mod race;
 pub(crate) mod stalled;
 pub(crate) mod start;
+pub(crate) mod streams;
 pub(crate) mod tls;
 pub(crate) mod tls_provider;
 pub(crate) mod tunnels;

@@ -227,10 +227,16 @@ pub(crate) fn process_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
+/// Returns the CPU time of the children of this process that have ended, with the resolution of a tick for each of them.
+pub(crate) fn ended_children_time() -> Duration {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    children_time(&stat).unwrap_or_default()
+}
+
 /// Measures CPU times from its creation to [`finish`](CpuMeter::finish).
 pub(crate) struct CpuMeter {
     core: usize,
-    /// Reads the CPU time of the client: that of one thread, or of the process.
+    /// Reads the CPU time of the client: that of one thread, of the process, or of children that have ended.
     client_time: fn() -> Duration,
     core_before: CoreTime,
     server_before: Duration,

@@ -10,6 +10,8 @@
 //!            ├─ LoadsRecord ─┤
 //!            ├─ ProxyRaceRecord ─┤
 //!            ├─ TunnelsRecord ┤
+//!            ├─ Http2RaceRecord ┤
+//!            ├─ StreamsRecord ┤
 //!            ├─ LadderRecord ┘
 //!            └─ PackRecord
 //! ```
@@ -17,6 +19,7 @@
 //! | file | content |
 //! |---|---|
 //! | `proxy.rs`, `tunnels.rs`, `ladder.rs` | the same for the experiments with an upstream |
+//! | `http2.rs`, `streams.rs` | the same for HTTP/2 |
 //! | `race.rs`, `cold.rs`, `start.rs`, `tls.rs`, `stalled.rs`, `loads.rs`, `pack.rs` | the record of each experiment, and the numbers derived from it |
 //! | `cost.rs` | the accepted numbers of instructions per request |
 //! | `server.rs` | the servers that the lab can start |
@@ -28,6 +31,7 @@
 pub(crate) mod cold;
 pub(crate) mod cost;
 pub(crate) mod cpu;
+pub(crate) mod http2;
 pub(crate) mod ladder;
 pub(crate) mod loads;
 pub(crate) mod machine;
@@ -39,6 +43,7 @@ pub(crate) mod round;
 pub(crate) mod server;
 pub(crate) mod stalled;
 pub(crate) mod start;
+pub(crate) mod streams;
 pub(crate) mod tls;
 pub(crate) mod tunnels;
 pub(crate) mod two_cores;
@@ -46,6 +51,7 @@ pub(crate) mod two_cores;
 use serde::{Deserialize, Serialize};
 
 use self::cold::ColdRecord;
+use self::http2::Http2RaceRecord;
 use self::ladder::LadderRecord;
 use self::loads::LoadsRecord;
 use self::pack::PackRecord;
@@ -53,6 +59,7 @@ use self::proxy::ProxyRaceRecord;
 use self::race::RaceRecord;
 use self::stalled::StalledRecord;
 use self::start::StartRecord;
+use self::streams::StreamsRecord;
 use self::tls::{StormRecord, TlsRecord};
 use self::tunnels::TunnelsRecord;
 
@@ -71,4 +78,6 @@ pub(crate) enum LabRecord {
     Proxy(ProxyRaceRecord),
     Tunnels(TunnelsRecord),
     Ladder(LadderRecord),
+    Http2(Http2RaceRecord),
+    Streams(StreamsRecord),
 }

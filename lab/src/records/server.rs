@@ -182,6 +182,12 @@ impl PeerServer {
         is_current || matches!(self, PeerServer::Nginx | PeerServer::Haproxy)
     }
 
+    /// Returns whether the lab can configure the server for HTTP/2. Engines of tarpon that serve one connection at a time do not offer it.
+    pub(crate) fn has_http2(self) -> bool {
+        let is_tarpon = self.is_tarpon() && self.pool_size().is_none();
+        is_tarpon || matches!(self, PeerServer::Nginx | PeerServer::H2o | PeerServer::Caddy)
+    }
+
     /// Returns the number of workers if each of them serves one connection at a time. All other servers have one worker.
     pub(crate) fn pool_size(self) -> Option<usize> {
         match self {

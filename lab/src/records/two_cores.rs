@@ -3,6 +3,28 @@
 use serde::{Deserialize, Serialize};
 
 use super::cold::Latencies;
+use super::cpu::CpuTimes;
+
+/// The use of the cores in a window in which server and client have a core each.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct TwoCoreCpu {
+    /// Server and client, and the use of the server's core.
+    #[serde(flatten)]
+    pub(crate) cpu: CpuTimes,
+    /// Time during which the client's core was busy with any task, or stolen.
+    pub(crate) client_core_busy_ns: u64,
+}
+
+impl TwoCoreCpu {
+    /// Returns the share of the window in which the server's core did not run the server, or the client's core not the client, although it
+    /// was busy or stolen: the larger of the two.
+    pub(crate) fn other_share(&self) -> f64 {
+        let cpu = &self.cpu;
+        let server_core = cpu.busy_ns.saturating_sub(cpu.server_ns) + cpu.steal_ns;
+        let client_core = self.client_core_busy_ns.saturating_sub(cpu.client_ns);
+        server_core.max(client_core) as f64 / cpu.elapsed_ns as f64
+    }
+}
 
 /// Times of a window in which server and client have a core each.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -15,13 +37,10 @@ pub(crate) struct TwoCoreTimes {
 }
 
 impl TwoCoreTimes {
-    /// Returns the share of the window in which the server's core did not run the server, or the client's core not the client, although it
-    /// was busy or stolen: the larger of the two.
+    /// Returns the [share of other processes](TwoCoreCpu::other_share).
     pub(crate) fn other_share(&self) -> f64 {
-        let cpu = &self.latencies.cpu;
-        let server_core = cpu.busy_ns.saturating_sub(cpu.server_ns) + cpu.steal_ns;
-        let client_core = self.client_core_busy_ns.saturating_sub(cpu.client_ns);
-        server_core.max(client_core) as f64 / cpu.elapsed_ns as f64
+        let cpu = TwoCoreCpu { cpu: self.latencies.cpu, client_core_busy_ns: self.client_core_busy_ns };
+        cpu.other_share()
     }
 
     /// Returns operations per second.
@@ -48,7 +67,6 @@ impl TwoCoreTimes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::records::cpu::CpuTimes;
 
     #[test]
     fn other_share_is_that_of_the_busier_core() {

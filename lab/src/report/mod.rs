@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `race.rs`, `cold.rs`, `start.rs`, `tls.rs`, `stalled.rs`, `loads.rs`, `pack.rs` | the report of each experiment |
 //! | `proxy.rs`, `tunnels.rs`, `ladder.rs` | the same for the experiments with an upstream |
+//! | `http2.rs`, `streams.rs` | the same for HTTP/2 |
 //! | `table.rs` | tables and captions as text |
 //! | `phrases.rs` | sentences that several captions share |
 //! | `document.rs` | the command `report`: prints a report, or updates a document |
@@ -18,6 +19,7 @@
 pub(crate) mod document;
 
 mod cold;
+mod http2;
 mod ladder;
 mod loads;
 mod pack;
@@ -26,6 +28,7 @@ mod proxy;
 mod race;
 mod stalled;
 mod start;
+mod streams;
 mod table;
 mod tls;
 mod tunnels;
@@ -47,5 +50,7 @@ pub(crate) fn report(record: &LabRecord) -> LabReport {
         LabRecord::Proxy(proxy) => proxy::report(proxy),
         LabRecord::Tunnels(tunnels) => tunnels::report(tunnels),
         LabRecord::Ladder(ladder) => ladder::report(ladder),
+        LabRecord::Http2(http2) => http2::report(http2),
+        LabRecord::Streams(streams) => streams::report(streams),
     }
 }

@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::client::http2::LabHttp2Client;
 use crate::client::request::RequestForm;
 use crate::client::response::ResponseSize;
 use crate::client::tls::{TlsOffer, host};
@@ -25,6 +26,20 @@ pub(crate) fn check_tls(
     content: &[u8],
 ) -> Result<(), LabError> {
     check_on(|| offer.connect(server, RESPONSE_TIME_MAX), &host(server), path, content, true)
+}
+
+/// Requests `path` over HTTP/2, with TLS if there is something to offer, and expects exactly `content`.
+pub(crate) fn check_http2(
+    server: SocketAddr,
+    offer: Option<&TlsOffer>,
+    path: &str,
+    content: &[u8],
+) -> Result<(), LabError> {
+    let window = content.len() as u32;
+    match LabHttp2Client::connect(server, offer, path, window)?.content()? == content {
+        true => Ok(()),
+        false => Err("the server sent another content over HTTP/2 than that of the file".into()),
+    }
 }
 
 fn check_on<S: Read + Write>(

@@ -32,6 +32,7 @@ pub(super) fn nginx(server: PeerServer, values: &StartValues) -> String {
             ),
         ),
     };
+    let http2 = if values.has_http2 { " http2" } else { "" };
     format!(
         "daemon off;
          user root root;
@@ -58,7 +59,7 @@ pub(super) fn nginx(server: PeerServer, values: &StartValues) -> String {
              uwsgi_temp_path {prefix}/temp;
              scgi_temp_path {prefix}/temp;
              {upstream}
-             server {{ listen {address}{ssl} backlog=65535; root {site}; {certificate} {location} }}
+             server {{ listen {address}{ssl}{http2} backlog=65535; root {site}; {certificate} {location} }}
          }}\n"
     )
 }
@@ -77,6 +78,7 @@ pub(super) fn h2o(values: &StartValues) -> String {
          num-threads: 1\n\
          max-connections: 32768\n\
          http1-request-timeout: 3600\n\
+         http2-idle-timeout: 3600\n\
          error-log: {error_log}\n\
          listen: {{ host: {host}, port: {port}{ssl} }}\n\
          hosts: {{ default: {{ paths: {{ /: {{ file.dir: {site} }} }} }} }}\n",
@@ -87,7 +89,7 @@ pub(super) fn h2o(values: &StartValues) -> String {
     )
 }
 
-/// Returns the configuration of Caddy for the lab: HTTP/1.1 alone, and no port but that of the lab. Caddy writes no access log unless asked,
+/// Returns the configuration of Caddy for the lab: HTTP/1.1 alone, or HTTP/2 too, and no port but that of the lab. Caddy writes no access log unless asked,
 /// and runs on as many threads as it may use cores.
 pub(super) fn caddy(values: &StartValues) -> String {
     let quoted = |path: &Path| format!("\"{}\"", path.display());
@@ -95,12 +97,13 @@ pub(super) fn caddy(values: &StartValues) -> String {
         None => ("http", String::new()),
         Some((chain, key)) => ("https", format!("tls {} {}", quoted(chain), quoted(key))),
     };
+    let protocols = if values.has_http2 { "h1 h2 h2c" } else { "h1" };
     format!(
         "{{
              admin off
              auto_https disable_redirects
              servers {{
-                 protocols h1
+                 protocols {protocols}
              }}
          }}
          {scheme}://{host}:{port} {{

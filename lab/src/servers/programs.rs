@@ -29,6 +29,8 @@ pub(crate) struct StartValues {
     pub(crate) access_log: PathBuf,
     /// The PEM files of certificate and key, if the server speaks TLS.
     pub(crate) certificate: Option<(PathBuf, PathBuf)>,
+    /// Whether clients speak HTTP/2.
+    pub(crate) has_http2: bool,
     /// The directory of CGI programs, if there are any.
     pub(crate) programs: Option<PathBuf>,
     /// The upstream and the paths that the server forwards to it, if there is one.

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::certificate::{CertificateKey, LabCertificate};
 use super::cgi_programs;
-use super::check::{check, check_tls};
+use super::check::{check, check_http2, check_tls};
 use super::process::ServerProcess;
 use super::programs::{StartValues, TarponBuilds, run_command, tarpon_version};
 use super::proxy_setup::{ProxySetup, ServerSwitches};
@@ -35,6 +35,8 @@ pub(crate) struct TestBed {
     batch: RequestBatch,
     /// Servers speak TLS with this certificate.
     certificate: Option<LabCertificate>,
+    /// Servers speak HTTP/2.
+    has_http2: bool,
     /// The directory of CGI programs.
     programs: Option<PathBuf>,
     proxy: Option<ProxySetup>,
@@ -69,6 +71,7 @@ impl TestBed {
             null_head_len: null_server::HEAD_SIZE,
             batch: RequestBatch::ONE,
             certificate: None,
+            has_http2: false,
             programs: None,
             proxy: None,
             switches: ServerSwitches::default(),
@@ -87,6 +90,16 @@ impl TestBed {
     pub(crate) fn use_certificate(&mut self, kind: CertificateKey) -> Result<(), LabError> {
         self.certificate = Some(LabCertificate::create(self.directory.path(), kind)?);
         Ok(())
+    }
+
+    /// Lets the servers that are started from now on speak no TLS.
+    pub(crate) fn use_no_certificate(&mut self) {
+        self.certificate = None;
+    }
+
+    /// Lets the servers that are started from now on speak HTTP/2.
+    pub(crate) fn use_http2(&mut self) {
+        self.has_http2 = true;
     }
 
     /// Lets the servers that are started from now on have CGI programs, and returns their directory. The program `hello` answers with the
@@ -126,6 +139,11 @@ impl TestBed {
     pub(crate) fn tls_offer(&self, resumes: bool) -> Result<TlsOffer, LabError> {
         let certificate = self.certificate.as_ref().ok_or("no certificate")?;
         Ok(TlsOffer::new(&certificate.der, resumes)?)
+    }
+
+    /// Returns what a client of HTTP/2 offers, if servers speak TLS.
+    pub(crate) fn http2_offer(&self) -> Result<Option<TlsOffer>, LabError> {
+        self.certificate.as_ref().map(|_| Ok(self.tls_offer(false)?.for_http2())).transpose()
     }
 
     /// Removes servers beside tarpon that are not installed, and names them.
@@ -216,6 +234,9 @@ impl TestBed {
         let address = process.connect().map(|_| process.address());
         address
             .and_then(|address| match self.certificate {
+                _ if self.has_http2 => {
+                    check_http2(address, self.http2_offer()?.as_ref(), &self.path(), &self.content)
+                }
                 Some(_) => check_tls(address, &self.tls_offer(false)?, &self.path(), &self.content),
                 None if server.is_null() => {
                     let content = generated_site::lines(self.content.len());
@@ -239,6 +260,7 @@ impl TestBed {
             work_dir: self.directory.path().to_owned(),
             access_log: access_log.clone(),
             certificate: self.certificate.as_ref().map(|files| (files.chain.clone(), files.key.clone())),
+            has_http2: self.has_http2,
             programs: self.programs.clone(),
             proxy: self.proxy.clone(),
             switches: self.switches,
