@@ -9,7 +9,7 @@ use std::{fs, process::Command};
 use tarpon::Engine;
 
 /// The engines that offer HTTP/2.
-fn engines() -> impl Iterator<Item = Engine> {
+pub(super) fn engines() -> impl Iterator<Item = Engine> {
     Engine::ALL
         .iter()
         .copied()
