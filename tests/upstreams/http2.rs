@@ -5,7 +5,13 @@ use super::{
     scripted::{AfterResponse, ScriptedServer, ok},
 };
 use crate::common::distinct_bytes;
-use std::{fs, process::Command};
+use rustix::process::Signal;
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Command, Stdio},
+};
 use tarpon::Engine;
 
 /// The engines that offer HTTP/2.
@@ -124,5 +130,33 @@ fn responses_of_each_framing_are_passed_on() {
         let output = output.expect("nghttp is missing: run tests/setup");
         assert_eq!(output.stdout.len(), 40 * content.len(), "{engine}");
         drop(proxied);
+    }
+}
+
+/// The number of files that Node loads: half of them, and an upload, are less than the streams that a client may have at a time.
+const FILE_COUNT: usize = 200;
+
+#[test]
+fn a_stop_finishes_what_node_has_begun() {
+    let files: Vec<(String, String)> =
+        (0..FILE_COUNT).map(|number| (format!("many/{number}"), format!("{number},").repeat(5000))).collect();
+    let server = ScriptedServer::responding(|request| (ok(&request.content), AfterResponse::Keep));
+    for engine in engines() {
+        let config =
+            ProxyConfig { server: "grace-period = \"60s\"\n", files: &files, ..ProxyConfig::default() };
+        let proxied = Proxied::start(engine, &[server.url()], config);
+        let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/http2.mjs");
+        let mut node = Command::new("node");
+        node.arg(program).args([format!("http://{}", proxied.address()), FILE_COUNT.to_string()]);
+        let mut node = node.stdout(Stdio::piped()).spawn().expect("node is missing: run tests/setup");
+        let mut lines = BufReader::new(node.stdout.take().expect("a pipe")).lines();
+        let mut line = || lines.next().map(|line| line.expect("a line"));
+        assert_eq!(line().as_deref(), Some("stop"), "{engine}");
+        proxied.program().signal(Signal::TERM);
+        assert_eq!(line().as_deref(), Some("done"), "{engine}");
+        assert!(node.wait().expect("node ends").success(), "{engine}");
+        assert!(proxied.wait().status.success(), "{engine}");
+        server.check(engine.name());
+        assert_eq!(server.next().message.content, b"content ".repeat(10_000), "{engine}");
     }
 }
