@@ -127,6 +127,8 @@ pub(crate) struct Http2 {
     acknowledged_len: u64,
     /// The next frame waits for room.
     is_blocked: bool,
+    /// The next frame has waited for room, and was not offered again: until then no content takes the room.
+    input_is_next: bool,
     /// The frame at the front of the input waits for room in a pipe.
     is_upload_blocked: bool,
     /// How many bytes of its content the pipe has. `None`: the frame was not counted.
@@ -197,6 +199,7 @@ impl Http2 {
             sent_len: 0,
             acknowledged_len: 0,
             is_blocked: false,
+            input_is_next: false,
             is_upload_blocked: false,
             forwarded_len: None,
             missing: None,
@@ -219,6 +222,7 @@ impl Http2 {
         input: BufRange,
     ) -> usize {
         let mut used = 0;
+        self.input_is_next = false;
         while used < input.len as usize {
             let rest = input.skip(used);
             let step = match self.phase {

@@ -60,7 +60,9 @@ impl Http2 {
             return Ok(());
         }
         self.take_responses(cx, out);
+        // Input that has waited for room comes first: it may be an urgent request, or end a stream.
         while self.send_window > 0
+            && !self.input_is_next
             && self.has_room_for_output(cx.pool, out)
             && let Some(index) = self.streams.next_to_send()
         {
