@@ -1,11 +1,13 @@
-//! HTTP/2 with programs of others: curl, nghttp, h2spec. The engines that serve one connection at a time do not offer it.
+//! HTTP/2 with programs of others: curl, nghttp, h2spec, and h2 of Python. The engines that serve one connection at a time do not offer it.
 
 use crate::common::{
     ENGINES, distinct_bytes, endpoint::TestTls, program::RunningProgram, site, wait_for, write_files,
 };
 use rustix::process::Signal;
+use serde_json::{Value, json};
 use std::{
     fs,
+    io::Write,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
 };
@@ -13,7 +15,7 @@ use tarpon::Engine;
 use tempfile::TempDir;
 
 /// A length that takes many frames, and more than the first windows.
-const LARGE_LEN: usize = 3_000_000;
+pub(crate) const LARGE_LEN: usize = 3_000_000;
 
 /// The number of small files.
 const MANY_COUNT: usize = 200;
@@ -24,11 +26,16 @@ fn letter(number: usize) -> &'static str {
     &"abcdefghijklmnopqrstuvwxyz"[at..=at]
 }
 
+/// Returns the content of a small file.
+pub(crate) fn many_content(number: usize) -> String {
+    letter(number).repeat(number * 50)
+}
+
 /// A server with a listener without TLS and one with it.
-struct Http2Server {
+pub(crate) struct Http2Server {
     dir: TempDir,
-    tls: TestTls,
-    program: RunningProgram,
+    pub(crate) tls: TestTls,
+    pub(crate) program: RunningProgram,
 }
 
 /// Returns whether an engine offers HTTP/2.
@@ -36,19 +43,18 @@ fn has_http2(engine: Engine) -> bool {
     !matches!(engine, Engine::Threads | Engine::Prefork | Engine::Fork)
 }
 
-fn engines() -> impl Iterator<Item = Engine> {
+pub(crate) fn engines() -> impl Iterator<Item = Engine> {
     ENGINES.iter().copied().filter(|engine| has_http2(*engine))
 }
 
 impl Http2Server {
-    fn start(engine: Engine, options: &[&str]) -> Http2Server {
+    pub(crate) fn start(engine: Engine, options: &[&str]) -> Http2Server {
         // The test harness shows this if the test fails.
         println!("with {engine}");
         let dir = site(&[("index.html", &b"home"[..]), ("dir/index.html", b"in here"), ("empty.txt", b"")]);
         write_files(dir.path(), &[("large", distinct_bytes(LARGE_LEN)), ("page.txt", b"page ".repeat(100))]);
-        let many: Vec<_> = (0..MANY_COUNT)
-            .map(|number| (format!("many/{number}"), letter(number).repeat(number * 50)))
-            .collect();
+        let many: Vec<_> =
+            (0..MANY_COUNT).map(|number| (format!("many/{number}"), many_content(number))).collect();
         write_files(dir.path(), &many);
         write_files(dir.path(), &[("_redirects", "/old/:x /new/:x 302\n")]);
         let tls = TestTls::new();
@@ -58,7 +64,7 @@ impl Http2Server {
     }
 
     /// Returns the origins without TLS, and with it.
-    fn origins(&self) -> [String; 2] {
+    pub(crate) fn origins(&self) -> [String; 2] {
         let addresses = self.program.addresses();
         [format!("http://{}", addresses[0]), format!("https://{}", addresses[1])]
     }
@@ -165,6 +171,55 @@ fn nghttp_gets_many_files_on_one_connection() {
             }
         }
     }
+}
+
+#[test]
+fn cuts_of_frames_do_not_change_what_python_gets() {
+    /// The start of a page that the server has made.
+    const PAGE: &str = "<!doctype html>";
+    #[rustfmt::skip]
+    let cases = [
+        // request                                                                               status, content
+        (json!({"method": "GET", "path": "/"}),                                                  200, "home"),
+        (json!({"method": "GET", "path": "/page.txt", "fields": [["range", "bytes=5-9"]]}),      206, "page "),
+        (json!({"method": "HEAD", "path": "/page.txt"}),                                         200, ""),
+        (json!({"method": "GET", "path": "/page.txt", "fields": [["if-none-match", "*"]]}),      304, ""),
+        (json!({"method": "GET", "path": "/dir?a=b"}),                                           301, PAGE),
+        (json!({"method": "POST", "path": "/many/7", "content_length": 20}),                     405, PAGE),
+    ];
+    let requests: Vec<_> = cases.iter().map(|(request, ..)| request).collect();
+    for engine in engines() {
+        let served = Http2Server::start(engine, &[]);
+        let address = served.program.addresses()[0];
+        let arguments = [address.ip().to_string(), address.port().to_string()];
+        let found = run_python("http2_cuts.py", &arguments, &served.tls, &json!(requests));
+        assert!(found["script_len"].as_u64() > Some(200), "{engine}: {found}");
+        for (at, (request, status, content)) in cases.iter().enumerate() {
+            let response = &found["responses"][at];
+            assert_eq!(response[0], *status, "{engine}, {request}: {response}");
+            let text = response[2].as_str().expect("a text");
+            let is_equal = text == *content || *content == PAGE && text.starts_with(PAGE);
+            assert!(is_equal, "{engine}, {request}: {response}");
+        }
+    }
+}
+
+/// Runs a program of `tests/clients` with the package h2, and returns what it writes.
+pub(crate) fn run_python(program: &str, arguments: &[String], tls: &TestTls, input: &Value) -> Value {
+    let python = Path::new(env!("CARGO_TARGET_TMPDIR")).join("redbot/bin/python");
+    let mut command = Command::new(&python);
+    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(program));
+    command.args(arguments).env("SSL_CERT_FILE", tls.authority()).env("PYTHONDONTWRITEBYTECODE", "1");
+    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut child =
+        child.unwrap_or_else(|error| panic!("{} is missing: run tests/setup: {error}", python.display()));
+    // The program reads all before it writes.
+    let mut requests = child.stdin.take().expect("a pipe");
+    requests.write_all(input.to_string().as_bytes()).expect("a reader");
+    drop(requests);
+    let Output { status, stdout, stderr } = child.wait_with_output().expect("a child");
+    assert!(status.success(), "{program}: {}", String::from_utf8_lossy(&stderr));
+    serde_json::from_slice(&stdout).expect("JSON")
 }
 
 /// h2spec has 145 cases. One of them expects that a connection without TLS is closed if its first bytes are not the preface; where HTTP/1 is

@@ -33,6 +33,7 @@ mod handshake_storm;
 mod health;
 mod hosts;
 mod http2;
+mod http2_proxies;
 mod https;
 mod idle_memory;
 mod include;

@@ -5,11 +5,13 @@ use super::{
     scripted::{AfterResponse, ScriptedServer, ok},
 };
 use crate::common::{client::connected, distinct_bytes};
+use rustix::process::Signal;
 use std::{
     fs,
-    io::{Read, Write},
+    io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
-    process::Command,
+    path::Path,
+    process::{Command, Stdio},
 };
 use tarpon::Engine;
 use tarpon_http::h2::{FRAME_HEADER_LEN, FrameFlags, FrameHeader, FrameType, PREFACE, hpack::encode_field};
@@ -20,7 +22,7 @@ pub(super) fn has_http2(engine: Engine) -> bool {
 }
 
 /// The engines that offer HTTP/2.
-fn engines() -> impl Iterator<Item = Engine> {
+pub(super) fn engines() -> impl Iterator<Item = Engine> {
     Engine::ALL.iter().copied().filter(|engine| has_http2(*engine))
 }
 
@@ -267,5 +269,33 @@ impl Http2Tunnel {
                 return (rest, None);
             }
         }
+    }
+}
+
+/// The number of files that Node loads: half of them, and an upload, are less than the streams that a client may have at a time.
+const FILE_COUNT: usize = 200;
+
+#[test]
+fn a_stop_finishes_what_node_has_begun() {
+    let files: Vec<(String, String)> =
+        (0..FILE_COUNT).map(|number| (format!("many/{number}"), format!("{number},").repeat(5000))).collect();
+    let server = ScriptedServer::responding(|request| (ok(&request.content), AfterResponse::Keep));
+    for engine in engines() {
+        let config =
+            ProxyConfig { server: "grace-period = \"60s\"\n", files: &files, ..ProxyConfig::default() };
+        let proxied = Proxied::start(engine, &[server.url()], config);
+        let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/http2.mjs");
+        let mut node = Command::new("node");
+        node.arg(program).args([format!("http://{}", proxied.address()), FILE_COUNT.to_string()]);
+        let mut node = node.stdout(Stdio::piped()).spawn().expect("node is missing: run tests/setup");
+        let mut lines = BufReader::new(node.stdout.take().expect("a pipe")).lines();
+        let mut line = || lines.next().map(|line| line.expect("a line"));
+        assert_eq!(line().as_deref(), Some("stop"), "{engine}");
+        proxied.program().signal(Signal::TERM);
+        assert_eq!(line().as_deref(), Some("done"), "{engine}");
+        assert!(node.wait().expect("node ends").success(), "{engine}");
+        assert!(proxied.wait().status.success(), "{engine}");
+        server.check(engine.name());
+        assert_eq!(server.next().message.content, b"content ".repeat(10_000), "{engine}");
     }
 }

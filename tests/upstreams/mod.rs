@@ -20,6 +20,8 @@
 //! | `failures` | what the log says about exchanges that fail |
 //! | `health` | servers that are taken out, and come back |
 //! | `http2` | clients that speak HTTP/2 |
+//! | `http2_wire` | a client of HTTP/2 that sends any fields |
+//! | `http2_gadgets` | requests over HTTP/2 that a server of HTTP/1 understands in another way |
 //! | `addresses` | names, Unix sockets, TLS |
 //! | `gadgets` | requests that two servers understand in two ways |
 //! | `real_servers` | Python, Node and Go |
@@ -35,6 +37,8 @@ mod forwarded;
 mod gadgets;
 mod health;
 mod http2;
+mod http2_gadgets;
+mod http2_wire;
 mod lies;
 mod limits;
 mod php;

@@ -12,8 +12,8 @@ use super::{
 use crate::common::{
     ENGINES,
     client::{TestClient, connected},
-    program::{RunningProgram, serve_config},
-    site, wait_for, workers,
+    program::{ProgramExit, RunningProgram, serve_config},
+    site, wait_for, workers, write_files,
 };
 use serde_json::Value;
 use std::{
@@ -40,6 +40,8 @@ pub(super) struct ProxyConfig<'a> {
     pub(super) upstream: &'a str,
     /// Further lines of `[server]`.
     pub(super) server: &'a str,
+    /// Further files of the site.
+    pub(super) files: &'a [(String, String)],
 }
 
 /// A connection to a proxy.
@@ -56,7 +58,7 @@ pub(super) struct Answered {
 
 impl Default for ProxyConfig<'_> {
     fn default() -> Self {
-        ProxyConfig { worker_count: 1, proxy: "\"/app/=up\"", upstream: "", server: "" }
+        ProxyConfig { worker_count: 1, proxy: "\"/app/=up\"", upstream: "", server: "", files: &[] }
     }
 }
 
@@ -90,8 +92,9 @@ impl Proxied {
             ("site/503.html", "page of the site for 503"),
             ("site/504.html", "page of the site for 504"),
         ]);
+        write_files(&dir.path().join("site"), config.files);
         let servers: Vec<String> = servers.iter().map(|server| format!("{:?}", server.as_ref())).collect();
-        let ProxyConfig { worker_count, proxy, upstream, server } = config;
+        let ProxyConfig { worker_count, proxy, upstream, server, .. } = config;
         // A site must use each upstream.
         let unused = if proxy.contains("=up") { "" } else { ", \"/unused/=up\"" };
         let text = format!(
@@ -115,6 +118,12 @@ impl Proxied {
 
     pub(super) fn program(&self) -> &RunningProgram {
         &self.program
+    }
+
+    /// Waits until the program exits.
+    pub(super) fn wait(self) -> ProgramExit {
+        let Proxied { program, dir: _dir } = self;
+        program.wait()
     }
 
     /// Returns the socket of the admin listener.

@@ -51,7 +51,7 @@ impl Http2 {
             return 0;
         }
         if !self.has_room(cx, out) {
-            self.is_blocked = true;
+            (self.is_blocked, self.input_is_next) = (true, true);
             return 0;
         }
         let Some(header) = FrameHeader::decode(cx.pool.bytes(input)) else { return 0 };

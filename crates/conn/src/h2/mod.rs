@@ -137,6 +137,8 @@ pub(crate) struct Http2 {
     acknowledged_len: u64,
     /// The next frame waits for room.
     is_blocked: bool,
+    /// The next frame has waited for room, and was not offered again: until then no content takes the room.
+    input_is_next: bool,
     /// The next frame waits for a page.
     missing: Option<MissingPage>,
     /// When the client must have received enough of the output. `None`: nothing waits.
@@ -203,6 +205,7 @@ impl Http2 {
             sent_len: 0,
             acknowledged_len: 0,
             is_blocked: false,
+            input_is_next: false,
             missing: None,
             send_by: None,
             receive_by: Some(cx.now.after(limits.head_ms)),
@@ -223,6 +226,7 @@ impl Http2 {
         input: BufRange,
     ) -> usize {
         let mut used = 0;
+        self.input_is_next = false;
         while used < input.len as usize {
             let rest = input.skip(used);
             let step = match self.phase {

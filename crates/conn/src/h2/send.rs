@@ -61,8 +61,9 @@ impl Http2 {
             return Ok(());
         }
         self.take_responses(cx, out);
-        // A page is read once the outbox is empty.
+        // A page is read once the outbox is empty. Input that has waited for room comes first: it may be an urgent request, or end a stream.
         while self.missing.is_none()
+            && !self.input_is_next
             && self.send_window > 0
             && self.has_room_for_output(cx.pool, out)
             && let Some(index) = self.streams.next_to_send()

@@ -342,6 +342,29 @@ fn priority_from_before_the_stream_opens_outlives_a_wait_for_pages() {
 }
 
 #[test]
+fn a_full_outbox_delays_no_frame_of_the_client() {
+    let urgent = || frame(FrameType::Headers, 5, 3, &request("GET", "/small", &[("priority", "u=0")]));
+    let reset = || frame(FrameType::RstStream, 0, 1, &8u32.to_be_bytes());
+    // Whether the first response is complete, and whether it ends before the second one.
+    let cases = [("an urgent request", urgent(), true), ("a reset", [reset(), urgent()].concat(), false)];
+    for (name, frames, is_complete) in cases {
+        for send in [1_000, usize::MAX] {
+            let (mut sim, mut client) = (sim(), Http2Client::default());
+            let windows = [preface(&[(4, 10_000_000)]), window_update(0, 10_000_000)].concat();
+            sim.client_sends(&[windows, get(1, "/large")].concat());
+            sim.run(Cuts { send: 0, ..Cuts::NONE });
+            sim.client_sends(&frames);
+            sim.run(Cuts { send: 0, ..Cuts::NONE });
+            client.run(&mut sim, Cuts { send, ..Cuts::NONE });
+            let last = |stream| client.order.iter().rposition(|found| *found == stream);
+            assert!(client.streams[&3].is_complete, "{name}, {send}");
+            assert_eq!(client.streams[&1].is_complete, is_complete, "{name}, {send}");
+            assert!(!is_complete || last(3) < last(1), "{name}, {send}: {:?}", client.order);
+        }
+    }
+}
+
+#[test]
 fn floods_end_the_connection() {
     let reset = |stream: u32| {
         let head = frame(FrameType::Headers, 5, stream, &request("GET", "/large", &[]));
