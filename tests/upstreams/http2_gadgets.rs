@@ -130,7 +130,7 @@ const GADGETS: &[Http2Gadget] = &[
     ("TRACE",                          method!("TRACE"),                                                   &[], &[],               Either, NONE),
     ("CONNECT, path",                  method!("CONNECT"),                                                 &[], &[],               Refused, NONE),
     ("CONNECT",                        &[(":method", "CONNECT"), (":authority", "a.example:80")],          &[], &[],               Refused, NONE),
-    ("CONNECT, protocol",              &[(":method", "CONNECT"), (":protocol", "websocket"), SCHEME, AUTHORITY, PATH], &[], &[],   Refused, NONE),
+    ("CONNECT, protocol",              &[(":method", "CONNECT"), (":protocol", "websocket"), SCHEME, AUTHORITY, PATH], &[], &[],   Either, NONE),
     ("OPTIONS, content",               &[(":method", "OPTIONS"), SCHEME, AUTHORITY, PATH],                 &[SMUGGLED], &[],       Forwarded, NONE),
     ("DELETE, content",                &[(":method", "DELETE"), SCHEME, AUTHORITY, PATH],                  &[SMUGGLED], &[],       Forwarded, NONE),
     // Schemes.

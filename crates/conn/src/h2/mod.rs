@@ -103,7 +103,8 @@ pub(crate) struct Http2 {
     tls: Option<TlsSession>,
     phase: Http2Phase,
     shutdown: Shutdown,
-    decoder: HpackDecoder,
+    /// `None` before the first block.
+    decoder: Option<Box<HpackDecoder>>,
     /// The block that waits for CONTINUATION, for room in the outbox, or for a page.
     block: Option<OpenBlock>,
     streams: H2Streams,
@@ -184,7 +185,7 @@ impl Http2 {
             tls,
             phase: Http2Phase::Preface,
             shutdown: Shutdown::No,
-            decoder: HpackDecoder::new(),
+            decoder: None,
             block: None,
             streams: H2Streams::default(),
             early_priorities: Vec::new(),
