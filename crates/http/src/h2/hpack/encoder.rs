@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! a block of `encode_field` ─ field by field ─┬─ an index of the static table ─▶ itself
-//!                                             ├─ a literal that was added ─────▶ its index
-//!                                             └─ another literal ──────────────▶ a literal that the client adds
+//!             │                               ├─ a literal that was added ─────▶ its index
+//!             │                               └─ another literal ──────────────▶ a literal that the client adds
+//!             └─ the same as before ─ its fields are known ───────────────────▶ their indexes
 //! ```
 //!
 //! Fields are only added, and never evicted one by one. When the next field does not fit, the following block begins with the sizes 0 and the
@@ -25,6 +26,29 @@ const _: () = assert!(SLOT_COUNT >= 2 * ENTRY_COUNT_MAX && ENTRY_COUNT_MAX < u8:
 /// The longest that a block begins with: two sizes.
 pub const SIZE_UPDATES_LEN_MAX: usize = 4;
 
+/// The number of blocks that are remembered: a status, Server and Date, and a few responses.
+const KNOWN_COUNT: usize = 4;
+
+/// The maximum length of a block that is remembered, and the maximum number of its fields. Those of most responses are shorter.
+const KNOWN_LEN_MAX: usize = 240;
+const KNOWN_FIELD_COUNT_MAX: usize = 15;
+
+/// A block whose fields are all in the tables.
+#[derive(Clone, Copy, Debug)]
+struct KnownBlock {
+    bytes: [u8; KNOWN_LEN_MAX],
+    /// 0: none.
+    len: u8,
+    field_count: u8,
+    /// A byte for each field: an index of the static table, with the bit of an index, or the number of a field in the dynamic one.
+    fields: [u8; KNOWN_FIELD_COUNT_MAX],
+}
+
+impl KnownBlock {
+    const NONE: KnownBlock =
+        KnownBlock { bytes: [0; KNOWN_LEN_MAX], len: 0, field_count: 0, fields: [0; KNOWN_FIELD_COUNT_MAX] };
+}
+
 /// What the client's dynamic table holds.
 #[derive(Clone, Debug)]
 pub struct HpackEncoder {
@@ -42,6 +66,10 @@ pub struct HpackEncoder {
     size_max: u16,
     /// The next block empties the table.
     is_full: bool,
+    /// Blocks that were sent lately.
+    known: [KnownBlock; KNOWN_COUNT],
+    /// The one that the next block replaces.
+    next_known: u8,
 }
 
 impl Default for HpackEncoder {
@@ -61,6 +89,8 @@ impl HpackEncoder {
             size: 0,
             size_max: HEADER_TABLE_SIZE as u16,
             is_full: false,
+            known: [KnownBlock::NONE; KNOWN_COUNT],
+            next_known: 0,
         }
     }
 
@@ -84,6 +114,7 @@ impl HpackEncoder {
     fn empty(&mut self, to: &mut [u8]) -> usize {
         (self.is_full, self.count, self.size) = (false, 0, 0);
         self.slots = [0; SLOT_COUNT];
+        self.known.iter_mut().for_each(|block| (block.len, block.field_count) = (0, 0));
         let mut len = 0;
         let mut emit = |byte| {
             to[len] = byte;
@@ -100,20 +131,56 @@ impl HpackEncoder {
     /// how many bytes they take.
     #[inline]
     pub fn put(&mut self, block: &[u8], to: &mut [u8]) -> usize {
-        let (mut rest, mut end) = (block, 0);
-        while let Some((field, behind)) = split_field(rest) {
-            end += match field {
-                PackedField::Indexed(index) => copy(&[index], &mut to[end..]),
-                PackedField::Literal(literal) => self.put_literal(literal, &mut to[end..]),
+        let Some(known) = self.known.iter().find(|known| known.bytes[..known.len.into()] == *block) else {
+            return self.put_unknown(block, to);
+        };
+        let mut end = 0;
+        for &field in &known.fields[..known.field_count.into()] {
+            end += match field & INDEXED {
+                0 => put_index(self.count, field, &mut to[end..]),
+                _ => copy(&[field], &mut to[end..]),
             };
+        }
+        end
+    }
+
+    /// Writes the fields of a block, and remembers it.
+    #[inline(never)]
+    fn put_unknown(&mut self, block: &[u8], to: &mut [u8]) -> usize {
+        let (mut rest, mut end) = (block, 0);
+        let (mut fields, mut field_count, mut is_known) = ([0; KNOWN_FIELD_COUNT_MAX], 0, true);
+        while let Some((field, behind)) = split_field(rest) {
+            let number = match field {
+                PackedField::Indexed(index) => {
+                    end += copy(&[index], &mut to[end..]);
+                    Some(index)
+                }
+                PackedField::Literal(literal) => {
+                    let (number, len) = self.put_literal(literal, &mut to[end..]);
+                    end += len;
+                    number
+                }
+            };
+            match (number, fields.get_mut(field_count)) {
+                (Some(number), Some(field)) => *field = number,
+                _ => is_known = false,
+            }
+            field_count += 1;
             rest = behind;
         }
         debug_assert!(rest.is_empty(), "a block of the encoder");
+        if is_known && rest.is_empty() && block.len() <= KNOWN_LEN_MAX {
+            let known = &mut self.known[usize::from(self.next_known)];
+            self.next_known = (self.next_known + 1) % KNOWN_COUNT as u8;
+            copy(block, &mut known.bytes);
+            (known.len, known.field_count, known.fields) = (block.len() as u8, field_count as u8, fields);
+        }
         end + copy(rest, &mut to[end..])
     }
 
+    /// Writes a literal. Returns its number, if it is in the table now, and how many bytes it takes.
     #[inline]
-    fn put_literal(&mut self, literal: PackedLiteral<'_>, to: &mut [u8]) -> usize {
+    fn put_literal(&mut self, literal: PackedLiteral<'_>, to: &mut [u8]) -> (Option<u8>, usize) {
         let mut slot = hash(literal.bytes) % SLOT_COUNT;
         loop {
             let number = self.slots[slot];
@@ -121,7 +188,7 @@ impl HpackEncoder {
                 return self.add(literal, slot, to);
             }
             if self.literal(number) == literal.bytes {
-                return put_index(STATIC_ENTRIES.len() + 1 + usize::from(self.count - number), to);
+                return (Some(number), put_index(self.count, number, to));
             }
             slot = (slot + 1) % SLOT_COUNT;
         }
@@ -135,13 +202,13 @@ impl HpackEncoder {
         &self.literals[at.into()..self.ends[index].into()]
     }
 
-    /// Adds a field to the table, if it fits.
-    fn add(&mut self, literal: PackedLiteral<'_>, slot: usize, to: &mut [u8]) -> usize {
+    /// Writes a literal, and adds it to the table if it fits.
+    fn add(&mut self, literal: PackedLiteral<'_>, slot: usize, to: &mut [u8]) -> (Option<u8>, usize) {
         let size = usize::from(self.size) + FIELD_OVERHEAD + literal.text_len_max as usize;
         if size > self.size_max.into() {
             // It would not fit into an empty table either.
             self.is_full = size - usize::from(self.size) <= self.size_max.into();
-            return copy(literal.bytes, to);
+            return (None, copy(literal.bytes, to));
         }
         let index = usize::from(self.count);
         let at = if index == 0 { 0 } else { usize::from(self.ends[index - 1]) };
@@ -151,20 +218,23 @@ impl HpackEncoder {
         self.slots[slot] = self.count;
         // A static index takes one byte.
         to[0] = ADDED | literal.index;
-        1 + copy(&literal.bytes[literal.strings_at.into()..], &mut to[1..])
+        let len = 1 + copy(&literal.bytes[literal.strings_at.into()..], &mut to[1..]);
+        (Some(self.count), len)
     }
 }
 
-/// Writes the index of a field.
+/// Writes the index of a field, from its number and that of the newest one. RFC 7541, section 6.1.
 #[inline]
-fn put_index(index: usize, to: &mut [u8]) -> usize {
-    let mut len = 0;
-    integer::encode(INDEXED, 7, index, &mut |byte| {
-        to[len] = byte;
-        len += 1;
-    });
-    len
+fn put_index(newest: u8, number: u8, to: &mut [u8]) -> usize {
+    let index = STATIC_ENTRIES.len() as u8 + 1 + (newest - number);
+    match index.checked_sub(!INDEXED) {
+        None => copy(&[INDEXED | index], to),
+        Some(rest) => copy(&[0xff, rest], to),
+    }
 }
+
+/// The second byte of an index has no bit for more.
+const _: () = assert!(STATIC_ENTRIES.len() + ENTRY_COUNT_MAX - 127 < 0x80);
 
 /// Copies bytes to the front of `to`. Returns their number.
 #[inline]
@@ -173,19 +243,16 @@ fn copy(bytes: &[u8], to: &mut [u8]) -> usize {
     bytes.len()
 }
 
-/// Returns a hash of a literal. Collisions cost a comparison, and what is compared comes from the site's owner.
+/// Returns a hash of a literal: of its ends, as few differ between. Collisions cost a comparison, and what is compared comes from the site's owner.
 #[inline]
 fn hash(bytes: &[u8]) -> usize {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mut hash = bytes.len() as u64;
-    let mut add = |chunk: u64| hash = (hash ^ chunk).wrapping_mul(FACTOR).rotate_left(29);
-    let (chunks, rest) = bytes.as_chunks::<8>();
-    chunks.iter().for_each(|chunk| add(u64::from_le_bytes(*chunk)));
-    match bytes.last_chunk::<8>() {
-        Some(last) => add(u64::from_le_bytes(*last)),
-        None => rest.iter().for_each(|&byte| add(byte.into())),
-    }
-    (hash.wrapping_mul(FACTOR) >> 32) as usize
+    let (first, last) = match (bytes.first_chunk(), bytes.last_chunk()) {
+        (Some(first), Some(last)) => (u64::from_le_bytes(*first), u64::from_le_bytes(*last)),
+        _ => bytes.iter().fold((0, 0), |(first, last), &byte| (first << 8 | u64::from(byte), last)),
+    };
+    let mixed = first.wrapping_mul(FACTOR) ^ last;
+    (mixed.wrapping_mul(FACTOR) >> 32) as usize
 }
 
 #[cfg(test)]
