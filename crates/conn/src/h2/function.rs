@@ -72,7 +72,7 @@ impl AwaitedContent {
 
 /// The function of a complete request.
 #[derive(Clone, Copy)]
-struct FunctionCall<'a> {
+struct WorkerCall<'a> {
     stream: u32,
     request: &'a Request<'a>,
     method: &'a [u8],
@@ -138,7 +138,7 @@ impl Http2 {
             exchange: H2Exchange { site, begun_us: cx.now_us, recorded_at, content_len: 0 },
         });
         if new.ends_stream {
-            self.call(cx, out, FunctionCall { stream, request, method: parts.method, route, content: &[] });
+            self.call(cx, out, WorkerCall { stream, request, method: parts.method, route, content: &[] });
         }
         Ok(())
     }
@@ -153,7 +153,7 @@ impl Http2 {
         let Ok(parsed) = H2Request::parse(&section, fields, false) else { return };
         let request = super::begin::request(&parsed, client, fields);
         let method = RecordedParts::of(&parsed, fields).method;
-        self.call(cx, out, FunctionCall { stream: id, request: &request, method, route, content });
+        self.call(cx, out, WorkerCall { stream: id, request: &request, method, route, content });
     }
 
     /// Ends an exchange whose content cannot be collected, with this status.
@@ -173,7 +173,7 @@ impl Http2 {
     }
 
     /// Calls a function and queues its response. The stream is open.
-    fn call(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox, call: FunctionCall<'_>) {
+    fn call(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox, call: WorkerCall<'_>) {
         if let Err(status) = self.try_call(cx, out, call) {
             let Some(index) = self.streams.find(call.stream) else { return };
             let (image, current) = cx.sites.current(self.streams.at(index).exchange.site);
@@ -188,9 +188,9 @@ impl Http2 {
         &mut self,
         cx: &mut ConnResources<'_>,
         out: &mut Outbox,
-        call: FunctionCall<'_>,
+        call: WorkerCall<'_>,
     ) -> Result<(), Status> {
-        let FunctionCall { stream: id, request, method, route, content } = call;
+        let WorkerCall { stream: id, request, method, route, content } = call;
         let function = cx.sites.functions().get(route.backend).ok_or(Status::InternalServerError)?;
         let InlineResponse { code, lines, content } =
             function.call(&inline_request(request, method, content)?);

@@ -4,7 +4,7 @@
 //! [ header of the frame ][ :status ][ Server, Date ][ generated fields ][ the block of the image ]
 //! ```
 //!
-//! The parts are packed without a dynamic table, the same for all clients. Of what a connection has sent before, the encoder leaves indexes.
+//! The parts are packed without a dynamic table, the same for all clients. The encoder replaces fields that it has sent before by their indexes.
 //! Generated fields are not added to the table: few are sent twice.
 
 use super::{Http2, frame_output::NoFrameBuffer};
