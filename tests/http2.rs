@@ -1,7 +1,8 @@
 //! HTTP/2 with programs of others: curl, nghttp, h2spec, and h2 of Python. The engines that serve one connection at a time do not offer it.
 
 use crate::common::{
-    ENGINES, distinct_bytes, endpoint::TestTls, program::RunningProgram, site, wait_for, write_files,
+    ENGINES, distinct_bytes, endpoint::TestTls, page::BrowserPage, program::RunningProgram, sample::PICTURE,
+    site, wait_for, write_files,
 };
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -296,5 +297,36 @@ fn http2_is_offered_as_the_engine_and_the_options_say() {
             // 28 is a timeout.
             assert_ne!(output.status.code(), Some(28), "{engine} {options:?}");
         }
+    }
+}
+
+/// The number of images of the page.
+const IMAGE_COUNT: usize = 200;
+
+/// The length of an image, in bytes.
+const IMAGE_LEN: usize = 20_000;
+
+#[test]
+fn a_browser_gets_the_stylesheet_before_most_of_many_images() {
+    let mut image = PICTURE.to_vec();
+    // Decoders ignore what follows the last chunk.
+    image.resize(IMAGE_LEN, 0);
+    let page = include_str!("browser/images.html");
+    let dir =
+        site(&[("index.html", page.as_bytes()), ("image", &image), ("last.css", b"p { color: green }")]);
+    write_files(dir.path(), &[("_headers", "/image\n  Content-Type: image/png\n")]);
+    let tls = TestTls::new();
+    let trusted = tls.public_key_hash();
+    for engine in engines() {
+        let options = ["--engine", engine.name()];
+        let program = RunningProgram::start_ready(tls.serve(dir.path(), &options));
+        let url = format!("https://{}/", program.addresses()[1]);
+        let page = BrowserPage::load(&url, &["--verdict", "#verdict", "--trust-key", &trusted]);
+        let order: Vec<&str> = page.verdict.lines().collect();
+        let images = order.iter().filter(|line| **line == "h2 /image").count();
+        assert_eq!((images, order.len()), (IMAGE_COUNT, IMAGE_COUNT + 1), "{engine}: {page:?}");
+        let before = order.iter().position(|line| *line == "h2 /last.css");
+        assert!(before.is_some_and(|before| before < IMAGE_COUNT / 2), "{engine}: {before:?} before it");
+        assert_eq!((&*page.errors, program.err()), ("[]", String::new()), "{engine}");
     }
 }

@@ -8,7 +8,8 @@ use std::sync::OnceLock;
 use libfuzzer_sys::fuzz_target;
 use tarpon_http::h2::hpack::{
     FIELD_REPRESENTATION_LEN_MAX, FieldSection, HEADER_TABLE_SIZE, HpackDecoder, HpackEncoder, HpackError,
-    SECTION_FIELD_COUNT_MAX, SECTION_SIZE_MAX, SIZE_BEYOND_MAX, SIZE_UPDATES_LEN_MAX, SectionBytes, encode_field,
+    SECTION_FIELD_COUNT_MAX, SECTION_SIZE_MAX, SIZE_BEYOND_MAX, SIZE_UPDATES_LEN_MAX, SectionBytes,
+    encode_field,
 };
 use tarpon_http::h2::{H2Request, MalformedRequest, parse_trailers};
 
@@ -100,7 +101,8 @@ fn requests_agree(connection: &BlockConnection, fields: &[Field]) {
 
 /// Sends the fields to a client, with its dynamic table.
 fn client_decodes(encoder: &mut HpackEncoder, client: &mut BlockConnection, fields: &[Field]) {
-    let fields: Vec<Field> = fields.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.clone())).collect();
+    let fields: Vec<Field> =
+        fields.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.clone())).collect();
     let mut packed = Vec::new();
     for (name, value) in &fields {
         encode_field(name, value, &mut |byte| packed.push(byte));
