@@ -41,7 +41,7 @@ fn cases_pass_over_http2() {
             .flatten()
             .flatten()
             .find_map(|case| {
-                [Cuts::NONE, Cuts { read: 1, send: 7 }]
+                [Cuts::NONE, Cuts { read: 100, send: 1_000 }]
                     .into_iter()
                     .find_map(|cuts| case.failure_in_memory(cuts))
             })
@@ -177,6 +177,7 @@ fn wanted(line: &str, is_head: bool) -> StreamReceived {
 fn failures_on(address: SocketAddr, cases: &[Http2Case]) -> Vec<String> {
     let mut stream = TcpStream::connect(address).expect("a connection");
     stream.set_read_timeout(Some(READ_TIMEOUT)).expect("a socket");
+    stream.set_nodelay(true).expect("a socket");
     stream.write_all(&preface(&[])).expect("a connection");
     let (mut client, mut wire, mut next) = (Http2Client::default(), Vec::new(), 1);
     let mut failed = Vec::new();

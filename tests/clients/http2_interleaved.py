@@ -22,6 +22,7 @@ OPEN_MAX = 60
 
 def connect(origin):
     stream = socket.create_connection((origin.hostname, origin.port), TIMEOUT_S)
+    stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if origin.scheme == "http":
         return stream
     context = ssl.create_default_context()
