@@ -100,13 +100,15 @@ impl Http2 {
         request: &[u8],
         block: Region,
     ) -> Result<HeadContent, UnqueuedHead> {
-        // Byte ranges were bounded when they were planned.
-        if self.streams.held_count() >= HELD_COUNT_MAX && !matches!(plan.generated, Generated::ByteRanges(_))
-        {
-            return Err(UnqueuedHead::Status(Status::ServiceUnavailable));
-        }
         let GeneratedPart { buf, text, mut content } =
             generate(cx, image, plan, request).map_err(UnqueuedHead::Status)?;
+        // Byte ranges were bounded when they were planned.
+        let is_bounded = content.is_empty() || matches!(plan.generated, Generated::ByteRanges(_));
+        if !is_bounded && self.streams.held_count() >= HELD_COUNT_MAX {
+            content.iter().for_each(|span| span.release(cx.sites, cx.pool));
+            cx.pool.release(buf);
+            return Err(UnqueuedHead::Status(Status::ServiceUnavailable));
+        }
         if let Some(of_plan) = plan.content.filter(|of| of.len() > 0 && content.is_empty()) {
             let span = Span::of_content(image, of_plan);
             span.hold(cx.sites, cx.pool);

@@ -8,7 +8,7 @@
 //! outbox ◀─ frames in reply, then DATA of the most urgent stream with a window ◀──────────┘
 //! ```
 //!
-//! The head of a response is queued at once, as its block was packed. Content is queued late, a frame at a time, while the outbox
+//! The head of a response is queued at once, from its packed block. Content is queued late, a frame at a time, while the outbox
 //! holds less than 64 KiB: so priorities count, and the windows of the client bound the outbox.
 //!
 //! While replies wait that the client does not read, no input is taken: it cannot make the connection hold more than its budget.
@@ -370,7 +370,7 @@ impl Http2 {
         each.into_iter().flatten().min().unwrap_or(Tick::NEVER)
     }
 
-    /// Returns the encoder of fields. It takes 5 KiB, which a connection without a response does without.
+    /// Returns the encoder of fields. It takes 6 KiB, which a connection without a response does without.
     #[inline]
     fn encoder(&mut self) -> &mut HpackEncoder {
         self.encoder.get_or_insert_default()

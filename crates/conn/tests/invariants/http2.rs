@@ -476,6 +476,18 @@ fn a_stop_and_a_drain_lose_no_stream() {
 }
 
 #[test]
+fn buffers_that_streams_hold_delay_no_redirect() {
+    let (mut sim, mut client) = (sim(), Http2Client::default());
+    let ranges = request("GET", "/large", &[("range", "bytes=1-2,900-999,-5")]);
+    let held =
+        [1, 3, 5, 7].map(|stream| frame(FrameType::Headers, END_HEADERS | END_STREAM, stream, &ranges));
+    sim.client_sends(&[preface(&[(4, 0)]), held.concat(), get(9, "/dir?q"), get(11, "/small")].concat());
+    sim.run(Cuts::NONE);
+    client.read(&sim.wire.clone());
+    assert_eq!([1, 7, 9, 11].map(|stream| client.streams[&stream].status()), ["206", "206", "301", "200"]);
+}
+
+#[test]
 fn settings_are_acknowledged_before_anything_that_depends_on_them() {
     let mut sim = sim();
     let wider = frame(FrameType::Settings, 0, 0, &[0, 4, 0, 0, 255, 255]);
