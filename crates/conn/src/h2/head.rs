@@ -254,7 +254,12 @@ fn write(
         Generated::LocationWithQuery { before_query, query } => {
             let before = current.bytes(before_query);
             to.get_mut(..before.len())?.copy_from_slice(before);
-            before.len() + generated_text::write_query(query, request, &mut to[before.len()..])?
+            let len = before.len() + generated_text::write_query(query, request, &mut to[before.len()..])?;
+            // The fragment of the target, with which the text of the other fields begins.
+            let fragment =
+                current.bytes(plan.fields.text).split(|byte| *byte == b'\r').next().unwrap_or_default();
+            to.get_mut(len..len + fragment.len())?.copy_from_slice(fragment);
+            len + fragment.len()
         }
         generated => generated_text::write(&generated, cx.sites, image, request, to)?,
     };
