@@ -4,6 +4,9 @@
 
 use crate::common::{
     ENGINES,
+    client::connected,
+    has_http2,
+    http2_stream::Http2Stream,
     page::BrowserPage,
     program::{RunningProgram, children, has_exited, process_name, serve, serve_config, tarpon},
     readable_dir, site, wait_for, write_files,
@@ -80,10 +83,26 @@ fn dechunked(mut rest: &[u8]) -> Option<Vec<u8>> {
 
 /// Sends a request with these fields and this content, and reads the response.
 fn request(address: SocketAddr, line: &str, fields: &str, content: &[u8]) -> Reply {
-    let mut stream = TcpStream::connect(address).expect("the server listens");
+    let stream = TcpStream::connect(address).expect("the server listens");
+    request_on(stream, line, fields, content)
+}
+
+fn request_on(mut stream: impl Read + Write, line: &str, fields: &str, content: &[u8]) -> Reply {
     let head = format!("{line} HTTP/1.1\r\nHost: example.org\r\nConnection: close\r\n{fields}\r\n");
     stream.write_all(&[head.as_bytes(), content].concat()).expect("the server reads");
     Reply::read(&mut stream)
+}
+
+/// Sends the requests of the other functions here, over HTTP/2 if that is `true`.
+fn ask(address: SocketAddr, is_http2: bool, line: &str, content: &[u8]) -> Reply {
+    let fields = match line.starts_with("POST") {
+        true => format!("Content-Length: {}\r\n", content.len()),
+        false => String::new(),
+    };
+    match is_http2 {
+        false => request(address, line, &fields, content),
+        true => request_on(Http2Stream::new(connected(address)), line, &fields, content),
+    }
 }
 
 fn get(address: SocketAddr, target: &str) -> Reply {
@@ -189,15 +208,18 @@ fn programs_in_several_languages_answer_on_every_engine() {
         let address = served.address();
         for language in ["python", "perl", "sh", "c"] {
             let target = format!("/cgi-bin/{language}");
-            let reply = get(address, &target);
-            assert_eq!((reply.status, &*reply.text()), (200, "GET "), "{engine:?} {language}");
-            assert_eq!(reply.field("X-Language"), Some(language), "{engine:?}");
-            // More than all buffers between client and program hold.
-            let content: Vec<u8> = (0..700_000_u32).map(|number| (number % 251) as u8).collect();
-            let reply = post(address, &target, &content);
-            assert!(reply.is_complete && reply.content[5..] == content, "{engine:?} {language}");
-            let reply = request(address, &format!("HEAD {target}"), "", b"");
-            assert_eq!((reply.status, reply.content.len()), (200, 0), "{engine:?} {language}");
+            for is_http2 in [false, true].into_iter().filter(|is_http2| !is_http2 || has_http2(engine)) {
+                let place = format!("{engine:?}, {language}, HTTP/2: {is_http2}");
+                let reply = ask(address, is_http2, &format!("GET {target}"), b"");
+                assert_eq!((reply.status, &*reply.text()), (200, "GET "), "{place}");
+                assert_eq!(reply.field("X-Language"), Some(language), "{place}");
+                // More than all buffers between client and program hold.
+                let content: Vec<u8> = (0..700_000_u32).map(|number| (number % 251) as u8).collect();
+                let reply = ask(address, is_http2, &format!("POST {target}"), &content);
+                assert!(reply.is_complete && reply.content[5..] == content, "{place}");
+                let reply = ask(address, is_http2, &format!("HEAD {target}"), b"");
+                assert_eq!((reply.status, reply.content.len()), (200, 0), "{place}");
+            }
         }
         // One connection: two mounts, the site, and an unknown method.
         let mut stream = TcpStream::connect(address).expect("the server listens");
@@ -297,8 +319,10 @@ fn heads_and_lengths_of_programs_are_checked() {
         ("two lengths",             "Content-Type: a/b\nContent-Length: 1\nContent-Length: 2\n\n", 502, Some("page")),
         ("interim",                 "Status: 100\n\n",                                       502,    Some("page")),
     ];
-    for (name, output, status, content) in cases {
-        let reply = post(served.address(), "/cgi-bin/raw", output.as_bytes());
+    let both = cases.iter().flat_map(|case| [(case, false), (case, true)]);
+    for ((name, output, status, content), is_http2) in both {
+        let name = format!("{name}, HTTP/2: {is_http2}");
+        let reply = ask(served.address(), is_http2, "POST /cgi-bin/raw", output.as_bytes());
         assert_eq!(reply.status, *status, "{name}: {}", reply.head);
         match content {
             Some("page") => assert!(reply.is_complete && reply.text().contains("502"), "{name}"),
@@ -666,9 +690,12 @@ fn local_redirects_are_followed_on_every_engine() {
             ("Content-Type: a/b\n\nhello",            200,    "hello"),
         ];
         for (output, status, content) in cases {
-            let reply = post(served.address(), "/cgi-bin/raw", output.as_bytes());
-            assert_eq!((reply.status, reply.is_complete), (status, true), "{engine:?} {output}");
-            assert!(reply.text().contains(content), "{engine:?} {output}");
+            for is_http2 in [false, true].into_iter().filter(|is_http2| !is_http2 || has_http2(engine)) {
+                let place = format!("{engine:?}, {output}, HTTP/2: {is_http2}");
+                let reply = ask(served.address(), is_http2, "POST /cgi-bin/raw", output.as_bytes());
+                assert_eq!((reply.status, reply.is_complete), (status, true), "{place}");
+                assert!(reply.text().contains(content), "{place}");
+            }
         }
         // On one connection, the next response begins where the redirected one ends.
         let mut stream = TcpStream::connect(served.address()).expect("the server listens");

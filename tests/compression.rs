@@ -3,6 +3,7 @@
 use crate::common::{
     ENGINES,
     client::{Response, TestClient},
+    has_http2,
     program::{RunningProgram, children, serve, wrap_command},
     readable_dir, wait_for, write_files,
 };
@@ -30,6 +31,13 @@ fn directory_is_served_at_once_and_compressed_soon() {
             for coding in ["br", "gzip", "zstd"] {
                 let response = service.get(target, &format!("Accept-Encoding: {coding}\r\n"));
                 assert_eq!(response.field("Content-Encoding"), Some(coding), "{engine}: {target}");
+                if has_http2(engine) {
+                    assert_eq!(
+                        service.get_over_http2(target, coding),
+                        response.content,
+                        "{engine}: {target}"
+                    );
+                }
                 assert!(
                     service.decoded(target, coding) == content.as_bytes(),
                     "{engine}: {target}, {coding}"
@@ -184,6 +192,15 @@ impl Compressing {
         let mut client = TestClient::connect(self.address);
         client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{fields}\r\n"));
         client.response()
+    }
+
+    /// Returns the content that a client of HTTP/2 gets in this coding.
+    fn get_over_http2(&self, target: &str, coding: &str) -> Vec<u8> {
+        let mut client = TestClient::connect_http2(self.address);
+        client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\nAccept-Encoding: {coding}\r\n\r\n"));
+        let response = client.response();
+        assert_eq!(response.field("Content-Encoding"), Some(coding), "{target}");
+        response.content
     }
 
     fn wait_for_coding(&self, target: &str, coding: &str) {

@@ -4,7 +4,7 @@
 
 use crate::common::{
     ENGINES,
-    client::{Response, TestClient},
+    client::{Response, connect_on},
     program::{RunningProgram, serve, tarpon},
     site, write_files,
 };
@@ -26,17 +26,18 @@ fn client_with_the_earlier_file_gets_a_delta() {
     let has = |field: &str| format!("Available-Dictionary: {field}\r\n");
     let accepts = |codings: &str| format!("Accept-Encoding: {codings}\r\n");
     let (browser, zstd) = (accepts("gzip, deflate, br, zstd, dcb, dcz"), accepts("zstd, dcz"));
-    for engine in ENGINES {
+    let each = ENGINES.iter().flat_map(|engine| connect_on(*engine).map(move |connect| (engine, connect)));
+    for (engine, (version, connect)) in each {
         let [before, now] = releases.archives.each_ref().map(|archive| {
             RunningProgram::start_ready(serve(archive, &["--engine", engine.name(), "--workers", "1"]))
         });
-        let mut client = TestClient::connect(before.address());
+        let mut client = connect(before.address());
         let response = client.get(OLD);
         assert_eq!(response.field("Use-As-Dictionary"), Some("match=\"/assets/app.*.js\""), "{response:?}");
         assert!(response.content == script(1));
         assert_eq!(client.get("/plain.js").field("Use-As-Dictionary"), None);
 
-        let mut client = TestClient::connect(now.address());
+        let mut client = connect(now.address());
         let mut request = |method: &str, path: &str, fields: &str| -> Response {
             client.send(format!("{method} {path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
             if method == "HEAD" { client.try_head().expect("a head") } else { client.response() }
@@ -64,7 +65,7 @@ fn client_with_the_earlier_file_gets_a_delta() {
             let dictionary =
                 if *path == "/plain.js" { releases.digest(&plain(1)) } else { dictionary.clone() };
             let fields = fields.replace(&releases.digest(&script(1)), &dictionary);
-            let name = format!("{engine}, {name}");
+            let name = format!("{engine}, {version}, {name}");
             let response = request("GET", path, &fields);
             assert_eq!((response.status, response.field("Content-Encoding")), (200, *coding), "{name}");
             let has_delta = *path == NEW || *path == "/plain.js";

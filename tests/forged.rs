@@ -1,13 +1,15 @@
 //! Forged archives: whatever their bytes are, each response ends where its client expects it to end.
 
 use crate::common::{
+    client::TestClient,
     distinct_bytes, seeds_factor,
-    server::{EmbeddedServer, settings},
+    server::{EmbeddedServer, settings_with_http2},
     site,
 };
 use std::{
     fs,
     io::Write,
+    net::SocketAddr,
     path::Path,
     process::{Command, Stdio},
 };
@@ -40,6 +42,9 @@ fn responses_of_forged_archives_have_correct_framing() {
         assert!(statuses.iter().any(|got| got == status), "no response with status {status}");
     }
 }
+
+/// The number of requests at a time: fewer than the server allows.
+const STREAM_COUNT: usize = 100;
 
 /// A packed site with all kinds of entries, from which the tests make forged archives.
 struct ForgedSites {
@@ -149,6 +154,29 @@ impl ForgedSites {
         bytes
     }
 
+    /// Sends all requests to a site over HTTP/2. The client checks that each content has the length that its head tells.
+    fn check_over_http2(&self, address: SocketAddr, host: &str) {
+        let mut client = TestClient::connect_http2(address);
+        for requests in self.requests.chunks(STREAM_COUNT) {
+            let lines = requests.iter().map(|request| {
+                let mut parts = request.split('\t');
+                let [method, target] = [(); 2].map(|()| parts.next().expect("a method and a target"));
+                let fields: String = parts.map(|field| format!("{field}\r\n")).collect();
+                format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n")
+            });
+            client.send(lines.collect::<String>());
+            for request in requests {
+                let is_head = request.starts_with("HEAD\t");
+                let response = if is_head { client.try_head() } else { client.try_response() };
+                let response = response.unwrap_or_else(|error| panic!("{host}: {request}: {error}"));
+                assert!(
+                    response.field("Content-Length").is_some() || [204, 304].contains(&response.status),
+                    "{request}"
+                );
+            }
+        }
+    }
+
     /// Serves the archives that open, sends all requests to each of them, and returns the statuses. A response that the client rejects
     /// fails the test.
     fn statuses(&self, archives: &[Vec<u8>]) -> Vec<String> {
@@ -168,7 +196,7 @@ impl ForgedSites {
                 input.extend(self.requests.iter().map(|request| format!("{name}\t{request}\n")));
             }
             let served = EmbeddedServer::sites(
-                &settings(Engine::Epoll, 1),
+                &settings_with_http2(Engine::Epoll, 1),
                 VirtualHosts::new(sites, UnknownHost::Refused).expect("unique names"),
             );
             let mut client = Command::new("python3")
@@ -185,6 +213,9 @@ impl ForgedSites {
             writer.join().expect("no panic").expect("the client reads all input");
             let out = String::from_utf8(output.stdout).expect("text");
             statuses.extend(out.lines().map(str::to_owned));
+            chunk
+                .iter()
+                .for_each(|(number, _)| self.check_over_http2(served.address, &format!("forged-{number}")));
             assert!(served.stop().is_ok());
         }
         statuses

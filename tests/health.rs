@@ -58,7 +58,7 @@ fn health_path_is_served_on_every_host_unless_the_site_has_the_file() {
         let mut command = serve(dir.path(), engine);
         command.args(tls.options());
         let program = RunningProgram::start_ready(command);
-        for endpoint in tls.endpoints(&program.addresses()) {
+        for endpoint in tls.endpoints_with_http2(engine, &program.addresses()) {
             let mut client = endpoint.connect();
             for &(host, method, target, status, content) in cases {
                 client.send(format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"));

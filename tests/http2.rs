@@ -1,8 +1,8 @@
 //! HTTP/2 with programs of others: curl, nghttp, h2spec, and h2 of Python. The engines that serve one connection at a time do not offer it.
 
 use crate::common::{
-    ENGINES, distinct_bytes, endpoint::TestTls, page::BrowserPage, program::RunningProgram, sample::PICTURE,
-    site, wait_for, write_files,
+    ENGINES, distinct_bytes, endpoint::TestTls, has_http2, page::BrowserPage, program::RunningProgram,
+    sample::PICTURE, site, wait_for, write_files,
 };
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -37,11 +37,6 @@ pub(crate) struct Http2Server {
     dir: TempDir,
     pub(crate) tls: TestTls,
     pub(crate) program: RunningProgram,
-}
-
-/// Returns whether an engine offers HTTP/2.
-fn has_http2(engine: Engine) -> bool {
-    !matches!(engine, Engine::Threads | Engine::Prefork | Engine::Fork)
 }
 
 pub(crate) fn engines() -> impl Iterator<Item = Engine> {

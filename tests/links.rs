@@ -1,7 +1,7 @@
 //! Symbolic links that lead out of a site, into directories that the configuration names.
 
 use crate::common::{
-    client::TestClient,
+    client::{CONNECT, TestClient},
     program::{RunningProgram, serve, tarpon, without_user_change},
     readable_dir, wait_for, write_files,
 };
@@ -92,6 +92,8 @@ fn links_lead_into_named_trees_only_and_changes_there_are_served() {
         };
         for (path, content) in SERVED {
             assert_eq!(get(path), (200, content.to_owned()), "{path}");
+            let response = TestClient::connect_http2(program.address()).get(path);
+            assert_eq!((response.status, &response.content[..]), (200, content.as_bytes()), "{path}");
         }
         for path in ["/html/key", "/ACKS", "/html/ACKS"] {
             assert_eq!(get(path).0, 404, "{path}");
@@ -205,9 +207,16 @@ fn packed_site_has_the_targets_of_links() {
     assert!(ended.status.success(), "{ended:?}");
     assert!(ended.err.contains("skipped 1 symbolic link out of the site: html/key"), "{ended:?}");
     let program = RunningProgram::start_ready(serve(&archive, &[]));
-    for (path, content) in SERVED {
-        let response = TestClient::connect(program.address()).get(path);
-        assert_eq!((response.status, &response.content[..]), (200, content.as_bytes()), "{path}");
+    for (version, connect) in CONNECT {
+        let mut client = connect(program.address());
+        for (path, content) in SERVED {
+            let response = client.get(path);
+            assert_eq!(
+                (response.status, &response.content[..]),
+                (200, content.as_bytes()),
+                "{version}, {path}"
+            );
+        }
     }
     // An archive within a tree would become part of the next one.
     let inside = share.at("javascript/site.tar");

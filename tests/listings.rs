@@ -90,7 +90,7 @@ impl SiteFormats {
                 let own = if is_packed { &[] } else { options };
                 let options = [&["--engine", engine.name()], own].concat();
                 let program = RunningProgram::start_ready(tls.serve(&path, &options));
-                for endpoint in tls.endpoints(&program.addresses()) {
+                for endpoint in tls.endpoints_with_http2(*engine, &program.addresses()) {
                     let what = format!("{engine}, {endpoint}, {}", path.display());
                     check(&mut endpoint.connect(), &what, is_whole);
                 }

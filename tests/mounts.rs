@@ -107,7 +107,7 @@ fn mount_answers_below_its_path_on_every_engine() {
     let tls = TestTls::for_hosts(&["tar.example"]);
     let servers = ENGINES.iter().map(|&engine| (engine, four_sites(engine, &tls)));
     for (engine, served) in servers {
-        for endpoint in tls.endpoints(&served.addresses) {
+        for endpoint in tls.endpoints_with_http2(engine, &served.addresses) {
             let place = format!("{engine}, {endpoint}");
             let mut client = endpoint.connect();
             for (name, host, target, want) in cases {

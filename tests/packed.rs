@@ -36,10 +36,10 @@ fn packed_site_gets_the_responses_of_its_directory() {
         let options = ["--engine", engine.name(), "--workers", "1"];
         let from_dir = RunningProgram::start_ready(serve(dir.path(), &options));
         let from_archive = RunningProgram::start_ready(tls.serve(&archive, &options));
-        let [plain, tls13, tls12] =
-            tls.endpoints(&from_archive.addresses()).map(|endpoint| endpoint.connect());
-        let mut clients = [TestClient::connect(from_dir.address()), plain];
-        let mut tls_clients = [tls13, tls12];
+        let endpoints = tls.endpoints_with_http2(*engine, &from_archive.addresses());
+        let mut clients = [TestClient::connect(from_dir.address()), endpoints[0].connect()];
+        let mut others: Vec<_> =
+            endpoints[1..].iter().map(|endpoint| (endpoint, endpoint.connect())).collect();
         for target in
             ["/", "/index.html", "/guide", "/guide/", "/large.css", "/link.css", "/picture.png", "/missing"]
         {
@@ -52,15 +52,15 @@ fn packed_site_gets_the_responses_of_its_directory() {
                     format!("GET {target} HTTP/1.1\r\nHost: a\r\nAccept-Encoding: {coding}\r\n\r\n");
                 clients[1].send(&request);
                 let got = clients[1].response();
-                for client in &mut tls_clients {
+                for (endpoint, client) in &mut others {
                     client.send(&request);
                     let response = client.response();
                     assert_eq!(
                         response.head_without_date(),
                         got.head_without_date(),
-                        "{engine}, TLS: {target}"
+                        "{engine}, {endpoint}: {target}"
                     );
-                    assert!(response.content == got.content, "{engine}, TLS: {target}");
+                    assert!(response.content == got.content, "{engine}, {endpoint}: {target}");
                 }
                 let field = format!("Content-Encoding: {coding}\r\n");
                 assert_eq!(got.head.contains(&field), is_coded, "{target}: {}", got.head);

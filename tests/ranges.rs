@@ -22,7 +22,7 @@ fn response_with_several_ranges_waits_for_space_and_then_follows_by_itself() {
     let servers =
         ENGINES.iter().map(|&engine| (engine, TestServer::dir_with_tls(engine, 1, dir.path(), &tls)));
     for (engine, served) in servers {
-        for endpoint in tls.endpoints(&served.addresses) {
+        for endpoint in tls.endpoints_with_http2(engine, &served.addresses) {
             let mut client = endpoint.client(small_window(endpoint.address, 128 << 10));
             client.send(get("/large"));
             // The kernel takes only a part of this response, so the second request arrives while the rest is in the outbox.

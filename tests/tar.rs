@@ -56,9 +56,9 @@ fn archive_gets_the_responses_of_its_directory() {
             );
             let mut one = TestClient::connect(from_dir.address());
             // The transport does not depend on which program has written the archive, but on whether it is mapped or unpacked.
-            let count = if ["GNU tar", "GNU tar, gzip"].contains(name) { 3 } else { 1 };
-            let endpoints = tls.endpoints(&from_tar.addresses());
-            let mut others: Vec<_> = endpoints[..count].iter().map(Endpoint::connect).collect();
+            let count = if ["GNU tar", "GNU tar, gzip"].contains(name) { 4 } else { 1 };
+            let endpoints = tls.endpoints_with_http2(*engine, &from_tar.addresses());
+            let mut others: Vec<_> = endpoints.iter().take(count).map(Endpoint::connect).collect();
             for target in targets() {
                 let mut is_coded = false;
                 for range in ["", "Range: bytes=2-\r\n", "Range: bytes=20-90, 0-9, -5\r\n"] {

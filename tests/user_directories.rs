@@ -5,7 +5,7 @@
 
 use crate::common::{
     ENGINES, TEST_TIMEOUT,
-    client::{Response, TestClient},
+    client::{CONNECT, Response, TestClient},
     program::{RunningProgram, serve, wrap_command},
     readable_dir, wait_for, write_files,
 };
@@ -78,18 +78,20 @@ fn users_have_directories_below_their_names() {
         ("root",                   "/~root/",                            404, ""),
         ("no name",                "/~/",                                404, ""),
     ];
-    let mut client = TestClient::connect(program.address());
-    for (name, target, status, want) in cases {
-        let response = client.get(target);
-        let got = response.field("Location").unwrap_or(std::str::from_utf8(&response.content).unwrap());
-        assert_eq!(response.status, *status, "{name}");
-        assert!(want.is_empty() || got == *want, "{name}: {got}");
+    for (version, connect) in CONNECT {
+        let mut client = connect(program.address());
+        for (name, target, status, want) in cases {
+            let response = client.get(target);
+            let got = response.field("Location").unwrap_or(std::str::from_utf8(&response.content).unwrap());
+            assert_eq!(response.status, *status, "{version}, {name}");
+            assert!(want.is_empty() || got == *want, "{version}, {name}: {got}");
+        }
+        assert_eq!(
+            client.get("/~alice/").field("X-From"),
+            Some("the site"),
+            "rules of the site apply, and rules of users do not"
+        );
     }
-    assert_eq!(
-        client.get("/~alice/").field("X-From"),
-        Some("the site"),
-        "rules of the site apply, and rules of users do not"
-    );
     let errors = program.err();
     for want in [
         format!("skipped 1 home directory without search permission: {}", host.at("home/barred").display()),

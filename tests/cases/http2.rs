@@ -2,25 +2,20 @@
 
 use super::{CASES, PACKED, ProtocolCase, check, fixture, response, split_words};
 use crate::common::{
-    ENGINES,
+    ENGINES, has_http2,
+    http2_client::{Http2Client, StreamReceived, preface},
+    http2_request::Http2Request,
     program::{RunningProgram, serve_exactly},
 };
-use http2_client::{END_HEADERS, END_STREAM, Http2Client, StreamReceived, block, frame, preface};
 use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpStream},
     time::Duration,
 };
-use tarpon::Engine;
 use tarpon_conn::{
     AcceptedClient, Limits, Sites,
     sim::{Cuts, Sim},
 };
-use tarpon_http::h2::FrameType;
-
-#[path = "../../crates/conn/tests/invariants/http2_client.rs"]
-#[expect(dead_code, reason = "the tests without a server use more of it")]
-mod http2_client;
 
 /// Cases whose responses differ, because the limits do.
 const DIFFERENT: &[&str] = &[
@@ -51,9 +46,8 @@ fn cases_pass_over_http2() {
 /// All on one connection, so that the tables for fields are used too.
 #[test]
 fn cases_pass_over_http2_on_every_engine_that_offers_it() {
-    let offering =
-        ENGINES.iter().filter(|engine| !matches!(engine, Engine::Threads | Engine::Prefork | Engine::Fork));
-    for &engine in offering {
+    let offering = ENGINES.iter().copied().filter(|engine| has_http2(*engine));
+    for engine in offering {
         let dir = fixture();
         let served = RunningProgram::start_ready(serve_exactly(dir.path(), &["--engine", engine.name()]));
         let failed = failures_on(served.address(), &all());
@@ -69,13 +63,8 @@ fn all() -> Vec<Http2Case> {
 /// The requests of a case, and what they get.
 struct Http2Case {
     name: String,
-    requests: Vec<Http2CaseRequest>,
+    requests: Vec<Http2Request>,
     want: Vec<StreamReceived>,
-}
-
-struct Http2CaseRequest {
-    fields: Vec<(String, String)>,
-    content: Vec<u8>,
 }
 
 impl Http2Case {
@@ -86,9 +75,12 @@ impl Http2Case {
         }
         let (mut requests, mut rest) = (Vec::new(), &case.request[..]);
         while !rest.is_empty() {
-            let (request, behind) = Http2CaseRequest::split_first(rest)?;
+            let (request, len) = Http2Request::split_first(rest).ok().flatten()?;
+            if request.is_last {
+                return None;
+            }
             requests.push(request);
-            rest = behind;
+            rest = &rest[len..];
         }
         if requests.len() != case.responses.len() {
             return None;
@@ -100,26 +92,8 @@ impl Http2Case {
 
     /// Returns the bytes that send the requests, on streams from `first` on.
     fn frames(&self, first: u32) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        for (request, stream) in self.requests.iter().zip((first..).step_by(2)) {
-            let fields: Vec<_> = request.fields.iter().map(|(name, value)| (&**name, &**value)).collect();
-            let ends = if request.content.is_empty() { END_STREAM } else { 0 };
-            let parts = block(&fields);
-            let mut parts = parts.chunks(16_384).enumerate().peekable();
-            while let Some((number, part)) = parts.next() {
-                let last = if parts.peek().is_none() { END_HEADERS } else { 0 };
-                bytes.extend(match number {
-                    0 => frame(FrameType::Headers, ends | last, stream, part),
-                    _ => frame(FrameType::Continuation, last, stream, part),
-                });
-            }
-            let mut parts = request.content.chunks(16_384).peekable();
-            while let Some(part) = parts.next() {
-                let ends = if parts.peek().is_none() { END_STREAM } else { 0 };
-                bytes.extend(frame(FrameType::Data, ends, stream, part));
-            }
-        }
-        bytes
+        let streams = self.requests.iter().zip((first..).step_by(2));
+        streams.flat_map(|(request, stream)| request.frames(stream)).collect()
     }
 
     fn failure_in_memory(&self, cuts: Cuts) -> Option<String> {
@@ -143,7 +117,7 @@ impl Http2Case {
             }
             // A malformed request is an error of its stream: RFC 9113, section 8.1.1. So is `*` without OPTIONS: section 8.3.1.
             let is_refused = got.reset == Some(PROTOCOL_ERROR) && got.sections.is_empty();
-            let may_be_refused = want.status() == "400" || self.requests[number].has_only_asterisk();
+            let may_be_refused = want.status() == "400" || self.requests[number].field(":path") == Some("*");
             if got != *want && !(is_refused && may_be_refused) {
                 let (got_len, want_len) = (got.content.len(), want.content.len());
                 return Some(format!(
@@ -207,53 +181,3 @@ const PROTOCOL_ERROR: u32 = 1;
 
 /// A test that waits so long has failed.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
-
-impl Http2CaseRequest {
-    fn has_only_asterisk(&self) -> bool {
-        self.fields.iter().any(|(name, value)| name == ":path" && value == "*")
-    }
-
-    fn is_head(&self) -> bool {
-        self.fields.iter().any(|(name, value)| name == ":method" && value == "HEAD")
-    }
-
-    /// Splits the first request off its bytes.
-    fn split_first(bytes: &[u8]) -> Option<(Http2CaseRequest, &[u8])> {
-        let end = bytes.windows(4).position(|end| end == b"\r\n\r\n")?;
-        let head = std::str::from_utf8(&bytes[..end]).ok()?;
-        let mut lines = head.split("\r\n");
-        let [method, target, "HTTP/1.1"] = lines.next()?.split(' ').collect::<Vec<_>>()[..] else {
-            return None;
-        };
-        if method == "CONNECT" || !(target.starts_with('/') || target == "*") || !target.is_ascii() {
-            return None;
-        }
-        let (mut hosts, mut fields, mut len) = (Vec::new(), Vec::new(), 0);
-        for line in lines {
-            let (name, value) = line.split_once(':')?;
-            let (name, value) = (name.to_ascii_lowercase(), value.trim_matches([' ', '\t']));
-            // RFC 9113, section 8.2.
-            let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-            if name.is_empty() || !name.bytes().all(is_name) || value.contains(['\0', '\r', '\n']) {
-                return None;
-            }
-            match &*name {
-                "host" => hosts.push(value),
-                "connection" | "keep-alive" | "proxy-connection" | "transfer-encoding" | "upgrade" | "te" => {
-                    return None;
-                }
-                "content-length" => len = value.parse().ok()?,
-                _ => {}
-            }
-            if name != "host" {
-                fields.push((name, value.to_owned()));
-            }
-        }
-        let &[host] = &hosts[..] else { return None };
-        let pseudo = [(":method", method), (":scheme", "http"), (":authority", host), (":path", target)];
-        let pseudo = pseudo.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let content = bytes.get(end + 4..end + 4 + len)?.to_vec();
-        let fields = pseudo.into_iter().chain(fields).collect();
-        Some((Http2CaseRequest { fields, content }, &bytes[end + 4 + len..]))
-    }
-}

@@ -1,12 +1,13 @@
 //! An HTTP/1.1 client that sends exactly the given bytes and frames responses by RFC 9112, section 6.3.
 
-use super::{TEST_TIMEOUT, kernel::TcpPair};
+use super::{TEST_TIMEOUT, has_http2, http2_stream::Http2Stream, kernel::TcpPair};
 use std::{
     io::{self, ErrorKind, Read, Write},
     net::{Shutdown, SocketAddr, TcpStream},
     os::unix::net::UnixStream,
     path::Path,
 };
+use tarpon::Engine;
 
 /// One client connection to a server.
 pub(crate) struct TestClient {
@@ -45,6 +46,11 @@ pub(crate) trait Stream: Read + Write + Send {
 impl TestClient {
     pub(crate) fn connect(address: SocketAddr) -> TestClient {
         TestClient::new(connected(address))
+    }
+
+    /// Connects with HTTP/2. The test writes and reads HTTP/1.1: see [`Http2Stream`].
+    pub(crate) fn connect_http2(address: SocketAddr) -> TestClient {
+        TestClient::new(Http2Stream::new(connected(address)))
     }
 
     pub(crate) fn connect_unix(path: &Path) -> TestClient {
@@ -225,6 +231,18 @@ pub(crate) fn connected(address: SocketAddr) -> TcpStream {
     socket.set_write_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
     socket.set_nodelay(true).expect("no delay");
     socket
+}
+
+/// A version of HTTP, and how a client connects with it.
+pub(crate) type Connect = (&'static str, fn(SocketAddr) -> TestClient);
+
+/// How the client of a table connects: it sends the same requests over each version.
+pub(crate) const CONNECT: [Connect; 2] = [("HTTP/1.1", TestClient::connect), HTTP2];
+pub(crate) const HTTP2: Connect = ("HTTP/2", TestClient::connect_http2);
+
+/// Returns how clients of an engine connect.
+pub(crate) fn connect_on(engine: Engine) -> impl Iterator<Item = Connect> {
+    CONNECT.into_iter().filter(move |connect| *connect.0 != *HTTP2.0 || has_http2(engine))
 }
 
 /// Returns a GET request with only a Host field.

@@ -7,6 +7,8 @@
 
 use super::{
     client::{Stream, TestClient, connected},
+    has_http2,
+    http2_stream::Http2Stream,
     program::{serve, serve_exactly},
     tls_files::TlsFiles,
     tls_stream::TlsStream,
@@ -26,7 +28,7 @@ use std::{
     process::Command,
     sync::Arc,
 };
-use tarpon::{Listener, TlsCertificate, TlsConfig};
+use tarpon::{Engine, Listener, TlsCertificate, TlsConfig};
 
 /// The certificate of a server, and clients that trust it.
 pub(crate) struct TestTls {
@@ -43,6 +45,8 @@ pub(crate) struct TestTls {
 pub(crate) struct Endpoint {
     pub(crate) address: SocketAddr,
     tls: Option<(&'static str, Arc<ClientConfig>)>,
+    /// Clients speak HTTP/2, as [`Http2Stream`] does.
+    is_http2: bool,
 }
 
 impl TestTls {
@@ -140,16 +144,26 @@ impl TestTls {
     /// The server has other listeners.
     pub(crate) fn endpoints(&self, addresses: &[SocketAddr]) -> [Endpoint; 3] {
         let &[plain, tls] = addresses else { panic!("the addresses of two listeners: {addresses:?}") };
-        let [tls13, tls12] =
-            self.clients.each_ref().map(|client| Endpoint { address: tls, tls: Some(client.clone()) });
+        let [tls13, tls12] = self.clients.each_ref().map(|client| Endpoint {
+            address: tls,
+            tls: Some(client.clone()),
+            is_http2: false,
+        });
         [Endpoint::plain(plain), tls13, tls12]
+    }
+
+    /// Returns the same and, if the engine offers it, how clients speak HTTP/2 without TLS.
+    pub(crate) fn endpoints_with_http2(&self, engine: Engine, addresses: &[SocketAddr]) -> Vec<Endpoint> {
+        let http2 = Endpoint { is_http2: true, ..Endpoint::plain(addresses[0]) };
+        let http2 = Some(http2).filter(|_| has_http2(engine));
+        self.endpoints(addresses).into_iter().chain(http2).collect()
     }
 }
 
 impl Endpoint {
     /// Returns a place for clients without TLS.
     pub(crate) fn plain(address: SocketAddr) -> Endpoint {
-        Endpoint { address, tls: None }
+        Endpoint { address, tls: None, is_http2: false }
     }
 
     #[track_caller]
@@ -169,9 +183,14 @@ impl Endpoint {
     /// The handshake fails.
     pub(crate) fn try_client(&self, socket: impl Stream + 'static) -> io::Result<TestClient> {
         match &self.tls {
+            None if self.is_http2 => Ok(TestClient::new(Http2Stream::new(socket))),
             None => Ok(TestClient::new(socket)),
             Some((_, config)) => TlsStream::new(socket, config).map(TestClient::new),
         }
+    }
+
+    pub(crate) fn is_http2(&self) -> bool {
+        self.is_http2
     }
 
     pub(crate) fn has_tls(&self) -> bool {
@@ -181,6 +200,7 @@ impl Endpoint {
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.tls.as_ref().map_or("plain", |(version, _)| version))
+        let plain = if self.is_http2 { "HTTP/2" } else { "plain" };
+        f.write_str(self.tls.as_ref().map_or(plain, |(version, _)| version))
     }
 }

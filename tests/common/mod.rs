@@ -8,6 +8,9 @@
 //! | `directory` | an ACME directory: Pebble |
 //! | `endpoint` | listeners with and without TLS, and clients of them |
 //! | `faults` | the program with faults injected by seed |
+//! | `http2_client` | a client that reads and writes frames of HTTP/2 |
+//! | `http2_request` | a request of HTTP/1.1 as HTTP/2 has it |
+//! | `http2_stream` | a connection of HTTP/2 for tests that write and read HTTP/1.1 |
 //! | `kernel` | waits for what the kernel reports about connections and threads |
 //! | `load` | clients that send requests continuously |
 //! | `other_server` | other servers: nginx, Caddy, HAProxy |
@@ -30,6 +33,10 @@ pub(crate) mod client_hello;
 pub(crate) mod directory;
 pub(crate) mod endpoint;
 pub(crate) mod faults;
+#[path = "../../crates/conn/tests/invariants/http2_client.rs"]
+pub(crate) mod http2_client;
+pub(crate) mod http2_request;
+pub(crate) mod http2_stream;
 pub(crate) mod kernel;
 pub(crate) mod load;
 pub(crate) mod other_server;
@@ -58,6 +65,11 @@ pub(crate) const ENGINES: &[Engine] = Engine::ALL;
 
 /// The engines that run in the process of a test. For the others, tests start the program.
 pub(crate) const EMBEDDED: &[Engine] = Engine::EMBEDDED;
+
+/// Returns whether an engine offers HTTP/2.
+pub(crate) fn has_http2(engine: Engine) -> bool {
+    !engine.is_blocking()
+}
 
 /// Scales a worker count for engines whose workers serve one connection each, so that all clients of a test can connect.
 pub(crate) fn workers(engine: Engine, count: usize) -> usize {

@@ -42,6 +42,11 @@ pub(crate) fn settings(engine: Engine, worker_count: usize) -> Settings {
     }
 }
 
+/// Returns the same settings for tests that send HTTP/1 and HTTP/2.
+pub(crate) fn settings_with_http2(engine: Engine, worker_count: usize) -> Settings {
+    Settings { http2: true, ..settings(engine, worker_count) }
+}
+
 /// A server on any engine: embedded, or the program if the engine uses processes.
 pub(crate) struct TestServer {
     /// The address of the first listener.
@@ -72,7 +77,8 @@ impl TestServer {
     pub(crate) fn dir_with_tls(engine: Engine, worker_count: usize, dir: &Path, tls: &TestTls) -> TestServer {
         if EMBEDDED.contains(&engine) {
             let site = Site::from_dir(dir).expect("a site");
-            return EmbeddedServer::start(tls.listeners(), &settings(engine, worker_count), site).into();
+            return EmbeddedServer::start(tls.listeners(), &settings_with_http2(engine, worker_count), site)
+                .into();
         }
         let options = ["--engine", engine.name(), "--workers", &worker_count.to_string()];
         RunningProgram::start_ready(tls.serve(dir, &options)).into()

@@ -4,7 +4,7 @@ use super::{
     proxied::{Proxied, ProxyConfig},
     scripted::{AfterResponse, ScriptedServer, ok},
 };
-use crate::common::{client::connected, distinct_bytes};
+use crate::common::{client::connected, distinct_bytes, has_http2};
 use rustix::process::Signal;
 use std::{
     fs,
@@ -18,11 +18,6 @@ use tarpon_http::h2::{
     FRAME_HEADER_LEN, FrameFlags, FrameHeader, FrameType, PREFACE,
     hpack::{FieldSection, HpackDecoder, SECTION_SIZE_MAX, encode_field},
 };
-
-/// Returns whether an engine offers HTTP/2.
-pub(super) fn has_http2(engine: Engine) -> bool {
-    !matches!(engine, Engine::Threads | Engine::Prefork | Engine::Fork)
-}
 
 /// The engines that offer HTTP/2.
 pub(super) fn engines() -> impl Iterator<Item = Engine> {

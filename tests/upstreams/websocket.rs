@@ -1,11 +1,10 @@
 //! WebSocket through the proxy, from headless Chromium: an echo in this process, which speaks RFC 6455.
 
 use super::{
-    http2::has_http2,
     proxied::{Proxied, ProxyConfig},
     scripted::{ScriptedConnection, ScriptedServer},
 };
-use crate::common::{ENGINES, endpoint::TestTls, page::BrowserPage};
+use crate::common::{ENGINES, endpoint::TestTls, has_http2, page::BrowserPage};
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 
