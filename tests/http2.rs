@@ -1,18 +1,28 @@
 //! HTTP/2 with programs of others: curl, nghttp, h2spec, and h2 of Python. The engines that serve one connection at a time do not offer it.
 
 use crate::common::{
-    ENGINES, distinct_bytes, endpoint::TestTls, has_http2, page::BrowserPage, program::RunningProgram,
-    sample::PICTURE, site, wait_for, write_files,
+    ENGINES,
+    client::{TestClient, get},
+    distinct_bytes,
+    endpoint::TestTls,
+    has_http2,
+    http2_client::Http2Client,
+    page::BrowserPage,
+    program::{RunningProgram, serve},
+    sample::PICTURE,
+    server::settings,
+    site, wait_for, write_files,
 };
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::{
     fs,
     io::Write,
+    net::TcpListener,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
 };
-use tarpon::Engine;
+use tarpon::{Engine, Http2Use, Server, Settings, Site};
 use tempfile::TempDir;
 
 /// A length that takes many frames, and more than the first windows.
@@ -222,9 +232,21 @@ pub(crate) fn run_python(program: &str, arguments: &[String], tls: &TestTls, inp
 /// served too, they are a request, which is answered with 400.
 #[test]
 fn h2spec_passes() {
+    check_with_h2spec("on");
+}
+
+#[test]
+fn h2spec_passes_with_http2_alone() {
+    check_with_h2spec("only");
+}
+
+fn check_with_h2spec(http2: &str) {
     for engine in engines() {
-        let served = Http2Server::start(engine, &[]);
-        for (address, has_tls) in std::iter::zip(served.program.addresses(), [false, true]) {
+        let served = Http2Server::start(engine, &["--http2", http2]);
+        // With TLS the option makes no difference to a client that offers HTTP/2.
+        let endpoint_count = if http2 == "only" { 1 } else { 2 };
+        let endpoints = std::iter::zip(served.program.addresses(), [false, true]);
+        for (address, has_tls) in endpoints.take(endpoint_count) {
             let report = served.path("report.xml");
             let mut command = Command::new(h2spec());
             command.args(["-h", &address.ip().to_string(), "-p", &address.port().to_string(), "-o", "10"]);
@@ -234,7 +256,7 @@ fn h2spec_passes() {
             let failed = report.split("<testcase").skip(1).filter(|case| case.contains("<failure"));
             let failed: Vec<&str> = failed.filter_map(|case| case.split('"').nth(3)).collect();
             assert_eq!(report.matches("<testcase").count(), 145, "{engine}");
-            match has_tls {
+            match has_tls || http2 == "only" {
                 true => assert!(output.success() && failed.is_empty(), "{engine}: {failed:?}"),
                 // A client that has not read the answer when the connection closes sees a reset.
                 false => {
@@ -281,10 +303,10 @@ fn a_stop_finishes_the_download_that_has_begun() {
 #[test]
 fn http2_is_offered_as_the_engine_and_the_options_say() {
     for &engine in ENGINES {
-        for options in [&[][..], &["--no-http2"]] {
+        for options in [&[][..], &["--http2", "on"], &["--http2", "off"]] {
             let served = Http2Server::start(engine, options);
             let [plain, secure] = served.origins();
-            let is_offered = has_http2(engine) && options.is_empty();
+            let is_offered = has_http2(engine) && options.last() != Some(&"off");
             let version = served.curl(&["--http2", "-o", "saved", "-w", "%{http_version}", &secure]);
             assert_eq!(version, if is_offered { "2" } else { "1.1" }, "{engine} {options:?}");
             let output = served.curl_command(&["--http2-prior-knowledge", &plain]).output().expect("curl");
@@ -293,6 +315,52 @@ fn http2_is_offered_as_the_engine_and_the_options_say() {
             assert_ne!(output.status.code(), Some(28), "{engine} {options:?}");
         }
     }
+}
+
+/// How curl exits if the answer is not HTTP/1, if its connection is reset, and if the handshake fails.
+const CURL_REFUSED: [i32; 3] = [1, 56, 35];
+
+#[test]
+fn http2_alone_refuses_clients_of_http1() {
+    for engine in engines() {
+        let served = Http2Server::start(engine, &["--http2", "only", "--health-path", "/healthz"]);
+        let [plain, secure] = served.origins();
+        for origin in [&plain, &secure] {
+            for target in ["/", "/healthz"] {
+                let url = format!("{origin}{target}");
+                let options = [over_http2(origin), "-o", "saved", "-w", "%{http_version} %{http_code}", &url];
+                assert_eq!(served.curl(&options), "2 200", "{engine}, {url}");
+                for options in [&["--http1.1"][..], &["--http1.0"], &["--http1.1", "--no-alpn"]] {
+                    let output = served.curl_command(&[options, &[&url]].concat()).output().expect("curl");
+                    let code = output.status.code().unwrap_or_default();
+                    assert!(CURL_REFUSED.contains(&code), "{engine}, {url}, {options:?}: {output:?}");
+                }
+            }
+        }
+        // The bytes: the settings of the server, and GOAWAY with PROTOCOL_ERROR.
+        let mut client = TestClient::connect(served.program.addresses()[0]);
+        client.send(get("/"));
+        let (wire, mut frames) = (client.read_to_end(), Http2Client::default());
+        frames.read(&wire);
+        assert_eq!((&frames.go_aways[..], frames.streams.len()), (&[(0, 1)][..], 0), "{engine}");
+        assert_eq!(served.program.err(), "", "{engine}");
+    }
+}
+
+#[test]
+fn engines_without_http2_do_not_serve_it_alone() {
+    let dir = site(&[("index.html", "home")]);
+    for &engine in ENGINES.iter().filter(|engine| !has_http2(**engine)) {
+        let ended = RunningProgram::run(serve(dir.path(), &["--engine", engine.name(), "--http2", "only"]));
+        let want = format!("the engine {engine} does not offer HTTP/2");
+        assert!(!ended.status.success() && ended.err.contains(&want), "{engine}: {ended:?}");
+    }
+    let settings = Settings { http2: Http2Use::Only, ..settings(Engine::Threads, 1) };
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let site = Site::from_dir(dir.path()).expect("a site");
+    let started = Server::start(&settings, vec![listener.try_into().expect("a listener")], site);
+    let error = started.expect_err("an engine without HTTP/2").to_string();
+    assert!(error.contains("cannot serve HTTP/2 alone with the engine threads"), "{error}");
 }
 
 /// The number of images of the page.

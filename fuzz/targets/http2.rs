@@ -8,7 +8,7 @@ use bytes::Bytes;
 use libfuzzer_sys::{arbitrary, arbitrary::Arbitrary, fuzz_target};
 use std::{fs, io::Cursor, sync::LazyLock};
 use tarpon_conn::{
-    AcceptedClient, Close, Limits, Sites,
+    AcceptedClient, Close, HttpVersions, Limits, Sites,
     sim::{Cuts, Sim},
 };
 use tarpon_http::h2::{
@@ -20,7 +20,8 @@ use tarpon_site::Image;
 
 fuzz_target!(|ops: Vec<Http2Op<'_>>| {
     let sites = Sites::new(IMAGE.clone(), Limits::default());
-    let mut sim = Sim::accept(sites, AcceptedClient { offers_http2: true, ..AcceptedClient::default() });
+    let mut sim =
+        Sim::accept(sites, AcceptedClient { versions: HttpVersions::All, ..AcceptedClient::default() });
     sim.files = vec![vec![b'l'; LARGE_LEN]];
     sim.client_sends(PREFACE);
     sim.client_sends(&frame(FrameType::Settings as u8, 0, 0, b""));

@@ -52,11 +52,23 @@ pub struct Settings {
     /// # Ok::<(), String>(())
     /// ```
     pub proxy_trust: ProxyTrust,
-    /// Offers HTTP/2: over TLS by ALPN, and without TLS to clients that begin with it. Engines that serve one connection at a time never do.
-    /// Default: `true`.
-    pub http2: bool,
+    /// Whether clients may speak HTTP/2, or must. Default: [`Http2Use::On`].
+    pub http2: Http2Use,
     /// Emits an event for each exchange, with both heads, through `tracing` at level DEBUG. Default: `false`.
     pub debug: bool,
+}
+
+/// Whether clients may speak HTTP/2. Engines that [serve one connection at a time](Engine::is_blocking) never offer it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Http2Use {
+    /// Clients may: over TLS by ALPN, and without TLS by beginning with it.
+    #[default]
+    On,
+    /// Clients speak HTTP/1.
+    Off,
+    /// Clients must: over TLS, ALPN offers nothing else, and without TLS a connection that does not begin with HTTP/2 ends. A server with an
+    /// engine that never offers it does not start.
+    Only,
 }
 
 impl Default for Settings {
@@ -78,7 +90,7 @@ impl Default for Settings {
             health_path: None,
             server_header: true,
             proxy_trust: ProxyTrust::default(),
-            http2: true,
+            http2: Http2Use::On,
             debug: false,
         }
     }

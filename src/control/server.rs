@@ -7,7 +7,7 @@
 //! ```
 
 use crate::{
-    base::settings::Settings,
+    base::settings::{Http2Use, Settings},
     base::{address::Address, engine::Engine, error::UserError, log_config::LogOwner},
     control::{
         access_log::{AccessLog, LogPlan, LogSink},
@@ -103,8 +103,8 @@ impl Server {
     ///
     /// # Errors
     /// The process is out of threads or descriptors, or may use no cores; a listener [expects a PROXY
-    /// header](Listener::with_proxy_protocol) and no proxy is trusted; or the engine is `prefork` or `fork`, whose workers are
-    /// processes: only [`supervise`](crate::supervise) runs those.
+    /// header](Listener::with_proxy_protocol) and no proxy is trusted; clients must speak [HTTP/2](Http2Use::Only), which the engine
+    /// does not offer; or the engine is `prefork` or `fork`, whose workers are processes: only [`supervise`](crate::supervise) runs those.
     pub fn start(
         settings: &Settings,
         listeners: Vec<Listener>,
@@ -147,6 +147,13 @@ impl Server {
                 format_args!("cannot run the engine {engine} within another program"),
                 "its workers are processes, and a process that has threads cannot fork",
                 "use the engine threads, which serves in the same way, or run tarpon serve",
+            )));
+        }
+        if settings.http2 == Http2Use::Only && engine.is_blocking() {
+            return Err(io::Error::other(UserError::new(
+                format_args!("cannot serve HTTP/2 alone with the engine {engine}"),
+                "it does not offer HTTP/2",
+                "use another engine, such as Engine::Auto, or another value of Settings::http2",
             )));
         }
         if settings.proxy_trust.proxies.is_empty()
@@ -216,7 +223,7 @@ impl Server {
                 health_path: settings.health_path.as_ref().map(|path| path.as_bytes().into()),
                 server_header: settings.server_header,
                 proxy_trust: proxy_trust.clone(),
-                offers_http2: settings.http2,
+                http2: settings.http2,
                 acme: acme.clone(),
                 loader: loader.clone(),
                 handshakes: handshakes.clone(),

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 use tarpon_conn::{
-    AcceptedClient, Limits, Sites,
+    AcceptedClient, HttpVersions, Limits, Sites,
     sim::{Cuts, Sim},
 };
 
@@ -99,7 +99,7 @@ impl Http2Case {
     fn failure_in_memory(&self, cuts: Cuts) -> Option<String> {
         let (image, files) = &*PACKED;
         let sites = Sites::new(image.clone(), Limits::default());
-        let accepted = AcceptedClient { offers_http2: true, ..AcceptedClient::default() };
+        let accepted = AcceptedClient { versions: HttpVersions::All, ..AcceptedClient::default() };
         let mut sim = Sim::accept(sites, accepted);
         sim.files.clone_from(files);
         sim.client_sends(&preface(&[]));

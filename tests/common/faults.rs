@@ -34,7 +34,7 @@ impl FaultRun {
     pub(crate) fn start(engine: Engine, seed: u64, dir: &Path) -> FaultRun {
         let workers = workers(engine, 2).to_string();
         let mut command =
-            serve_exactly(dir, &["--engine", engine.name(), "--workers", &workers, "--no-http2"]);
+            serve_exactly(dir, &["--engine", engine.name(), "--workers", &workers, "--http2", "off"]);
         let counts = NamedTempFile::new().expect("a file");
         let faults = env::var(FAULTS_VARIABLE).unwrap_or_else(|_| seed.to_string());
         command.env(FAULTS_VARIABLE, faults).env(COUNTS_VARIABLE, counts.path());

@@ -15,7 +15,7 @@ use std::{
     thread,
     time::Duration,
 };
-use tarpon::{Address, Engine, Handle, Listener, Server, Settings, Site, VirtualHosts};
+use tarpon::{Address, Engine, Handle, Http2Use, Listener, Server, Settings, Site, VirtualHosts};
 
 /// An embedded server that stops when the value is dropped.
 pub(crate) struct EmbeddedServer {
@@ -31,7 +31,7 @@ pub(crate) struct EmbeddedServer {
 pub(crate) fn settings(engine: Engine, worker_count: usize) -> Settings {
     Settings {
         // The tests send bytes of HTTP/1, to which the preface of HTTP/2 is a request.
-        http2: false,
+        http2: Http2Use::Off,
         engine,
         worker_count: NonZeroUsize::new(workers(engine, worker_count)),
         header_timeout: SERVER_TIMEOUT,
@@ -44,7 +44,7 @@ pub(crate) fn settings(engine: Engine, worker_count: usize) -> Settings {
 
 /// Returns the same settings for tests that send HTTP/1 and HTTP/2.
 pub(crate) fn settings_with_http2(engine: Engine, worker_count: usize) -> Settings {
-    Settings { http2: true, ..settings(engine, worker_count) }
+    Settings { http2: Http2Use::On, ..settings(engine, worker_count) }
 }
 
 /// A server on any engine: embedded, or the program if the engine uses processes.

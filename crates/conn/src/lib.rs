@@ -130,8 +130,8 @@ pub use pool::{BUF_LEN, BufId, BufRange, Pool};
 pub use program_value::{ProgramValue, drop_caught};
 pub use proxy_trust::{IpNetwork, PeerAddress, ProxyTrust, TrustedProxy};
 pub use record::{
-    AGENT_LEN_MAX, AcceptedClient, ExchangeId, HEADS_LEN_MAX, HOST_LEN_MAX, LINE_LEN_MAX, RECORDS_LEN,
-    REFERER_LEN_MAX, Record, RecordedText, Recording, Records, RequestEnd, RequestStart,
+    AGENT_LEN_MAX, AcceptedClient, ExchangeId, HEADS_LEN_MAX, HOST_LEN_MAX, HttpVersions, LINE_LEN_MAX,
+    RECORDS_LEN, REFERER_LEN_MAX, Record, RecordedText, Recording, Records, RequestEnd, RequestStart,
 };
 pub use response_prefix::{Persistence, ResponsePrefix, ResponsePrefixes};
 pub use route_table::{PathPrefix, PathPrefixError, RouteTable, RouteTableId, RouteTaken, RouteTarget};
@@ -374,7 +374,7 @@ impl Connection {
     pub(crate) fn secured(&mut self, cx: &ConnResources<'_>, session: TlsSession, has_http2: bool) {
         if let Party::Client(client) = &mut self.party {
             client.secured(session);
-            if has_http2 {
+            if has_http2 || client.speaks_only_http2() {
                 self.party = Party::Http2(Box::new(client.to_http2(cx)));
             }
         }

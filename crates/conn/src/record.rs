@@ -58,8 +58,20 @@ pub struct AcceptedClient {
     pub expects_proxy_header: bool,
     /// Whether the connection has TLS.
     pub has_tls: bool,
-    /// Whether the client may speak HTTP/2. Over TLS the handshake decides; without TLS the first bytes do.
-    pub offers_http2: bool,
+    /// The versions that the client may speak.
+    pub versions: HttpVersions,
+}
+
+/// The versions of HTTP that a client may speak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HttpVersions {
+    /// HTTP/1.0 and HTTP/1.1.
+    #[default]
+    Http1,
+    /// These and HTTP/2. Over TLS the handshake decides; without TLS the first bytes do.
+    All,
+    /// HTTP/2 alone. First bytes that are not its preface end the connection: RFC 9113, section 3.4.
+    OnlyHttp2,
 }
 
 /// The id of an exchange. Open exchanges of a worker differ in the place; later exchanges at the same place differ in the generation.

@@ -8,7 +8,7 @@ use super::{
     worker_process,
 };
 use crate::{
-    base::settings::Settings,
+    base::settings::{Http2Use, Settings},
     control::{
         listeners::Listener,
         process::{ProcessId, channel::Channel, fork::fork},
@@ -246,7 +246,7 @@ fn worker_config(
         server_header: settings.server_header,
         proxy_trust: Arc::new(settings.proxy_trust.clone()),
         // Each of its processes serves one connection at a time.
-        offers_http2: false,
+        http2: Http2Use::Off,
         acme: shared.acme.clone(),
         counters: shared.counters.row(slot),
         log: shared.rings.as_ref().map(|(recording, rings)| {

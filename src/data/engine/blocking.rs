@@ -30,6 +30,7 @@ use super::{
     },
 };
 use crate::{
+    base::settings::Http2Use,
     data::worker::{
         Slot, StartTime, Worker, WorkerConfig, WorkerRows,
         idle_workers::IdleWorkers,
@@ -228,7 +229,7 @@ impl Blocking {
         // buffers depends on it, so the limit of descriptors is not used.
         let connection_count_max = 3;
         let worker: Worker<Readiness> =
-            Worker::new(WorkerConfig { connection_count_max, offers_http2: false, ..config });
+            Worker::new(WorkerConfig { connection_count_max, http2: Http2Use::Off, ..config });
         let mailbox = PollEntry::new(worker.mailbox.as_fd(), POLLIN);
         let listeners = worker.listeners.iter().map(|listener| PollEntry::new(listener.as_fd(), POLLIN));
         let entries = [mailbox, mailbox, mailbox].into_iter().chain(listeners).collect();

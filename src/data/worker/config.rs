@@ -5,6 +5,7 @@ use super::{
     mailbox::Mailbox,
 };
 use crate::{
+    base::settings::Http2Use,
     data::{acme_table::AcmeTable, log_ring::RingProducer},
     site::versions::SiteVersions,
     sys::shared::SharedRow,
@@ -51,7 +52,7 @@ pub(crate) struct WorkerConfig {
     /// The row of the worker in the table of upstreams. `None`: it gets one [later](WorkerRows).
     pub(crate) upstream_row: Option<usize>,
     /// Whether clients may speak HTTP/2.
-    pub(crate) offers_http2: bool,
+    pub(crate) http2: Http2Use,
     /// What to record of exchanges, and the ring for the records.
     pub(crate) log: Option<(Recording, RingProducer)>,
 }
@@ -75,19 +76,21 @@ pub(crate) struct SocketSettings {
 }
 
 impl SocketSettings {
-    /// Offers HTTP/2 to clients with TLS, before all other protocols.
+    /// Offers HTTP/2 to clients with TLS, before all other protocols, or instead of HTTP/1. A protocol that is no HTTP stays.
     #[cfg(feature = "tls")]
-    pub(super) fn offer_http2(&mut self) {
-        if let Some(tls) = &mut self.tls {
-            let mut config = TlsServerConfig::clone(tls);
-            config.alpn_protocols.insert(0, b"h2".into());
-            *tls = Arc::new(config);
+    pub(super) fn offer_http2(&mut self, http2: Http2Use) {
+        let Some(tls) = self.tls.as_mut().filter(|_| http2 != Http2Use::Off) else { return };
+        let mut config = TlsServerConfig::clone(tls);
+        if http2 == Http2Use::Only {
+            config.alpn_protocols.retain(|protocol| !protocol.starts_with(b"http/"));
         }
+        config.alpn_protocols.insert(0, b"h2".into());
+        *tls = Arc::new(config);
     }
 
     /// There is no TLS.
     #[cfg(not(feature = "tls"))]
-    pub(super) fn offer_http2(&mut self) {}
+    pub(super) fn offer_http2(&mut self, _http2: Http2Use) {}
 }
 
 /// The part of a [`WorkerConfig`] that differs between the processes of a prepared worker.
@@ -126,7 +129,7 @@ impl WorkerConfig {
             server_header: true,
             proxy_trust: Arc::default(),
             acme: None,
-            offers_http2: true,
+            http2: Http2Use::On,
             backends: Backends::default(),
             upstream_row: Some(0),
             log: None,

@@ -56,7 +56,7 @@ pub(crate) use context::WorkerContext;
 pub(crate) use sending::{COPY_LEN_MAX, MissingRange, SendLimits, Stage};
 pub(crate) use slots::{Slot, SlotId, Slots, idle_len};
 
-use crate::{data::upstreams::UpstreamLink, sys::socket};
+use crate::{base::settings::Http2Use, data::upstreams::UpstreamLink, sys::socket};
 use buffer_holders::BufferHolders;
 use clock::{SteadyClock, thread_cpu_us, unix_ms};
 use context::CpuCount;
@@ -75,8 +75,8 @@ use std::{
     time::Duration,
 };
 use tarpon_conn::{
-    AcceptedClient, Connection, HandshakeStep, PeerAddress, Pool, Records, ResponsePrefixes, SectionBuffer,
-    SiteId, Sites, Tick, Transport,
+    AcceptedClient, Connection, HandshakeStep, HttpVersions, PeerAddress, Pool, Records, ResponsePrefixes,
+    SectionBuffer, SiteId, Sites, Tick, Transport,
 };
 use timer_wheel::TimerWheel;
 
@@ -112,7 +112,7 @@ pub(crate) struct Worker<S> {
     /// The address of a client is logged, or decides whether it is trusted.
     needs_peers: bool,
     /// Whether clients may speak HTTP/2.
-    offers_http2: bool,
+    versions: HttpVersions,
 }
 
 /// Limit of buffers per worker: 64 MiB, which take memory only once they are used. A connection holds a buffer only for part of a head,
@@ -146,14 +146,17 @@ impl<S: Default> Worker<S> {
             loader,
             handshakes,
             upstream_row,
-            offers_http2,
+            http2,
             ..
         } = config;
         let WorkerConfig { connection_count_max, counters, log, backends, socket_settings, .. } = config;
         let mut socket_settings = socket_settings.to_vec();
-        if offers_http2 {
-            socket_settings.iter_mut().for_each(SocketSettings::offer_http2);
-        }
+        socket_settings.iter_mut().for_each(|settings| settings.offer_http2(http2));
+        let versions = match http2 {
+            Http2Use::On => HttpVersions::All,
+            Http2Use::Off => HttpVersions::Http1,
+            Http2Use::Only => HttpVersions::OnlyHttp2,
+        };
         let (mut records, producer) = match log {
             Some((recording, producer)) => (Records::new(recording), Some(producer)),
             None => (Records::off(), None),
@@ -225,7 +228,7 @@ impl<S: Default> Worker<S> {
             backends,
             upstreams,
             needs_peers,
-            offers_http2,
+            versions,
         }
     }
 
@@ -240,7 +243,7 @@ impl<S: Default> Worker<S> {
             routes,
             expects_proxy_header,
             has_tls: tls.is_some(),
-            offers_http2: self.offers_http2,
+            versions: self.versions,
         };
         let conn = Connection::new(&mut self.context.conn_resources(), accepted);
         let transport = match tls {

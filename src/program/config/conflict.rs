@@ -3,7 +3,7 @@
 use super::{
     Config, ConfigError, ConfigFile, OptionValue, Origin, acme, cgi, tls_conflict, upstream_conflict,
 };
-use crate::{ListenAddress, ListenValue};
+use crate::{AcmeChallenge, Http2Use, ListenAddress, ListenValue};
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
@@ -31,6 +31,7 @@ pub(super) fn find(
         cgi::conflicts(entries, errors);
         upstream_conflict::find(file, entries, errors);
         acme::conflicts(entries, &config.server.acme, errors);
+        http2_conflicts(entries, config, errors);
     }
     for listen in entries_of(entries, "site", &["listen"]) {
         for (at, _) in listen.values.iter().enumerate().filter(|(_, value)| !is_fixed(value)) {
@@ -46,6 +47,28 @@ pub(super) fn find(
     for group in site_groups(entries) {
         host_conflicts(file, &group, errors);
         mount_conflicts(file, &group, errors);
+    }
+}
+
+/// Adds an error if clients must speak HTTP/2, and an option needs HTTP/1.
+fn http2_conflicts(entries: &[OptionValue], config: &Config, errors: &mut Vec<ConfigError>) {
+    let server = &config.server;
+    let Some(http2) =
+        entries_of(entries, "server", &["http2"]).next().filter(|_| server.settings.http2 == Http2Use::Only)
+    else {
+        return;
+    };
+    let engine = server.settings.engine;
+    if engine.is_blocking() {
+        let found = format!("the engine {engine} does not offer HTTP/2");
+        let hint = "set engine = \"auto\", or remove http2";
+        errors.push(http2.error(0, found, "expected another engine beside it", hint));
+    }
+    let has_domains = config.sites.iter().any(|site| !site.domains.is_empty());
+    if has_domains && server.acme.challenge == AcmeChallenge::Http01 {
+        let found = "a directory that checks a name by http-01 speaks HTTP/1";
+        let hint = "set acme-challenge = \"tls-alpn-01\", or remove http2";
+        errors.push(http2.error(0, found, "expected another challenge beside it", hint));
     }
 }
 

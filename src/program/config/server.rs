@@ -5,7 +5,7 @@ use super::{
 };
 use crate::{
     AcmeChallenge, AcmeConfig, Address, AdminAccess, CertificateFiles, CgiConfig, Engine, ForwardedField,
-    HostName, Settings, TrustedProxy,
+    HostName, Http2Use, Settings, TrustedProxy,
 };
 use CommandKind::{Embedded, Serve};
 use std::{
@@ -288,10 +288,16 @@ const OPTIONS: &[Opt] = &[
     },
     Opt {
         name: "http2",
-        kind: ValueKind::Flag(|config, on| config.server.settings.http2 = on),
-        default: OptionDefault::Value("true"),
-        help: "Offer HTTP/2",
-        details: "With TLS a client chooses it in the handshake, and without TLS by its first bytes. The engines threads, prefork and fork never offer it.",
+        value_name: "WHETHER",
+        kind: ValueKind::Choice(&[
+            ("on", |config| config.server.settings.http2 = Http2Use::On),
+            ("off", |config| config.server.settings.http2 = Http2Use::Off),
+            ("only", |config| config.server.settings.http2 = Http2Use::Only),
+        ]),
+        default: OptionDefault::Value("on"),
+        example: "only",
+        help: "Select whether clients may speak HTTP/2: on, off, or only it",
+        details: "With TLS a client chooses it in the handshake, and without TLS by its first bytes. With only, a client that speaks HTTP/1 is refused. The engines threads, prefork and fork never offer HTTP/2.",
         ..SERVER
     },
     Opt {

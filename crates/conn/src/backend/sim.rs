@@ -9,8 +9,8 @@
 use super::echo::EchoBackend;
 use crate::{
     AcceptedClient, BUF_LEN, BackendRefusal, BackendServers, BackendSettings, BufRange, ConnResources,
-    Connection, Counters, DriveState, DriveStep, Pipes, Pool, Records, ResponsePrefixes, SectionBuffer,
-    Sites, Span, Tick, Transport,
+    Connection, Counters, DriveState, DriveStep, HttpVersions, Pipes, Pool, Records, ResponsePrefixes,
+    SectionBuffer, Sites, Span, Tick, Transport,
     pipe::{MESSAGE_COUNT_MAX, content::CONTENT_PART_COUNT_MAX},
     sim::{Cuts, Through, TransportClient},
     span::MESSAGE_BUF_COUNT_MAX,
@@ -43,8 +43,8 @@ pub struct BackendSim {
     pub stalls: bool,
     /// How the bytes of clients travel.
     pub through: Through,
-    /// Clients may speak HTTP/2.
-    pub offers_http2: bool,
+    /// The versions that clients may speak.
+    pub versions: HttpVersions,
     /// What the backend sends on each connection before it closes it. `None`: it is an [`EchoBackend`].
     pub script: Option<Vec<u8>>,
     /// The server of upstream tests. `None`: the backend speaks frames.
@@ -132,7 +132,7 @@ impl BackendSim {
             refuses: false,
             stalls: false,
             through: Through::Plain,
-            offers_http2: false,
+            versions: HttpVersions::Http1,
             script: None,
             upstream: None,
             backend_tls: None,
@@ -155,8 +155,8 @@ impl BackendSim {
     /// Accepts a client. Returns its number.
     pub fn connect(&mut self) -> usize {
         let number = self.parties.len();
-        let offers_http2 = self.offers_http2;
-        let accepted = AcceptedClient { number: number as u32, offers_http2, ..AcceptedClient::default() };
+        let versions = self.versions;
+        let accepted = AcceptedClient { number: number as u32, versions, ..AcceptedClient::default() };
         let conn = Connection::new(&mut self.cx(), accepted);
         let mut party = SimParty::new(conn, None);
         party.peer = TransportClient::new(&self.through, &mut party.socket);

@@ -18,7 +18,7 @@ use crate::{
     BufRange, ConnResources,
     plan::{self, Plan, PlanOptions},
     plan_route::{self, PlannedRoute, plan_route},
-    record::ExchangeStart,
+    record::{ExchangeStart, HttpVersions},
     request::Request,
     response_prefix::Persistence,
     sites::{MissingPage, Route, SiteId, Sites},
@@ -227,7 +227,7 @@ impl Http1 {
     #[inline]
     fn may_have_preface(&self, bytes: &[u8]) -> bool {
         let accepted = self.finder.accepted();
-        let is_offered = accepted.offers_http2 && !accepted.has_tls;
+        let is_offered = accepted.versions == HttpVersions::All && !accepted.has_tls;
         is_offered && check_preface(bytes) != PrefaceCheck::Mismatch
     }
 

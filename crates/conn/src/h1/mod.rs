@@ -42,7 +42,7 @@ use crate::{
     h2::Http2,
     plan::Plan,
     pool::BUF_LEN,
-    record::{AcceptedClient, ExchangeStart},
+    record::{AcceptedClient, ExchangeStart, HttpVersions},
     request::Client,
     sites::{MissingPage, SiteId},
     span::{Outbox, Span},
@@ -95,7 +95,7 @@ enum Http1Phase {
     ProxyHeader,
     /// Waits for a head, or for the rest of one.
     Head,
-    /// The first bytes are the preface of HTTP/2: the connection changes to it.
+    /// The first bytes are the preface of HTTP/2, or must be: the connection changes to it.
     Preface,
     /// Waits for the rest of a request's content, which is dropped.
     Content(RequestContent),
@@ -170,8 +170,21 @@ impl Http1 {
         };
         if accepted.expects_proxy_header {
             http.expect_proxy_header(cx);
+        } else {
+            http.phase = http.first_phase();
         }
         http
+    }
+
+    /// Returns the phase in which the connection waits for its first request.
+    #[inline]
+    fn first_phase(&self) -> Http1Phase {
+        let AcceptedClient { versions, has_tls, .. } = *self.finder.accepted();
+        // With TLS, the end of the handshake changes to HTTP/2.
+        match versions == HttpVersions::OnlyHttp2 && !has_tls {
+            true => Http1Phase::Preface,
+            false => Http1Phase::Head,
+        }
     }
 
     #[inline]
@@ -394,6 +407,12 @@ impl Http1 {
         matches!(self.phase, Http1Phase::Preface)
     }
 
+    /// Returns whether the next bytes must be the preface of HTTP/2, whatever they are: the client may speak nothing else.
+    #[inline]
+    pub(crate) fn speaks_only_http2(&self) -> bool {
+        self.finder.accepted().versions == HttpVersions::OnlyHttp2
+    }
+
     /// Returns the state of a client that speaks HTTP/2, from its preface on.
     #[cold]
     pub(crate) fn to_http2(&self, cx: &ConnResources<'_>) -> Http2 {
@@ -475,7 +494,7 @@ impl Http1 {
 
     #[inline]
     pub(crate) fn is_unused(&self, out: &Outbox) -> bool {
-        matches!(self.phase, Http1Phase::Head | Http1Phase::ProxyHeader)
+        matches!(self.phase, Http1Phase::Head | Http1Phase::ProxyHeader | Http1Phase::Preface)
             && self.incomplete_len == 0
             && out.is_empty()
             && self.missing_page().is_none()
@@ -589,7 +608,7 @@ impl Http1 {
     #[inline(never)]
     fn output_empty_after_head(&mut self, cx: &mut ConnResources<'_>) {
         self.deadline = match self.phase {
-            Http1Phase::Head | Http1Phase::ProxyHeader
+            Http1Phase::Head | Http1Phase::ProxyHeader | Http1Phase::Preface
                 if self.ending == Ending::Stopping
                     && self.incomplete_len == 0
                     && self.blocked == Blocked::No =>

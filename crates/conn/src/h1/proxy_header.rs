@@ -46,7 +46,7 @@ impl Http1 {
                 };
                 self.finder.set_peer(cx.sites.proxy_trust(), peer, peer_port);
                 self.incomplete_len = 0;
-                self.phase = Http1Phase::Head;
+                self.phase = self.first_phase();
                 len
             }
             Err(_) => {

@@ -8,10 +8,11 @@ use super::{
     properties::{cuts, through},
     records::recorded,
     sites::{IMAGE, LARGE_LEN, distinct_bytes, established, sim_on_disk, site, throughs},
+    tls::tls13,
 };
 use proptest::{collection::vec, prelude::*, sample::select};
 use tarpon_conn::{
-    AcceptedClient, Close, Limits, Record, SiteId, Sites,
+    AcceptedClient, Close, HttpVersions, Limits, Record, SiteId, Sites,
     sim::{Cuts, Sim},
 };
 use tarpon_http::h2::{FRAME_HEADER_LEN, FrameFlags, FrameHeader, FrameType, PREFACE};
@@ -19,7 +20,8 @@ use tarpon_http::h2::{FRAME_HEADER_LEN, FrameFlags, FrameHeader, FrameType, PREF
 /// Returns a simulation whose client may speak HTTP/2.
 fn sim() -> Sim {
     let sites = Sites::new(IMAGE.clone(), Limits::default());
-    let mut sim = Sim::accept(sites, AcceptedClient { offers_http2: true, ..AcceptedClient::default() });
+    let mut sim =
+        Sim::accept(sites, AcceptedClient { versions: HttpVersions::All, ..AcceptedClient::default() });
     sim.files = vec![distinct_bytes(LARGE_LEN)];
     sim
 }
@@ -253,6 +255,93 @@ fn errors_end_the_connection_or_the_stream() {
             assert_eq!(resets.next_back(), reset, "{name}, {read} bytes at a time");
             assert_eq!(sim.close() != Close::No, code.is_some(), "{name}");
         }
+    }
+}
+
+/// Returns a simulation whose client must speak HTTP/2.
+fn sim_of_http2_alone(has_tls: bool) -> Sim {
+    let sites = Sites::new(IMAGE.clone(), Limits::default());
+    let versions = HttpVersions::OnlyHttp2;
+    Sim::accept(sites, AcceptedClient { versions, has_tls, ..AcceptedClient::default() })
+}
+
+#[test]
+fn first_bytes_of_another_protocol_end_a_connection_for_http2_alone() {
+    let mut almost = *PREFACE;
+    almost[PREFACE.len() - 1] = b'x';
+    #[rustfmt::skip]
+    let cases: &[(&str, &[u8])] = &[
+        ("HTTP/1.1",                  b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"),
+        ("HTTP/1.0",                  b"GET / HTTP/1.0\r\n\r\n"),
+        ("PRI of HTTP/1.1",           b"PRI * HTTP/1.1\r\nHost: a\r\n\r\n"),
+        ("an upgrade",                b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: \r\n\r\n"),
+        ("an empty line",             b"\r\n"),
+        ("another last byte",         &almost),
+        ("frames without a preface",  &get(1, "/")),
+        ("a handshake of TLS",        b"\x16\x03\x01\x00\x05hello"),
+    ];
+    for (name, bytes) in cases {
+        for (through, read) in
+            throughs().iter().flat_map(|through| (1..=bytes.len()).map(move |read| (through, read)))
+        {
+            let place = format!("{name}, {through:?}, {read} bytes at a time");
+            let mut sim = established(sim_of_http2_alone(false), through);
+            let mut client = Http2Client::default();
+            sim.client_sends(bytes);
+            client.run(&mut sim, Cuts { read, ..Cuts::NONE });
+            // PROTOCOL_ERROR.
+            assert_eq!((&client.go_aways[..], client.streams.len()), (&[(0, 1)][..], 0), "{place}");
+            assert_eq!(sim.close(), Close::Write, "{place}");
+            sim.client_ends();
+            sim.run(Cuts::NONE);
+            assert_eq!(sim.close(), Close::Both, "{place}");
+        }
+    }
+}
+
+#[test]
+fn preface_in_pieces_begins_a_connection_for_http2_alone() {
+    for through in &throughs() {
+        for read in 1..PREFACE.len() + 20 {
+            let mut sim = established(sim_of_http2_alone(false), through);
+            let mut client = Http2Client::default();
+            sim.client_sends(&[preface(&[]), get(1, "/small"), get(3, "/none")].concat());
+            client.run(&mut sim, Cuts { read, ..Cuts::NONE });
+            let statuses = [1, 3].map(|stream| client.streams[&stream].status());
+            assert_eq!(statuses, ["200", "404"], "{through:?}, {read} bytes at a time");
+            assert_eq!((&client.go_aways[..], sim.close()), (&[][..], Close::No));
+        }
+    }
+}
+
+#[test]
+fn client_that_chooses_no_protocol_in_the_handshake_must_speak_http2_alone() {
+    for is_http2 in [true, false] {
+        let mut sim = established(sim_of_http2_alone(true), &tls13());
+        let mut client = Http2Client::default();
+        let bytes = if is_http2 { preface(&[]) } else { b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_vec() };
+        sim.client_sends(&bytes);
+        client.run(&mut sim, Cuts::NONE);
+        let want: &[(u32, u32)] = if is_http2 { &[] } else { &[(0, 1)] };
+        assert_eq!((&client.go_aways[..], client.settings_count), (want, 1), "{is_http2}");
+    }
+}
+
+#[test]
+fn silent_client_of_http2_alone_gets_nothing() {
+    type Event = (&'static str, fn(&mut Sim));
+    let events: [Event; 4] = [
+        ("the server stops", Sim::stop),
+        ("another connection needs its buffers", Sim::evict),
+        ("the client ends", Sim::client_ends),
+        ("its time passes", |sim| sim.pass(Limits::default().head_ms)),
+    ];
+    for (name, event) in events {
+        let mut sim = sim_of_http2_alone(false);
+        sim.run(Cuts::NONE);
+        event(&mut sim);
+        sim.run(Cuts::NONE);
+        assert_eq!((sim.close(), &sim.wire[..]), (Close::Both, &[][..]), "{name}");
     }
 }
 

@@ -12,7 +12,8 @@ use super::{
 use proptest::{collection::vec, prelude::*, sample::select, test_runner::Config};
 use std::num::NonZeroU32;
 use tarpon_conn::{
-    AcceptedClient, BackendLimits, BackendSim, Record, Recording, Records, ServerOutcome, UpstreamReply,
+    AcceptedClient, BackendLimits, BackendSim, HttpVersions, Record, Recording, Records, ServerOutcome,
+    UpstreamReply,
     sim::{Cuts, Sim},
 };
 use tarpon_http::h2::FrameType;
@@ -27,7 +28,7 @@ struct BackendClient {
 impl BackendClient {
     /// Connects, and sends these bytes.
     fn connect(sim: &mut BackendSim, bytes: &[u8]) -> BackendClient {
-        sim.offers_http2 = true;
+        sim.versions = HttpVersions::All;
         let number = sim.connect();
         sim.client_sends(number, bytes);
         BackendClient { number, wire: Vec::new(), client: Http2Client::default() }
@@ -140,7 +141,8 @@ fn a_server_that_speaks_http_asks_for_content_itself() {
 
 #[test]
 fn content_for_a_function_is_asked_for() {
-    let mut sim = Sim::accept(sites(), AcceptedClient { offers_http2: true, ..AcceptedClient::default() });
+    let mut sim =
+        Sim::accept(sites(), AcceptedClient { versions: HttpVersions::All, ..AcceptedClient::default() });
     let mut client = Http2Client::default();
     sim.client_sends(
         &[preface(&[]), post(1, "/f", &[("expect", "100-continue")]), post(3, "/f", &[])].concat(),

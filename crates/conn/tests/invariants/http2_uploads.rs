@@ -6,7 +6,7 @@ use super::{
     upstreams::UpstreamWorld,
 };
 use tarpon_conn::{
-    AcceptedClient, Close, UpstreamReply,
+    AcceptedClient, Close, HttpVersions, UpstreamReply,
     sim::{Cuts, Sim},
 };
 use tarpon_http::h2::FrameType;
@@ -15,7 +15,7 @@ use tarpon_http::h2::FrameType;
 const RESPONSE_LEN: usize = 90_000;
 
 fn sim() -> Sim {
-    Sim::accept(sites(), AcceptedClient { offers_http2: true, ..AcceptedClient::default() })
+    Sim::accept(sites(), AcceptedClient { versions: HttpVersions::All, ..AcceptedClient::default() })
 }
 
 fn post(stream: u32, path: &str) -> Vec<u8> {
@@ -84,7 +84,7 @@ fn window_of_a_content_that_is_dropped_is_returned() {
         true => UpstreamReply { bytes: "HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n".into(), ends: false },
         false => UpstreamReply::default(),
     });
-    world.sim.offers_http2 = true;
+    world.sim.versions = HttpVersions::All;
     let number = world.sim.connect();
     let window = [part(1, &[b'x'; 16_000]).repeat(4), part(1, &[b'x'; 1_535])].concat();
     world.sim.client_sends(number, &[preface(&[]), post(1, "/app/"), window].concat());

@@ -2,13 +2,14 @@
 //! no answer.
 
 use super::{
+    http2_client::{Http2Client, get, preface},
     records::recorded,
     sites::{IMAGE, distinct_bytes},
     tls::tls13,
 };
 use std::{net::IpAddr, sync::Arc};
 use tarpon_conn::{
-    AcceptedClient, Close, Limits, PeerAddress, ProxyTrust, Record, Sites,
+    AcceptedClient, Close, HttpVersions, Limits, PeerAddress, ProxyTrust, Record, Sites,
     sim::{Cuts, Sim, Through},
 };
 use tarpon_http::forwarded::ForwardedField;
@@ -128,8 +129,41 @@ fn malformed_lists_are_counted() {
     assert_eq!((clients(&sim), sim.counters.client_malformed.get()), (vec!["10.0.0.1".to_owned()], 1));
 }
 
+#[test]
+fn proxy_header_comes_before_the_preface_of_http2() {
+    for versions in [HttpVersions::All, HttpVersions::OnlyHttp2] {
+        for (header, client_of) in [(V1, "203.0.113.7"), (V2, "203.0.113.8")] {
+            for read in 1..header.len() + 40 {
+                let place = format!("{versions:?}, {read} bytes at a time");
+                let (mut sim, mut client) = (sim_of("10.0.0.1", true, versions), Http2Client::default());
+                sim.client_sends(&[header, &preface(&[]), &get(1, "/")].concat());
+                client.run(&mut sim, Cuts { read, ..Cuts::NONE });
+                assert_eq!(client.streams[&1].status(), "200", "{place}");
+                assert_eq!(clients(&sim), [client_of], "{place}");
+            }
+        }
+    }
+    // HTTP/1 after the header.
+    let (mut sim, mut client) = (sim_of("10.0.0.1", true, HttpVersions::OnlyHttp2), Http2Client::default());
+    sim.client_sends(&[V1, GET].concat());
+    client.run(&mut sim, Cuts::NONE);
+    assert_eq!((&client.go_aways[..], sim.close()), (&[(0, 1)][..], Close::Write));
+    // A server that stops waits for no preface.
+    let mut sim = sim_of("10.0.0.1", true, HttpVersions::OnlyHttp2);
+    sim.client_sends(V1);
+    sim.run(Cuts::NONE);
+    sim.stop();
+    sim.run(Cuts::NONE);
+    assert_eq!(sim.close(), Close::Both);
+}
+
 /// Accepts a peer, for a worker that trusts 10.0.0.0/8 and Unix sockets.
 fn sim(peer: &str, expects_proxy_header: bool) -> Sim {
+    sim_of(peer, expects_proxy_header, HttpVersions::Http1)
+}
+
+/// As [`sim`], for a client that may speak these versions.
+fn sim_of(peer: &str, expects_proxy_header: bool, versions: HttpVersions) -> Sim {
     let proxies = ["10.0.0.0/8", "unix"].map(|text| text.parse().expect("a network")).into();
     let mut sites = Sites::new(IMAGE.clone(), Limits::default());
     sites.set_proxy_trust(Arc::new(ProxyTrust { proxies, field: Some(ForwardedField::Forwarded) }));
@@ -137,8 +171,10 @@ fn sim(peer: &str, expects_proxy_header: bool) -> Sim {
         "unix" => Some(PeerAddress::Unix),
         _ => peer.parse().ok().map(PeerAddress::Ip),
     };
-    let mut sim =
-        Sim::accept(sites, AcceptedClient { peer, expects_proxy_header, ..AcceptedClient::default() });
+    let mut sim = Sim::accept(
+        sites,
+        AcceptedClient { peer, expects_proxy_header, versions, ..AcceptedClient::default() },
+    );
     sim.files = vec![distinct_bytes(100)];
     recorded(sim, false)
 }

@@ -10,7 +10,9 @@
 use std::error::Error;
 use std::{env, fs};
 
-use tarpon_conn::{AcceptedClient, BufRange, ConnResources, Connection, DriveStep, Tick, Transport};
+use tarpon_conn::{
+    AcceptedClient, BufRange, ConnResources, Connection, DriveStep, HttpVersions, Tick, Transport,
+};
 use tarpon_conn_driver::{IDLE, put, with_connection};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -18,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         env::args().skip(1).collect::<Vec<_>>().try_into().map_err(|_| USAGE)?;
     let (opening, request) = (fs::read(opening)?, fs::read(request)?);
     let (streams, count) = (streams.parse::<u32>()?, count.parse::<u32>()?);
-    let client = AcceptedClient { offers_http2: true, ..AcceptedClient::default() };
+    let client = AcceptedClient { versions: HttpVersions::All, ..AcceptedClient::default() };
     with_connection(&site, client, |conn, cx, buf| {
         let input = put(cx, buf, &opening);
         exchange(conn, cx, input)?;
