@@ -416,7 +416,11 @@ impl Http1 {
     /// Returns the state of a client that speaks HTTP/2, from its preface on.
     #[cold]
     pub(crate) fn to_http2(&self, cx: &ConnResources<'_>) -> Http2 {
-        Http2::new(cx, self.finder, self.tls)
+        let mut http = Http2::new(cx, self.finder, self.tls);
+        if self.ending != Ending::No {
+            http.announce_shutdown();
+        }
+        http
     }
 
     /// Handles the event that the transport has completed its handshake.

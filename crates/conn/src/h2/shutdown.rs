@@ -60,7 +60,7 @@ impl Http2 {
     }
 
     /// Queues the first GOAWAY.
-    pub(super) fn announce_shutdown(&mut self) {
+    pub(crate) fn announce_shutdown(&mut self) {
         let is_open = matches!(self.phase, Http2Phase::Preface | Http2Phase::Settings | Http2Phase::Open);
         if self.shutdown == Shutdown::No && is_open {
             self.shutdown = Shutdown::Announced;

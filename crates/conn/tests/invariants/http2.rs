@@ -345,6 +345,20 @@ fn silent_client_of_http2_alone_gets_nothing() {
     }
 }
 
+/// The first request is still answered, and the client opens another connection for the next.
+#[test]
+fn connection_that_begins_while_the_server_drains_ends_soon() {
+    for mut sim in [sim(), sim_of_http2_alone(false)] {
+        let mut client = Http2Client::default();
+        sim.run(Cuts::NONE);
+        sim.drain();
+        sim.client_sends(&[preface(&[]), get(1, "/")].concat());
+        client.run(&mut sim, Cuts::NONE);
+        assert_eq!(client.streams[&1].status(), "200");
+        assert_eq!(client.go_aways.first(), Some(&(0x7fff_ffff, 0)));
+    }
+}
+
 #[test]
 fn fields_that_are_too_large_get_431() {
     let (mut sim, mut client) = (sim(), Http2Client::default());
