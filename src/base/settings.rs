@@ -55,8 +55,23 @@ pub struct Settings {
     /// Offers HTTP/2: over TLS by ALPN, and without TLS to clients that begin with it. Engines that serve one connection at a time never do.
     /// Default: `true`.
     pub http2: bool,
+    /// Whether the kernel encrypts after the handshake of TLS, on Linux. Engines that serve one connection at a time encrypt by themselves.
+    /// Default: `KernelTlsUse::Auto`.
+    pub kernel_tls: KernelTlsUse,
     /// Emits an event for each exchange, with both heads, through `tracing` at level DEBUG. Default: `false`.
     pub debug: bool,
+}
+
+/// Whether the kernel encrypts the connections of TLS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KernelTlsUse {
+    /// Those whose version and cipher it has.
+    #[default]
+    Auto,
+    /// As `Auto`, and the server does not start if the kernel has none.
+    On,
+    /// None.
+    Off,
 }
 
 impl Default for Settings {
@@ -79,6 +94,7 @@ impl Default for Settings {
             server_header: true,
             proxy_trust: ProxyTrust::default(),
             http2: true,
+            kernel_tls: KernelTlsUse::default(),
             debug: false,
         }
     }

@@ -11,6 +11,7 @@
 //! | `name` | `O_PATH` | inode and birth |
 //! | `program` | /proc/self/exe | the name of the program |
 //! | `cores`, `huge`, `clock`, `priority` | bound threads, huge pages, coarse clocks, threads of low priority | none of these |
+//! | `kernel_tls` | keys of TLS in the kernel, with the feature `tls` | none |
 //! | `epoll` | epoll | – (`queue`: kqueue) |
 //! | `access` | whether a file could be created or written | the same |
 //! | `io` | the calls that move bytes over sockets, as thin functions | the same |
@@ -40,6 +41,8 @@ pub(crate) mod shared;
 mod system;
 pub(crate) mod user;
 
+#[cfg(feature = "tls")]
+pub(crate) use system::kernel_tls;
 pub(crate) use system::{cached, clock, cores, name, priority, program, signals, socket, spawn, wake};
 
 #[cfg(all(test, target_os = "linux"))]

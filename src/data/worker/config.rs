@@ -1,8 +1,8 @@
 //! Configuration of one worker.
 
 use super::{
-    backends::Backends, clock::StartTime, handshakes::Handshakes, idle_workers::IdleWorkers, loader::Loader,
-    mailbox::Mailbox,
+    backends::Backends, clock::StartTime, handshakes::Handshakes, idle_workers::IdleWorkers,
+    kernel_tls::KernelSuites, loader::Loader, mailbox::Mailbox,
 };
 use crate::{
     data::{acme_table::AcmeTable, log_ring::RingProducer},
@@ -52,6 +52,8 @@ pub(crate) struct WorkerConfig {
     pub(crate) upstream_row: Option<usize>,
     /// Whether clients may speak HTTP/2.
     pub(crate) offers_http2: bool,
+    /// What the kernel may seal and open of TLS.
+    pub(crate) kernel_suites: KernelSuites,
     /// What to record of exchanges, and the ring for the records.
     pub(crate) log: Option<(Recording, RingProducer)>,
 }
@@ -127,6 +129,7 @@ impl WorkerConfig {
             proxy_trust: Arc::default(),
             acme: None,
             offers_http2: true,
+            kernel_suites: KernelSuites::default(),
             backends: Backends::default(),
             upstream_row: Some(0),
             log: None,

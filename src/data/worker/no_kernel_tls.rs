@@ -1,0 +1,35 @@
+//! Kernel TLS in a build without TLS: no connection has it.
+
+use super::{context::WorkerContext, receiving::SendError, slots::Slot};
+use rustix::io::Errno;
+use tarpon_conn::{OwnRecord, Transport};
+
+/// The versions and ciphers that the kernel has: none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct KernelSuites;
+
+impl KernelSuites {
+    pub(crate) fn probe() -> KernelSuites {
+        KernelSuites
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
+        true
+    }
+}
+
+impl WorkerContext {
+    pub(super) fn offer_to_kernel(&self, _: &mut Transport) {}
+
+    pub(crate) fn install_keys<S>(&mut self, _: &mut Slot<S>) -> Result<(), SendError> {
+        Ok(())
+    }
+
+    pub(crate) fn receive_record<S>(&mut self, _: &mut Slot<S>, _: Errno) -> Result<(), SendError> {
+        Err(SendError)
+    }
+
+    pub(crate) fn send_own_record<S>(&mut self, _: &mut Slot<S>, record: OwnRecord) -> Result<(), Errno> {
+        match record {}
+    }
+}
