@@ -85,6 +85,12 @@ impl TestTls {
         BASE64_STANDARD.encode(digest(&SHA256, &self.public_key))
     }
 
+    /// Returns the configuration of a client of TLS 1.3.
+    pub(crate) fn client(&self) -> Arc<ClientConfig> {
+        let [(_, tls13), _] = &self.clients;
+        Arc::clone(tls13)
+    }
+
     /// Returns the files of the certificate and of its key.
     pub(crate) fn files(&self) -> [String; 2] {
         ["pem", "key"].map(|extension| {
@@ -172,6 +178,11 @@ impl Endpoint {
             None => Ok(TestClient::new(socket)),
             Some((_, config)) => TlsStream::new(socket, config).map(TestClient::new),
         }
+    }
+
+    /// Returns the configuration of clients with TLS.
+    pub(crate) fn config(&self) -> Option<&Arc<ClientConfig>> {
+        self.tls.as_ref().map(|(_, config)| config)
     }
 
     pub(crate) fn has_tls(&self) -> bool {

@@ -77,7 +77,7 @@ impl UsualSources<'_> {
         limits: SendLimits,
         to: &'t mut [u8],
     ) -> Option<&'t [u8]> {
-        if !slot.transport.sends_outbox() || slot.conn.outbox_len() > limits.copied_len_max {
+        if !slot.transport.sends_outbox(&slot.conn) || slot.conn.outbox_len() > limits.copied_len_max {
             return None;
         }
         let mut end = 0;

@@ -341,11 +341,12 @@ impl Transport {
 
     /// Returns whether the front of the outbox leaves as it is, and nothing before it.
     #[inline(always)]
-    pub fn sends_outbox(&self) -> bool {
+    pub fn sends_outbox(&self, conn: &Connection) -> bool {
         match self {
             Transport::Plain => true,
             Transport::Sealed(_) => false,
-            Transport::KernelTls(kernel) => kernel.own_record().is_none(),
+            // Without an outbox, what leaves is the closing alert.
+            Transport::KernelTls(kernel) => kernel.own_record().is_none() && !conn.outbox().is_empty(),
         }
     }
 

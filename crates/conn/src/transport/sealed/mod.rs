@@ -342,7 +342,13 @@ impl Sealed {
         };
         match opened {
             Opened::Incomplete => return Ok(false),
-            Opened::Own { len } => *rest = rest.skip(len),
+            Opened::Own { len } => {
+                *rest = rest.skip(len);
+                if self.takes_output() && mem::take(&mut self.is_for_kernel) {
+                    // An update of keys, whose answer rustls may keep until the next record of data: it would be lost.
+                    cx.counters.tls_kernel_refused.add(1);
+                }
+            }
             #[cfg(feature = "sim")]
             Opened::Data { header_len, len, trailer_len } => {
                 *rest = rest.skip(header_len);
