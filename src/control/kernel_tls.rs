@@ -14,9 +14,9 @@ use crate::{
 /// The settings insist on it, and it can nothing, or the engine cannot use it.
 pub(crate) fn suites(settings: &Settings, has_tls: bool) -> Result<KernelSuites, UserError> {
     if !has_tls || settings.kernel_tls == KernelTlsUse::Off {
-        return Ok(KernelSuites::default());
+        return Ok(KernelSuites::NONE);
     }
-    let suites = if settings.engine.is_blocking() { KernelSuites::default() } else { KernelSuites::probe() };
+    let suites = if settings.engine.is_blocking() { KernelSuites::NONE } else { KernelSuites::probe() };
     if settings.kernel_tls == KernelTlsUse::On && suites.is_empty() {
         let (why, hint) = match settings.engine.is_blocking() {
             true => ("the engine serves one connection at a time", "use the engine io_uring, epoll or poll"),

@@ -28,6 +28,9 @@ mod fault;
 pub(crate) mod inherited;
 pub(crate) mod inject;
 pub(crate) mod io;
+#[cfg_attr(all(feature = "tls", target_os = "linux"), path = "linux/kernel_tls.rs")]
+#[cfg_attr(not(all(feature = "tls", target_os = "linux")), path = "no_kernel_tls.rs")]
+pub(crate) mod kernel_tls;
 pub(crate) mod mapped;
 pub(crate) mod memory;
 pub(crate) mod packet;
@@ -41,8 +44,6 @@ pub(crate) mod shared;
 mod system;
 pub(crate) mod user;
 
-#[cfg(feature = "tls")]
-pub(crate) use system::kernel_tls;
 pub(crate) use system::{cached, clock, cores, name, priority, program, signals, socket, spawn, wake};
 
 #[cfg(all(test, target_os = "linux"))]

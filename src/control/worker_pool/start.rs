@@ -248,7 +248,7 @@ fn worker_config(
         // Each of its processes serves one connection at a time.
         offers_http2: false,
         // So does their sandbox.
-        kernel_suites: KernelSuites::default(),
+        kernel_suites: KernelSuites::NONE,
         acme: shared.acme.clone(),
         counters: shared.counters.row(slot),
         log: shared.rings.as_ref().map(|(recording, rings)| {

@@ -230,7 +230,7 @@ impl Blocking {
         let worker: Worker<Readiness> = Worker::new(WorkerConfig {
             connection_count_max,
             offers_http2: false,
-            kernel_suites: KernelSuites::default(),
+            kernel_suites: KernelSuites::NONE,
             ..config
         });
         let mailbox = PollEntry::new(worker.mailbox.as_fd(), POLLIN);

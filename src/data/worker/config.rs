@@ -129,7 +129,7 @@ impl WorkerConfig {
             proxy_trust: Arc::default(),
             acme: None,
             offers_http2: true,
-            kernel_suites: KernelSuites::default(),
+            kernel_suites: KernelSuites::NONE,
             backends: Backends::default(),
             upstream_row: Some(0),
             log: None,

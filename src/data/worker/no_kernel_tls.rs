@@ -1,22 +1,9 @@
 //! Kernel TLS in a build without TLS: no connection has it.
 
 use super::{context::WorkerContext, receiving::SendError, slots::Slot};
+pub(crate) use crate::sys::kernel_tls::KernelSuites;
 use rustix::io::Errno;
 use tarpon_conn::{OwnRecord, Transport};
-
-/// The versions and ciphers that the kernel has: none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct KernelSuites;
-
-impl KernelSuites {
-    pub(crate) fn probe() -> KernelSuites {
-        KernelSuites
-    }
-
-    pub(crate) fn is_empty(self) -> bool {
-        true
-    }
-}
 
 impl WorkerContext {
     pub(super) fn offer_to_kernel(&self, _: &mut Transport) {}

@@ -5,8 +5,6 @@ pub(crate) mod cached;
 pub(crate) mod clock;
 pub(crate) mod cores;
 pub(crate) mod huge;
-#[cfg(feature = "tls")]
-pub(crate) mod kernel_tls;
 #[cfg_attr(target_os = "macos", path = "macos/mod.rs")]
 #[cfg_attr(not(target_os = "macos"), path = "freebsd/mod.rs")]
 mod kind;

@@ -21,9 +21,15 @@ pub(crate) struct KernelSuites {
 }
 
 impl KernelSuites {
+    /// None.
+    pub(crate) const NONE: KernelSuites = {
+        let none = [false; KernelCipher::ALL.len()];
+        KernelSuites { tls12: none, tls13: none }
+    };
+
     /// Tries all of them, each on a connection of this process with itself.
     pub(crate) fn probe() -> KernelSuites {
-        let mut suites = KernelSuites::default();
+        let mut suites = KernelSuites::NONE;
         for cipher in KernelCipher::ALL {
             for is_tls13 in [false, true] {
                 let suite = KernelSuite { is_tls13, cipher };
@@ -40,7 +46,7 @@ impl KernelSuites {
 
     /// Returns whether the kernel has none.
     pub(crate) fn is_empty(self) -> bool {
-        self == KernelSuites::default()
+        self == KernelSuites::NONE
     }
 
     fn entry(&mut self, suite: KernelSuite) -> &mut bool {

@@ -8,8 +8,6 @@ pub(crate) mod cores;
 pub(crate) mod epoll;
 pub(crate) mod forbidden;
 pub(crate) mod huge;
-#[cfg(feature = "tls")]
-pub(crate) mod kernel_tls;
 pub(crate) mod name;
 pub(crate) mod priority;
 pub(crate) mod process;
