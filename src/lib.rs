@@ -109,7 +109,7 @@ pub use base::{
         stream::{EventWriter, ResponseWriter},
     },
     log_config::{LogClientIp, LogFormat, LogTarget, Logging, Rotation, SiteLog},
-    settings::{Http2Use, Settings, SiteLimits, UnknownHost},
+    settings::{Http2Use, KernelTlsUse, Settings, SiteLimits, UnknownHost},
     site_config::{MAX_UNPACKED_LEN, SiteSource, UserDirectories},
     socket_access::SocketAccess,
 };

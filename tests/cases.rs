@@ -78,17 +78,18 @@ fn cases_pass_when_the_client_shuts_down_sending() {
 /// engines and versions take turns.
 #[test]
 fn cases_pass_over_tls_on_every_engine() {
-    check_on_endpoints(&TestTls::new(), |case, endpoint, turn| {
-        let (case, whole) = (case.with_tls(), case.request.len());
-        match (turn + case.name.len()) % 6 {
-            0 => case.failure_at(endpoint, whole, KeepsOpen),
-            1 => case.failure_at(endpoint, whole, Announces),
-            2 => case.failure_at(endpoint, whole, ShutsDown),
-            3 => case.failure_at(endpoint, whole, ShutsDownInSilence),
-            4 => case.failure_at(endpoint, if whole < 300 { 1 } else { whole }, KeepsOpen),
-            _ => case.with_head()?.failure_at(endpoint, whole, KeepsOpen),
-        }
-    });
+    check_on_endpoints(&TestTls::new(), ProtocolCase::failure_over_tls);
+}
+
+/// Runs each case once, where the endpoints and the ways to end take turns. Returns the failures.
+pub(crate) fn failures_over_tls(endpoints: &[Endpoint]) -> Vec<String> {
+    let turns = CASES.iter().enumerate();
+    let failure = |(turn, case): (usize, &ProtocolCase)| {
+        let endpoint = &endpoints[turn % endpoints.len()];
+        let failure = case.failure_over_tls(endpoint, turn / endpoints.len());
+        failure.map(|failure| format!("{endpoint} at {}: {failure}", endpoint.address))
+    };
+    turns.filter_map(failure).collect()
 }
 
 #[test]
@@ -214,6 +215,19 @@ impl ProtocolCase {
     /// Runs the case on a real server. Returns a description of a failure.
     fn failure_on(&self, address: SocketAddr, cut: usize, then: AfterRequest) -> Option<String> {
         self.failure_at(&Endpoint::plain(address), cut, then)
+    }
+
+    /// Runs the case on a real server with TLS, where `turn` selects one of the ways to end.
+    fn failure_over_tls(&self, endpoint: &Endpoint, turn: usize) -> Option<String> {
+        let (case, whole) = (self.with_tls(), self.request.len());
+        match (turn + case.name.len()) % 6 {
+            0 => case.failure_at(endpoint, whole, KeepsOpen),
+            1 => case.failure_at(endpoint, whole, Announces),
+            2 => case.failure_at(endpoint, whole, ShutsDown),
+            3 => case.failure_at(endpoint, whole, ShutsDownInSilence),
+            4 => case.failure_at(endpoint, if whole < 300 { 1 } else { whole }, KeepsOpen),
+            _ => case.with_head()?.failure_at(endpoint, whole, KeepsOpen),
+        }
     }
 
     fn failure_at(&self, endpoint: &Endpoint, cut: usize, then: AfterRequest) -> Option<String> {
@@ -386,7 +400,7 @@ fn read(name: impl AsRef<Path>) -> String {
 }
 
 /// Creates the site that the file `site` describes.
-fn fixture() -> TempDir {
+pub(crate) fn fixture() -> TempDir {
     let dir = crate::common::readable_dir();
     let modified = UNIX_EPOCH + Duration::from_secs(MODIFIED_S);
     for line in read("site").lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {

@@ -37,6 +37,7 @@ mod http2_proxies;
 mod https;
 mod idle_memory;
 mod include;
+mod ktls;
 mod leaks;
 mod library;
 mod links;

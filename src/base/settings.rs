@@ -54,6 +54,9 @@ pub struct Settings {
     pub proxy_trust: ProxyTrust,
     /// Whether clients may speak HTTP/2, or must. Default: [`Http2Use::On`].
     pub http2: Http2Use,
+    /// Whether the kernel encrypts after the handshake of TLS, on Linux. Engines that serve one connection at a time encrypt by themselves.
+    /// Default: `KernelTlsUse::Auto`.
+    pub kernel_tls: KernelTlsUse,
     /// Emits an event for each exchange, with both heads, through `tracing` at level DEBUG. Default: `false`.
     pub debug: bool,
 }
@@ -69,6 +72,18 @@ pub enum Http2Use {
     /// Clients must: over TLS, ALPN offers nothing else, and without TLS a connection that does not begin with HTTP/2 ends. A server with an
     /// engine that never offers it does not start.
     Only,
+}
+
+/// Whether the kernel encrypts the connections of TLS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KernelTlsUse {
+    /// Those whose version and cipher it has.
+    #[default]
+    Auto,
+    /// As `Auto`, and the server does not start if the kernel has none.
+    On,
+    /// None.
+    Off,
 }
 
 impl Default for Settings {
@@ -91,6 +106,7 @@ impl Default for Settings {
             server_header: true,
             proxy_trust: ProxyTrust::default(),
             http2: Http2Use::On,
+            kernel_tls: KernelTlsUse::default(),
             debug: false,
         }
     }

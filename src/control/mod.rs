@@ -50,6 +50,7 @@ mod handover;
 mod helper_stats;
 #[cfg(feature = "program")]
 mod helpers;
+pub(crate) mod kernel_tls;
 pub(crate) mod listeners;
 pub(crate) mod metrics;
 #[cfg(feature = "program")]

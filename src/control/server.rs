@@ -13,6 +13,7 @@ use crate::{
         access_log::{AccessLog, LogPlan, LogSink},
         counters::ServerCounters,
         helper_stats::HelperStats,
+        kernel_tls,
         listeners::{Listener, SocketFile},
         metrics::Metrics,
         process_usage::ProcessUsage,
@@ -25,7 +26,7 @@ use crate::{
         log_ring::LogRings,
         upstreams::WorkerUpstreams,
         worker::{
-            Backends, WorkerConfig,
+            Backends, KernelSuites, WorkerConfig,
             idle_workers::IdleWorkers,
             loader::{self},
             mailbox::{Mailbox, ShutdownMode, WorkerMessage},
@@ -65,6 +66,8 @@ pub(crate) struct ServerHelpers {
     /// The backends that helpers run or connect to, and the routes to them.
     pub(crate) backends: Backends,
     pub(crate) stats: Option<HelperStats>,
+    /// What the kernel may seal and open of TLS.
+    pub(crate) kernel_suites: KernelSuites,
     /// What tells the usage of the server process.
     pub(crate) usage: Option<Arc<ProcessUsage>>,
 }
@@ -113,6 +116,7 @@ impl Server {
         let engine = settings.engine.choose().map_err(io::Error::other)?.engine;
         let settings = Settings { engine, ..settings.clone() };
         let counters = ServerCounters::alone(settings.workers().get())?;
+        let kernel_suites = kernel_tls::suites(&settings, listeners.iter().any(Listener::has_tls));
         Server::start_with(
             &settings,
             listeners,
@@ -121,6 +125,7 @@ impl Server {
             counters,
             ServerHelpers {
                 usage: Some(Arc::new(ProcessUsage::of_this_process())),
+                kernel_suites: kernel_suites.map_err(io::Error::other)?,
                 ..ServerHelpers::default()
             },
         )
@@ -134,7 +139,7 @@ impl Server {
         sites: impl Into<VirtualHosts>,
         dev_null: File,
         counters: ServerCounters,
-        ServerHelpers { acme, mut backends, stats: helper_stats, usage }: ServerHelpers,
+        ServerHelpers { acme, mut backends, stats: helper_stats, kernel_suites, usage }: ServerHelpers,
     ) -> io::Result<Server> {
         let hosts: VirtualHosts = sites.into();
         let policies: Vec<_> = listeners.iter().map(Listener::policy).collect();
@@ -224,6 +229,7 @@ impl Server {
                 server_header: settings.server_header,
                 proxy_trust: proxy_trust.clone(),
                 http2: settings.http2,
+                kernel_suites,
                 acme: acme.clone(),
                 loader: loader.clone(),
                 handshakes: handshakes.clone(),

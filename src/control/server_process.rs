@@ -20,6 +20,7 @@ use crate::{
         cgi::{service::CgiBackends, stats::CgiStats},
         counters::ServerCounters,
         helper_stats::HelperStats,
+        kernel_tls,
         listeners::Listener,
         process::{
             channel::{Channel, Descriptors, Receiver, Sender, owned, unshared},
@@ -27,7 +28,7 @@ use crate::{
             shared_files::SharedFiles,
         },
         process_usage::ProcessUsage,
-        sandbox::{self, Confinement, Privileges},
+        sandbox::{self, Confinement, Privileges, ServerNeeds},
         server::{Handle, Server, ServerHelpers},
         site_states::SiteStates,
         stats::ServerStats,
@@ -87,6 +88,7 @@ struct RunningServer {
     admin: Option<Admin>,
     chosen: ChosenEngine,
     confinement: Confinement,
+    needs: ServerNeeds,
 }
 
 /// Runs until the supervisor stops the server. Returns an exit status.
@@ -97,7 +99,7 @@ pub(crate) fn run(start: ServerStart<'_>, mut channel: Channel) -> i32 {
     }
     let Channel { sender, mut receiver } = channel;
     let supervisor = Arc::new(SupervisorChannel(Mutex::new(sender)));
-    let RunningServer { server, admin, chosen, confinement } =
+    let RunningServer { server, admin, chosen, confinement, needs } =
         match start_server(start, &mut receiver, &supervisor) {
             Ok(Some(running)) => running,
             // The supervisor has stopped the server before it had anything to serve.
@@ -116,7 +118,7 @@ pub(crate) fn run(start: ServerStart<'_>, mut channel: Channel) -> i32 {
     let control = thread::Builder::new().name("control".to_owned()).spawn(control);
     let served = control.and_then(|_| {
         // The last thread runs: the process drops the calls that starting threads took.
-        sandbox::confine_running_server(confinement.has_seccomp, engine == Engine::IoUring)
+        sandbox::confine_running_server(confinement.has_seccomp, needs)
             .map_err(|error| io::Error::other(sandbox::unconfined(&error)))?;
         let confinement = confinement.summary(engine);
         supervisor.send(&FromServer::Serving { engine, fallback_reason, confinement });
@@ -157,8 +159,15 @@ fn start_server(
     // Opened before the sandbox forbids it.
     let dev_null = loader::dev_null().map_err(|error| error.to_string())?;
     let usage = Arc::new(ProcessUsage::of_this_process());
+    let chosen = settings.engine.choose().map_err(|error| error.to_string())?;
+    let settings = Settings { engine: chosen.engine, ..settings.clone() };
+    let has_tls = listeners.iter().any(Listener::has_tls);
+    let kernel_suites = kernel_tls::suites(&settings, has_tls).map_err(|error| error.to_string())?;
+    let needs =
+        ServerNeeds { rings: chosen.engine == Engine::IoUring, kernel_tls: !kernel_suites.is_empty() };
     privileges.assume().map_err(|error| error.to_string())?;
-    let confinement = sandbox::confine_server(privileges).map_err(|error| sandbox::unconfined(&error))?;
+    let confinement =
+        sandbox::confine_server(privileges, needs).map_err(|error| sandbox::unconfined(&error))?;
     // A thread, so not before the sandbox. That the server is starting is an answer too.
     let start_admin = |listener: &Listener, stats: Option<Arc<ServerStats>>| {
         let supervisor = Arc::clone(supervisor);
@@ -167,8 +176,6 @@ fn start_server(
     };
     let early = admin.as_ref().filter(|_| !is_successor).map(|bound| start_admin(bound, None)).transpose()?;
     // While the builder reads.
-    let chosen = settings.engine.choose().map_err(|error| error.to_string())?;
-    let settings = Settings { engine: chosen.engine, ..settings.clone() };
     let rows = counters.clone().with_rows(settings.workers().get()).map_err(|error| error.to_string())?;
     let mut pending: Vec<_> = sites.iter().map(|_| PendingSite::default()).collect();
     let mut sinks = Vec::new();
@@ -202,7 +209,10 @@ fn start_server(
         hosts,
         dev_null,
         rows,
-        helpers(cgi.as_ref(), upstreams.as_ref(), stats, usage).map_err(|error| error.to_string())?,
+        ServerHelpers {
+            kernel_suites,
+            ..helpers(cgi.as_ref(), upstreams.as_ref(), stats, usage).map_err(|error| error.to_string())?
+        },
     )
     .map_err(|error| error.to_string())?;
     let handle = server.handle();
@@ -213,7 +223,7 @@ fn start_server(
         .filter(|_| is_successor)
         .map(|bound| start_admin(bound, Some(Arc::clone(handle.stats()))))
         .transpose()?;
-    Ok(Some(RunningServer { server, admin: early.or(late), chosen, confinement }))
+    Ok(Some(RunningServer { server, admin: early.or(late), chosen, confinement, needs }))
 }
 
 /// Returns what a server shares with its helpers.
@@ -229,7 +239,13 @@ pub(crate) fn helpers(
     let mut backends = Backends::default();
     cgi.into_iter().try_for_each(|cgi| cgi.add_to(&mut backends))?;
     upstreams.into_iter().try_for_each(|upstreams| upstreams.add_to(&mut backends))?;
-    Ok(ServerHelpers { acme: stats.acme.clone(), backends, stats: Some(stats), usage: Some(usage) })
+    Ok(ServerHelpers {
+        acme: stats.acme.clone(),
+        backends,
+        stats: Some(stats),
+        usage: Some(usage),
+        ..ServerHelpers::default()
+    })
 }
 
 /// The versions of a site that have arrived before the server serves.

@@ -11,6 +11,7 @@
 //! | `name` | `O_PATH` | inode and birth |
 //! | `program` | /proc/self/exe | the name of the program |
 //! | `cores`, `huge`, `clock`, `priority` | bound threads, huge pages, coarse clocks, threads of low priority | none of these |
+//! | `kernel_tls` | keys of TLS in the kernel, with the feature `tls` | none |
 //! | `epoll` | epoll | – (`queue`: kqueue) |
 //! | `access` | whether a file could be created or written | the same |
 //! | `io` | the calls that move bytes over sockets, as thin functions | the same |
@@ -27,6 +28,9 @@ mod fault;
 pub(crate) mod inherited;
 pub(crate) mod inject;
 pub(crate) mod io;
+#[cfg_attr(all(feature = "tls", target_os = "linux"), path = "linux/kernel_tls.rs")]
+#[cfg_attr(not(all(feature = "tls", target_os = "linux")), path = "no_kernel_tls.rs")]
+pub(crate) mod kernel_tls;
 pub(crate) mod mapped;
 pub(crate) mod memory;
 pub(crate) mod packet;

@@ -89,6 +89,12 @@ impl TestTls {
         BASE64_STANDARD.encode(digest(&SHA256, &self.public_key))
     }
 
+    /// Returns the configuration of a client of TLS 1.3.
+    pub(crate) fn client(&self) -> Arc<ClientConfig> {
+        let [(_, tls13), _] = &self.clients;
+        Arc::clone(tls13)
+    }
+
     /// Returns the files of the certificate and of its key.
     pub(crate) fn files(&self) -> [String; 2] {
         ["pem", "key"].map(|extension| {
@@ -191,6 +197,11 @@ impl Endpoint {
 
     pub(crate) fn is_http2(&self) -> bool {
         self.is_http2
+    }
+
+    /// Returns the configuration of clients with TLS.
+    pub(crate) fn config(&self) -> Option<&Arc<ClientConfig>> {
+        self.tls.as_ref().map(|(_, config)| config)
     }
 
     pub(crate) fn has_tls(&self) -> bool {

@@ -39,6 +39,12 @@ pub struct Counters {
     pub tls12_resumed: Counter,
     /// Connections that failed in TLS: a handshake without agreement, an invalid record, or a request without TLS.
     pub tls_failed: Counter,
+    /// Connections whose keys went to the kernel.
+    pub tls_kernel: Counter,
+    /// Connections whose keys could have gone to the kernel, which lacks what they need.
+    pub tls_kernel_refused: Counter,
+    /// Connections that ended because the kernel cannot change keys.
+    pub tls_kernel_no_update: Counter,
     /// Connections that changed to HTTP/2.
     pub http2_connections: Counter,
     /// Streams of HTTP/2 that clients have cancelled.
@@ -154,6 +160,9 @@ impl Counters {
             ("tls12_full", &self.tls12_full),
             ("tls12_resumed", &self.tls12_resumed),
             ("tls_failed", &self.tls_failed),
+            ("tls_kernel", &self.tls_kernel),
+            ("tls_kernel_refused", &self.tls_kernel_refused),
+            ("tls_kernel_no_update", &self.tls_kernel_no_update),
             ("http2_connections", &self.http2_connections),
             ("http2_resets", &self.http2_resets),
             ("http2_floods", &self.http2_floods),

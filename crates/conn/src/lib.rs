@@ -141,8 +141,11 @@ pub use span::{SPAN_COUNT_MAX, Span};
 pub use step::{DriveState, DriveStep};
 pub use tls_session::TlsSession;
 pub use transport::{
-    HandshakeStep, RECORD_PLAIN_LEN_MAX, SealedRecord, TlsFailure, TlsServerConfig, Transport, TransportError,
+    HandshakeStep, OwnRecord, RECORD_PLAIN_LEN_MAX, SealedRecord, TlsFailure, TlsServerConfig, Transport,
+    TransportError,
 };
+#[cfg(feature = "tls")]
+pub use transport::{KernelCipher, KernelFailure, KernelKeys, KernelSuite};
 
 use backend::BackendConnection;
 use h1::Http1;

@@ -266,6 +266,7 @@ impl Sim {
                 self.load(missing);
             }
             DriveStep::Handshake => self.step = self.transport.take_step(),
+            DriveStep::InstallKeys => panic!("no kernel is there"),
             DriveStep::ShutDown => self.is_write_shut_down = true,
             DriveStep::Offer => self.offer(),
             DriveStep::Read { max } => return self.read(cuts.read, max as usize),
@@ -511,7 +512,7 @@ impl Sim {
         assert!(count <= SPAN_COUNT_MAX, "{count} spans");
         let of_conn = if self.conn().has_http2() { BUFS_HELD_HTTP2_MAX } else { BUFS_HELD_MAX };
         let held_max = match self.transport {
-            Transport::Plain => of_conn,
+            Transport::Plain | Transport::KernelTls(_) => of_conn,
             Transport::Sealed(_) => of_conn + BUFS_HELD_SEALED_MAX,
         };
         assert!(self.pool.held() <= held_max, "{} buffers held", self.pool.held());

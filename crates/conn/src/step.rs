@@ -27,6 +27,9 @@ pub enum DriveStep {
     Load,
     /// Run the [step of the handshake](Transport::take_step), here or on another thread, and then call [`Transport::stepped`].
     Handshake,
+    /// Give the keys of the transport to the kernel, or keep them: [`Transport::give_keys`], [`Transport::keep_keys`]. The socket has no
+    /// receive in flight, and all that it received was offered.
+    InstallKeys,
     /// Shut down the sending side of the socket.
     ShutDown,
     /// Offer the inbox to the connection.
@@ -72,6 +75,9 @@ impl Connection {
         }
         if close == Close::Both {
             return DriveStep::Close;
+        }
+        if transport.offers_keys(close, has_output) {
+            return DriveStep::InstallKeys;
         }
         if has_output && slot.can_send && !slot.is_loading {
             return DriveStep::Send;

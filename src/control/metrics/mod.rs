@@ -57,6 +57,12 @@ pub struct Metrics {
     pub tls_handshakes: Vec<TlsHandshakes>,
     /// Connections that failed in TLS: no agreement with the client, an invalid record, or a request without TLS.
     pub tls_failed: u64,
+    /// Connections whose keys of TLS went to the kernel.
+    pub tls_kernel: u64,
+    /// Connections of TLS that the kernel could not take.
+    pub tls_kernel_refused: u64,
+    /// Connections that ended because the kernel cannot change keys.
+    pub tls_kernel_no_update: u64,
     /// Connections that changed to HTTP/2.
     pub http2_connections: u64,
     /// Streams of HTTP/2 that clients have cancelled.
@@ -186,6 +192,9 @@ impl Metrics {
             count: counter.get(),
         }));
         self.tls_failed = totals.tls_failed.get();
+        self.tls_kernel = totals.tls_kernel.get();
+        self.tls_kernel_refused = totals.tls_kernel_refused.get();
+        self.tls_kernel_no_update = totals.tls_kernel_no_update.get();
         self.http2_connections = totals.http2_connections.get();
         self.http2_resets = totals.http2_resets.get();
         self.http2_floods = totals.http2_floods.get();
@@ -249,6 +258,12 @@ impl Metrics {
         let help =
             "Connections that failed in TLS: no agreement, an invalid record, or a request without TLS";
         page.number("tls_failures_total", "counter", help, self.tls_failed);
+        let help = "Connections that the kernel encrypts";
+        page.number("tls_kernel_connections_total", "counter", help, self.tls_kernel);
+        let help = "Connections whose version or cipher of TLS the kernel lacks";
+        page.number("tls_kernel_refused_total", "counter", help, self.tls_kernel_refused);
+        let help = "Connections that ended as the client changed its keys, which the kernel cannot follow";
+        page.number("tls_kernel_updates_failed_total", "counter", help, self.tls_kernel_no_update);
         let help = "Connections that changed to HTTP/2";
         page.number("http2_connections_total", "counter", help, self.http2_connections);
         let help = "Streams of HTTP/2 that clients have cancelled";

@@ -14,6 +14,7 @@
 //! anything above them. A filter cannot dereference a pointer, so the filters refuse every call that takes a path:
 //! docs/decisions/0027-what-stat-tells.md.
 
+use super::ServerNeeds;
 use crate::{
     base::error::reason,
     sys::{
@@ -30,20 +31,24 @@ use seccompiler::{
 use std::{collections::BTreeMap, env::consts::ARCH, io};
 
 /// Allows the calls of a server that is starting: it may create threads and rings.
-pub(super) fn allow_starting() -> io::Result<()> {
+pub(super) fn allow_starting(needs: ServerNeeds) -> io::Result<()> {
     forbidden::report_and_die()?;
     apply_all(&[
         refuse_with_eacces()?,
         refuse_with_nosys()?,
-        allow(&[COMMON, SERVING, REFUSED, STARTING, RINGS], &[&common(), &serving(), &threads()])?,
+        allow(
+            &[COMMON, SERVING, REFUSED, STARTING, RINGS],
+            &[&common(), &serving(), &threads(), &kernel_tls(needs)],
+        )?,
     ])
 }
 
-/// Allows only the calls of a running server, with or without io_uring, for all its threads.
-pub(super) fn allow_serving(has_rings: bool) -> io::Result<()> {
+/// Allows only the calls of a running server, for all its threads.
+pub(super) fn allow_serving(needs: ServerNeeds) -> io::Result<()> {
     let (enter, cancel) = rings_in_use();
-    let (enter, cancel) = if has_rings { (&enter[..], &cancel[..]) } else { (&[][..], &[][..]) };
-    let filter = allow(&[COMMON, SERVING, REFUSED, enter], &[&common(), &serving(), cancel])?;
+    let (enter, cancel) = if needs.rings { (&enter[..], &cancel[..]) } else { (&[][..], &[][..]) };
+    let filter =
+        allow(&[COMMON, SERVING, REFUSED, enter], &[&common(), &serving(), cancel, &kernel_tls(needs)])?;
     apply_filter_all_threads(&filter).map_err(after_another)
 }
 
@@ -304,6 +309,22 @@ fn serving() -> Vec<Conditional> {
         (libc::SYS_socketpair, vec![equal(0, libc::AF_UNIX as u64), masked(1, u32::MAX.into(), kind)])
     }));
     calls
+}
+
+/// Returns the calls that give keys of TLS to the kernel. The filter cannot see the name of the protocol, but the kernel lets only one with
+/// the right to load modules use another than those that are loaded.
+fn kernel_tls(needs: ServerNeeds) -> Vec<Conditional> {
+    let set = |level: libc::c_int, name: libc::c_int| {
+        (libc::SYS_setsockopt, vec![equal(1, level as u64), equal(2, name as u64)])
+    };
+    match needs.kernel_tls {
+        true => vec![
+            set(libc::SOL_TCP, libc::TCP_ULP),
+            set(libc::SOL_TLS, libc::TLS_TX),
+            set(libc::SOL_TLS, libc::TLS_RX),
+        ],
+        false => Vec::new(),
+    }
 }
 
 /// As in `asm-generic/socket.h`: the old one has 32-bit seconds on some architectures, the new one has 64 bits on all.

@@ -3,7 +3,7 @@
 mod calls;
 mod files;
 
-use super::{Confinement, Privileges};
+use super::{Confinement, Privileges, ServerNeeds};
 use crate::base::error::reason;
 use rustix::{
     fs::{Mode, OFlags, open},
@@ -34,11 +34,11 @@ pub(crate) fn confine_builder(privileges: &Privileges, roots: &[BorrowedFd<'_>])
 ///
 /// # Errors
 /// As above.
-pub(crate) fn confine_server(privileges: &Privileges) -> io::Result<Confinement> {
+pub(crate) fn confine_server(privileges: &Privileges, needs: ServerNeeds) -> io::Result<Confinement> {
     let mut confined = take_capabilities(privileges, CapabilitySet::empty())?;
     if privileges.is_sandboxed {
         confined.has_landlock = confined.add("Landlock", files::allow_to_read(&[]))?;
-        confined.has_seccomp = confined.add("seccomp", calls::allow_starting())?;
+        confined.has_seccomp = confined.add("seccomp", calls::allow_starting(needs))?;
     }
     Ok(confined)
 }
@@ -142,9 +142,9 @@ impl WorkerSeccomp {
 ///
 /// # Errors
 /// The host accepted the first filter, but refuses this one.
-pub(crate) fn confine_running_server(has_seccomp: bool, has_rings: bool) -> io::Result<()> {
+pub(crate) fn confine_running_server(has_seccomp: bool, needs: ServerNeeds) -> io::Result<()> {
     match has_seccomp {
-        true => calls::allow_serving(has_rings),
+        true => calls::allow_serving(needs),
         false => Ok(()),
     }
 }
@@ -239,8 +239,9 @@ mod tests {
         if let Ok(wanted) = env::var(RING) {
             let (_, attempt, _) = cases.iter().find(|(name, ..)| *name == wanted).unwrap();
             let open = OpenFile::new();
-            let confined = confine_server(&PRIVILEGES).unwrap();
-            confine_running_server(confined.has_seccomp, true).unwrap();
+            let needs = ServerNeeds { rings: true, kernel_tls: false };
+            let confined = confine_server(&PRIVILEGES, needs).unwrap();
+            confine_running_server(confined.has_seccomp, needs).unwrap();
             exit_with(attempt(&open));
         }
         for (name, _, want) in cases {
@@ -291,13 +292,13 @@ mod tests {
         if let Ok(refusal) = env::var(REFUSAL) {
             let (process, errno) = refusal.split_once(' ').unwrap();
             let confined = match process {
-                "server" => confine_server(&PRIVILEGES).unwrap(),
+                "server" => confine_server(&PRIVILEGES, ServerNeeds::default()).unwrap(),
                 _ => confine_master(&PRIVILEGES).unwrap(),
             };
             let worker_seccomp = WorkerSeccomp::new(confined.has_seccomp).unwrap();
             calls::refuse_filters(errno.parse().unwrap());
             let error = match process {
-                "server" => confine_running_server(confined.has_seccomp, false),
+                "server" => confine_running_server(confined.has_seccomp, ServerNeeds::default()),
                 _ => worker_seccomp.confine(),
             }
             .expect_err("the next is refused");
@@ -482,8 +483,8 @@ mod tests {
                 confined
             }
             _ => {
-                let confined = confine_server(&PRIVILEGES).unwrap();
-                confine_running_server(confined.has_seccomp, false).unwrap();
+                let confined = confine_server(&PRIVILEGES, ServerNeeds::default()).unwrap();
+                confine_running_server(confined.has_seccomp, ServerNeeds::default()).unwrap();
                 confined
             }
         };

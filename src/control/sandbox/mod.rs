@@ -37,6 +37,15 @@ pub(crate) use system::{
 use crate::base::engine::Engine;
 use std::io;
 
+/// What a server needs besides the calls of every server.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ServerNeeds {
+    /// io_uring.
+    pub(crate) rings: bool,
+    /// Giving the keys of TLS to the kernel.
+    pub(crate) kernel_tls: bool,
+}
+
 /// Returns the message for a server that cannot be confined.
 pub(crate) fn unconfined(error: &io::Error) -> String {
     format!("cannot confine the server process: {error}; --no-sandbox turns the sandbox off")

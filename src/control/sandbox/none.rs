@@ -1,6 +1,6 @@
 //! The sandbox on systems other than Linux: there is none, and the summary says so.
 
-use super::{Confinement, Privileges};
+use super::{Confinement, Privileges, ServerNeeds};
 use std::{
     io,
     os::fd::{BorrowedFd, OwnedFd},
@@ -12,7 +12,7 @@ pub(crate) fn confine_builder(privileges: &Privileges, _roots: &[BorrowedFd<'_>]
     Ok(unconfined(privileges))
 }
 
-pub(crate) fn confine_server(privileges: &Privileges) -> io::Result<Confinement> {
+pub(crate) fn confine_server(privileges: &Privileges, _needs: ServerNeeds) -> io::Result<Confinement> {
     Ok(unconfined(privileges))
 }
 
@@ -49,7 +49,7 @@ impl WorkerSeccomp {
     }
 }
 
-pub(crate) fn confine_running_server(_has_seccomp: bool, _has_rings: bool) -> io::Result<()> {
+pub(crate) fn confine_running_server(_has_seccomp: bool, _needs: ServerNeeds) -> io::Result<()> {
     Ok(())
 }
 

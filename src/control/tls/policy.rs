@@ -142,7 +142,8 @@ impl TlsConfig {
         server.send_tls13_tickets = TICKET_COUNT;
         // Data before the end of the handshake can be replayed: RFC 8446, section 8.
         server.max_early_data_size = 0;
-        server.enable_secret_extraction = false;
+        // For the kernel alone: `Transport::give_keys`.
+        server.enable_secret_extraction = true;
         Ok(TlsConfig { server: server.into(), certificates, ticket_keys: Arc::clone(keys), policy: id })
     }
 }

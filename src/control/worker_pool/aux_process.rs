@@ -11,7 +11,7 @@ use crate::{
             channel::{Channel, Sender, owned, unshared},
             message::{FromServer, ToServer},
         },
-        sandbox,
+        sandbox::{self, ServerNeeds},
         stats::ServerStats,
     },
     data::{log_ring::LogRings, worker::mailbox::ShutdownMode},
@@ -63,7 +63,7 @@ fn serve(start: AuxStart<'_>, channel: Channel) -> io::Result<()> {
     let mut may_start_threads = is_successor && listener.is_some();
     if !may_start_threads {
         // All threads run: the process drops the calls that starting them took.
-        sandbox::confine_running_server(has_seccomp, false)?;
+        sandbox::confine_running_server(has_seccomp, ServerNeeds::default())?;
     }
     let stats = Arc::new(stats);
     let mut pending: Vec<usize> = (0..site_count).collect();
@@ -80,7 +80,7 @@ fn serve(start: AuxStart<'_>, channel: Channel) -> io::Result<()> {
                 if std::mem::take(&mut may_start_threads) {
                     let stats = Some(Arc::clone(&stats));
                     admin = listener.as_ref().map(|listener| start_admin(listener, stats)).transpose()?;
-                    sandbox::confine_running_server(has_seccomp, false)?;
+                    sandbox::confine_running_server(has_seccomp, ServerNeeds::default())?;
                 }
                 if let Some(admin) = &admin {
                     admin.set_stats(&stats);

@@ -411,7 +411,7 @@ impl SharedMemory {
         counters: ServerCounters,
         slot_count: usize,
         logs: &LogPlan,
-        ServerHelpers { acme, backends, stats, usage }: ServerHelpers,
+        ServerHelpers { acme, backends, stats, usage, .. }: ServerHelpers,
         helpers: Vec<ServiceEndpoint>,
     ) -> io::Result<SharedMemory> {
         let rings = match logs.recording() {

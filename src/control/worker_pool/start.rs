@@ -19,7 +19,7 @@ use crate::{
             WorkerReady,
             blocking::{self, IdleWait, PreparedWorker},
         },
-        worker::{SocketSettings, StartTime, WorkerConfig, WorkerRows, mailbox::Mailbox},
+        worker::{KernelSuites, SocketSettings, StartTime, WorkerConfig, WorkerRows, mailbox::Mailbox},
     },
     site::set::SiteSet,
     sys::process::{SingleThreaded, set_name},
@@ -247,6 +247,8 @@ fn worker_config(
         proxy_trust: Arc::new(settings.proxy_trust.clone()),
         // Each of its processes serves one connection at a time.
         http2: Http2Use::Off,
+        // So does their sandbox.
+        kernel_suites: KernelSuites::NONE,
         acme: shared.acme.clone(),
         counters: shared.counters.row(slot),
         log: shared.rings.as_ref().map(|(recording, rings)| {

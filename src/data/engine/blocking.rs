@@ -32,7 +32,7 @@ use super::{
 use crate::{
     base::settings::Http2Use,
     data::worker::{
-        Slot, StartTime, Worker, WorkerConfig, WorkerRows,
+        KernelSuites, Slot, StartTime, Worker, WorkerConfig, WorkerRows,
         idle_workers::IdleWorkers,
         mailbox::{Mailbox, ShutdownMode},
     },
@@ -228,8 +228,12 @@ impl Blocking {
         // Three: the new connection is accepted before the old one is closed, and an exchange may need one to a backend. The number of
         // buffers depends on it, so the limit of descriptors is not used.
         let connection_count_max = 3;
-        let worker: Worker<Readiness> =
-            Worker::new(WorkerConfig { connection_count_max, http2: Http2Use::Off, ..config });
+        let worker: Worker<Readiness> = Worker::new(WorkerConfig {
+            connection_count_max,
+            http2: Http2Use::Off,
+            kernel_suites: KernelSuites::NONE,
+            ..config
+        });
         let mailbox = PollEntry::new(worker.mailbox.as_fd(), POLLIN);
         let listeners = worker.listeners.iter().map(|listener| PollEntry::new(listener.as_fd(), POLLIN));
         let entries = [mailbox, mailbox, mailbox].into_iter().chain(listeners).collect();

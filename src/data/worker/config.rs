@@ -1,8 +1,8 @@
 //! Configuration of one worker.
 
 use super::{
-    backends::Backends, clock::StartTime, handshakes::Handshakes, idle_workers::IdleWorkers, loader::Loader,
-    mailbox::Mailbox,
+    backends::Backends, clock::StartTime, handshakes::Handshakes, idle_workers::IdleWorkers,
+    kernel_tls::KernelSuites, loader::Loader, mailbox::Mailbox,
 };
 use crate::{
     base::settings::Http2Use,
@@ -53,6 +53,8 @@ pub(crate) struct WorkerConfig {
     pub(crate) upstream_row: Option<usize>,
     /// Whether clients may speak HTTP/2.
     pub(crate) http2: Http2Use,
+    /// What the kernel may seal and open of TLS.
+    pub(crate) kernel_suites: KernelSuites,
     /// What to record of exchanges, and the ring for the records.
     pub(crate) log: Option<(Recording, RingProducer)>,
 }
@@ -130,6 +132,7 @@ impl WorkerConfig {
             proxy_trust: Arc::default(),
             acme: None,
             http2: Http2Use::On,
+            kernel_suites: KernelSuites::NONE,
             backends: Backends::default(),
             upstream_row: Some(0),
             log: None,

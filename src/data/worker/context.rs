@@ -2,6 +2,7 @@
 
 use super::{
     clock::{SteadyClock, thread_cpu_us},
+    kernel_tls::KernelSuites,
     served_site::ServedSite,
 };
 use crate::{data::log_ring::RingProducer, site::Site, sys::shared::SharedRow};
@@ -38,6 +39,8 @@ pub(crate) struct WorkerContext {
     pub(crate) pipes: Pipes,
     pub(super) sections: SectionBuffer,
     pub(super) clock: SteadyClock,
+    /// What the kernel may seal and open of TLS.
+    pub(super) kernel_suites: KernelSuites,
     /// The worker runs handshakes itself.
     pub(super) runs_handshakes: bool,
     /// The worker has no loader: it sends without a check of residency, and blocks on disk reads.

@@ -37,6 +37,8 @@ mod config;
 mod context;
 pub(crate) mod handshakes;
 pub(crate) mod idle_workers;
+#[cfg_attr(not(feature = "tls"), path = "no_kernel_tls.rs")]
+mod kernel_tls;
 pub(crate) mod loader;
 pub(crate) mod mailbox;
 mod receiving;
@@ -53,6 +55,7 @@ pub(crate) use clock::WAIT_MS_MAX;
 pub(crate) use clock::{StartTime, timespec};
 pub(crate) use config::{SocketSettings, WorkerConfig, WorkerRows};
 pub(crate) use context::WorkerContext;
+pub(crate) use kernel_tls::KernelSuites;
 pub(crate) use sending::{COPY_LEN_MAX, MissingRange, SendLimits, Stage};
 pub(crate) use slots::{Slot, SlotId, Slots, idle_len};
 
@@ -147,6 +150,7 @@ impl<S: Default> Worker<S> {
             handshakes,
             upstream_row,
             http2,
+            kernel_suites,
             ..
         } = config;
         let WorkerConfig { connection_count_max, counters, log, backends, socket_settings, .. } = config;
@@ -190,6 +194,7 @@ impl<S: Default> Worker<S> {
             cpu: CpuCount { counted_us: thread_cpu_us(), next_at: Tick(0) },
             blocks_on_disk,
             runs_handshakes: handshakes.is_none(),
+            kernel_suites,
             counters,
             records,
             producer,
@@ -248,7 +253,12 @@ impl<S: Default> Worker<S> {
         let conn = Connection::new(&mut self.context.conn_resources(), accepted);
         let transport = match tls {
             None => Transport::Plain,
-            Some(config) => Transport::tls(config).expect("the configuration was used when it was made"),
+            Some(config) => {
+                let mut transport =
+                    Transport::tls(config).expect("the configuration was used when it was made");
+                self.context.offer_to_kernel(&mut transport);
+                transport
+            }
         };
         self.insert_slot(Slot::new(fd, conn, transport))
     }

@@ -5,8 +5,8 @@ use crate::site::{FileRange, StoreId};
 use rustix::io::{pread, retry_on_intr};
 use std::{fs::File, mem};
 use tarpon_conn::{
-    Connection, ImageId, MissingPage, Pool, RECORD_PLAIN_LEN_MAX, ResponsePrefixes, Sites, Span, Tick,
-    Transport,
+    Connection, ImageId, MissingPage, OwnRecord, Pool, RECORD_PLAIN_LEN_MAX, ResponsePrefixes, Sites, Span,
+    Tick,
 };
 use tarpon_site::Region;
 
@@ -46,6 +46,8 @@ impl SendLimits {
 pub(crate) enum Stage<'s, 'c> {
     /// This range must be read first.
     Missing(Box<MissingRange>),
+    /// A record of the transport, sealed by the kernel.
+    Own(OwnRecord),
     /// The rest of a sealed record, which stays in its buffer until it was sent.
     Sealed { record: &'c [u8], has_more: bool },
     /// These spans, copied into one buffer.
@@ -75,7 +77,7 @@ impl UsualSources<'_> {
         limits: SendLimits,
         to: &'t mut [u8],
     ) -> Option<&'t [u8]> {
-        if !matches!(slot.transport, Transport::Plain) || slot.conn.outbox_len() > limits.copied_len_max {
+        if !slot.transport.sends_outbox(&slot.conn) || slot.conn.outbox_len() > limits.copied_len_max {
             return None;
         }
         let mut end = 0;
@@ -133,6 +135,9 @@ impl WorkerContext {
     /// Decides how the front of an outbox is sent. A transport that seals has put it into a record.
     #[inline]
     pub(crate) fn stage<'s, S>(&mut self, slot: &'s Slot<S>, limits: SendLimits) -> Stage<'s, '_> {
+        if let Some(record) = slot.transport.own_record() {
+            return Stage::Own(record);
+        }
         match slot.transport.queued() {
             Some(record) => {
                 let has_more = slot.transport.has_more(&slot.conn);
@@ -199,7 +204,7 @@ impl WorkerContext {
                 let read = read_at(file, at, &mut copy[..len.min(part_len)]);
                 (read.map(|len| slot.transport.seal(&mut self.pool, &copy[..len])), &[][..])
             }
-            Stage::Sealed { .. } => unreachable!("a record leaves before the next is sealed"),
+            Stage::Sealed { .. } | Stage::Own(_) => unreachable!("a record leaves before the next is sealed"),
         };
         self.copy = copy;
         let record = record.ok_or(SendError)?.map_err(|_| SendError)?;

@@ -5,7 +5,7 @@ use super::{
 };
 use crate::{
     AcmeChallenge, AcmeConfig, Address, AdminAccess, CertificateFiles, CgiConfig, Engine, ForwardedField,
-    HostName, Http2Use, Settings, TrustedProxy,
+    HostName, Http2Use, KernelTlsUse, Settings, TrustedProxy,
 };
 use CommandKind::{Embedded, Serve};
 use std::{
@@ -277,6 +277,20 @@ const OPTIONS: &[Opt] = &[
         example: "self-signed",
         help: "Make a certificate for localhost and the hosts of all sites, for development",
         details: "The start prints its fingerprint. Browsers warn of it, and curl needs --insecure.",
+        ..TLS
+    },
+    Opt {
+        name: "ktls",
+        value_name: "HOW",
+        kind: ValueKind::Choice(&[
+            ("auto", |config| config.server.settings.kernel_tls = KernelTlsUse::Auto),
+            ("on", |config| config.server.settings.kernel_tls = KernelTlsUse::On),
+            ("off", |config| config.server.settings.kernel_tls = KernelTlsUse::Off),
+        ]),
+        default: OptionDefault::Value("auto"),
+        example: "off",
+        help: "Let the kernel encrypt after the handshake",
+        details: "With auto, those connections whose version and cipher it has, on Linux with the module tls. With on, the server does not start if it has none. The engines threads, prefork and fork encrypt by themselves.",
         ..TLS
     },
     Opt {

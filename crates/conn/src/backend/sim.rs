@@ -288,6 +288,7 @@ impl BackendSim {
             DriveStep::Close => self.close(number),
             DriveStep::Send => self.send(number, send_max),
             DriveStep::Load => panic!("all pages are in memory"),
+            DriveStep::InstallKeys => panic!("no kernel is there"),
             DriveStep::Handshake => self.run_handshake_step(number),
             DriveStep::ShutDown => self.party(number).is_write_shut_down = true,
             DriveStep::Offer => {

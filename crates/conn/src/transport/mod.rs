@@ -12,12 +12,15 @@
 //! | file | what |
 //! |---|---|
 //! | `sealed/` | records of TLS: two inboxes, the record that leaves, the handshake and the alert |
-//! | `no_tls` | takes the place of `sealed/` without the feature `tls`: no connection is sealed |
+//! | `kernel_tls` | records of TLS that the kernel seals and opens |
+//! | `no_tls`, `no_kernel_tls` | take the place of both without the feature `tls`: no connection is sealed |
 //! | `tls_failure` | why TLS with a server has failed |
 //! | `scramble` | records for tests: a lost, repeated or reordered byte is noticed |
 //!
 //! Knows nothing of HTTP.
 
+#[cfg_attr(not(feature = "tls"), path = "no_kernel_tls.rs")]
+mod kernel_tls;
 #[cfg(feature = "sim")]
 pub(crate) mod scramble;
 #[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
@@ -25,10 +28,16 @@ mod sealed;
 mod tls_failure;
 
 use crate::{BufId, BufRange, Close, ConnResources, Connection, Pool};
+use kernel_tls::KernelTls;
+pub use kernel_tls::OwnRecord;
+#[cfg(feature = "tls")]
+pub use kernel_tls::{KernelCipher, KernelFailure, KernelKeys, KernelSuite};
 #[cfg(feature = "sim")]
 pub(crate) use sealed::Opened;
 use sealed::Sealed;
 pub use sealed::{HandshakeStep, TlsServerConfig};
+#[cfg(feature = "tls")]
+use std::mem;
 #[cfg(feature = "sim")]
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -42,10 +51,12 @@ pub enum Transport {
     Plain,
     /// In records: those of TLS, or scrambled ones for tests.
     Sealed(Box<Sealed>),
+    /// In records of TLS that the kernel seals and opens.
+    KernelTls(Box<KernelTls>),
 }
 
 // A plain connection must not grow.
-const _: () = assert!(size_of::<Transport>() <= size_of::<usize>());
+const _: () = assert!(size_of::<Transport>() <= 2 * size_of::<usize>());
 
 /// The maximum number of plain bytes in a record that the server seals. RFC 8446, section 5.1. The record fits in a buffer.
 pub const RECORD_PLAIN_LEN_MAX: usize = 1 << 14;
@@ -109,13 +120,14 @@ impl Transport {
         match self {
             Transport::Plain => Ok(conn.received(cx, wire)),
             Transport::Sealed(sealed) => sealed.received(conn, cx, wire),
+            Transport::KernelTls(kernel) => Ok(kernel.received(conn, cx, wire)),
         }
     }
 
     /// Returns the step of the handshake that is to run next, once: [`DriveStep::Handshake`](crate::DriveStep::Handshake).
     pub fn take_step(&mut self) -> Option<Box<HandshakeStep>> {
         match self {
-            Transport::Plain => None,
+            Transport::Plain | Transport::KernelTls(_) => None,
             Transport::Sealed(sealed) => sealed.take_step(),
         }
     }
@@ -131,7 +143,7 @@ impl Transport {
         step: HandshakeStep,
     ) -> Result<(), TransportError> {
         match self {
-            Transport::Plain => Ok(()),
+            Transport::Plain | Transport::KernelTls(_) => Ok(()),
             Transport::Sealed(sealed) => sealed.stepped(conn, cx, step),
         }
     }
@@ -140,7 +152,7 @@ impl Transport {
     #[inline]
     pub(crate) fn takes_output(&self) -> bool {
         match self {
-            Transport::Plain => true,
+            Transport::Plain | Transport::KernelTls(_) => true,
             Transport::Sealed(sealed) => sealed.takes_output(),
         }
     }
@@ -163,6 +175,7 @@ impl Transport {
         match self {
             Transport::Plain => conn.ended(cx),
             Transport::Sealed(sealed) => sealed.ended(conn, cx),
+            Transport::KernelTls(kernel) => kernel.ended(conn, cx),
         }
     }
 
@@ -180,6 +193,10 @@ impl Transport {
         match self {
             Transport::Plain => Ok(None),
             Transport::Sealed(sealed) => sealed.record_len(conn, pool),
+            Transport::KernelTls(kernel) => {
+                kernel.prepare_close(conn.need().close, !conn.outbox().is_empty());
+                Ok(None)
+            }
         }
     }
 
@@ -190,11 +207,11 @@ impl Transport {
     /// No buffer is free.
     ///
     /// # Panics
-    /// Panics if the transport is plain.
+    /// Panics if the transport asks for no record.
     #[inline]
     pub fn seal(&mut self, pool: &mut Pool, plain: &[u8]) -> Result<SealedRecord, TransportError> {
         match self {
-            Transport::Plain => unreachable!("a plain transport asks for no record"),
+            Transport::Plain | Transport::KernelTls(_) => unreachable!("this transport asks for no record"),
             Transport::Sealed(sealed) => sealed.seal(pool, plain),
         }
     }
@@ -203,7 +220,7 @@ impl Transport {
     #[inline]
     pub fn queue(&mut self, record: SealedRecord) {
         match self {
-            Transport::Plain => {}
+            Transport::Plain | Transport::KernelTls(_) => {}
             Transport::Sealed(sealed) => sealed.queue(record),
         }
     }
@@ -212,7 +229,7 @@ impl Transport {
     #[inline]
     pub fn queued(&self) -> Option<BufRange> {
         match self {
-            Transport::Plain => None,
+            Transport::Plain | Transport::KernelTls(_) => None,
             Transport::Sealed(sealed) => sealed.queued(),
         }
     }
@@ -221,7 +238,7 @@ impl Transport {
     #[inline]
     pub fn has_more(&self, conn: &Connection) -> bool {
         match self {
-            Transport::Plain => false,
+            Transport::Plain | Transport::KernelTls(_) => false,
             Transport::Sealed(sealed) => sealed.has_more(conn),
         }
     }
@@ -232,6 +249,7 @@ impl Transport {
         match self {
             Transport::Plain => conn.sent(cx, len),
             Transport::Sealed(sealed) => sealed.sent(conn, cx, len),
+            Transport::KernelTls(kernel) => kernel.sent(conn, cx, len),
         }
     }
 
@@ -241,6 +259,7 @@ impl Transport {
         let sent_len = match self {
             Transport::Plain => conn.sent_len(),
             Transport::Sealed(sealed) => sealed.sent_len(),
+            Transport::KernelTls(kernel) => kernel.sent_len(),
         };
         conn.expired(cx, sent_len.saturating_sub(unacked), unacked);
     }
@@ -248,8 +267,10 @@ impl Transport {
     /// Ends the connection before its deadline, because other connections need its buffers. The caller drops the wire bytes that were
     /// not used.
     pub fn evict(&mut self, conn: &mut Connection, cx: &mut ConnResources<'_>) {
-        if let Transport::Sealed(sealed) = self {
-            sealed.drop_input(cx.pool);
+        match self {
+            Transport::Plain => {}
+            Transport::Sealed(sealed) => sealed.drop_input(cx.pool),
+            Transport::KernelTls(kernel) => kernel.drop_input(),
         }
         conn.evict(cx);
     }
@@ -266,7 +287,7 @@ impl Transport {
     #[inline]
     pub fn has_input(&self) -> bool {
         match self {
-            Transport::Plain => false,
+            Transport::Plain | Transport::KernelTls(_) => false,
             Transport::Sealed(sealed) => sealed.has_input(),
         }
     }
@@ -275,7 +296,7 @@ impl Transport {
     #[inline]
     pub(crate) fn wire_len_max(&self, max: u32) -> u32 {
         match self {
-            Transport::Plain => max,
+            Transport::Plain | Transport::KernelTls(_) => max,
             // A record is opened as a whole.
             Transport::Sealed(_) => crate::BUF_LEN as u32,
         }
@@ -285,7 +306,7 @@ impl Transport {
     #[inline]
     pub fn holds_buffers(&self) -> bool {
         match self {
-            Transport::Plain => false,
+            Transport::Plain | Transport::KernelTls(_) => false,
             Transport::Sealed(sealed) => sealed.holds_buffers(),
         }
     }
@@ -296,6 +317,124 @@ impl Transport {
         match self {
             Transport::Plain => false,
             Transport::Sealed(sealed) => sealed.has_own_output(close, has_output),
+            Transport::KernelTls(kernel) => kernel.has_own_output(close, has_output),
+        }
+    }
+
+    /// Returns whether the keys may go to the kernel now: [`DriveStep::InstallKeys`](crate::DriveStep::InstallKeys).
+    pub(crate) fn offers_keys(&self, close: Close, has_output: bool) -> bool {
+        match self {
+            Transport::Sealed(sealed) => {
+                (close == Close::No || close == Close::Write && has_output) && sealed.offers_keys()
+            }
+            Transport::Plain | Transport::KernelTls(_) => false,
+        }
+    }
+
+    /// Returns the record of its own that a [send](crate::DriveStep::Send) sends next, by its kind, if the kernel seals.
+    pub fn own_record(&self) -> Option<OwnRecord> {
+        match self {
+            Transport::Plain | Transport::Sealed(_) => None,
+            Transport::KernelTls(kernel) => kernel.own_record(),
+        }
+    }
+
+    /// Returns whether the front of the outbox leaves as it is, and nothing before it.
+    #[inline(always)]
+    pub fn sends_outbox(&self, conn: &Connection) -> bool {
+        match self {
+            Transport::Plain => true,
+            Transport::Sealed(_) => false,
+            // Without an outbox, what leaves is the closing alert.
+            Transport::KernelTls(kernel) => kernel.own_record().is_none() && !conn.outbox().is_empty(),
+        }
+    }
+
+    /// Returns whether the kernel opens records: a receive then ends with an error before a record of another kind than data.
+    #[inline]
+    pub fn is_kernel_tls(&self) -> bool {
+        matches!(self, Transport::KernelTls(_))
+    }
+}
+
+/// Of connections whose keys go to the kernel.
+#[cfg(feature = "tls")]
+impl Transport {
+    /// Lets the keys go to the kernel after the handshake, in a step of their own.
+    pub fn offer_to_kernel(&mut self) {
+        if let Transport::Sealed(sealed) = self {
+            sealed.offer_to_kernel();
+        }
+    }
+
+    /// Returns the suite of a connection whose keys may go to the kernel. `None`: they stay here.
+    pub fn kernel_suite(&self) -> Option<KernelSuite> {
+        match self {
+            Transport::Sealed(sealed) => sealed.kernel_suite(),
+            Transport::Plain | Transport::KernelTls(_) => None,
+        }
+    }
+
+    /// Keeps the keys here until the end of the connection.
+    pub fn keep_keys(&mut self, cx: &ConnResources<'_>) {
+        if let Transport::Sealed(sealed) = self {
+            cx.counters.tls_kernel_refused.add(1);
+            sealed.keep_keys();
+        }
+    }
+
+    /// Ends the use of the keys here, and returns them for the kernel, which must take them at once: those that seal, and those that open.
+    ///
+    /// # Errors
+    /// rustls does not give them away. The connection must close.
+    pub fn give_keys(&mut self, cx: &mut ConnResources<'_>) -> Result<[KernelKeys; 2], TransportError> {
+        let Transport::Sealed(sealed) = mem::replace(self, Transport::Plain) else {
+            return Err(TransportError);
+        };
+        let (kernel, keys) = sealed.into_kernel(cx.pool)?;
+        cx.counters.tls_kernel.add(1);
+        *self = Transport::KernelTls(Box::new(kernel));
+        Ok(keys)
+    }
+
+    /// Handles a record of another kind than data. Returns the keys that open the records behind it, if they change.
+    pub fn received_record(
+        &mut self,
+        conn: &mut Connection,
+        cx: &mut ConnResources<'_>,
+        kind: u8,
+        bytes: &[u8],
+    ) -> Option<KernelKeys> {
+        match self {
+            Transport::KernelTls(kernel) => kernel.received_record(conn, cx, kind, bytes),
+            Transport::Plain | Transport::Sealed(_) => None,
+        }
+    }
+
+    /// Handles the event that the [record of its own](Transport::own_record) was sent. Returns the keys that seal what follows, if they change.
+    ///
+    /// # Errors
+    /// There are no such keys. The connection must close.
+    pub fn sent_own(&mut self) -> Result<Option<KernelKeys>, TransportError> {
+        match self {
+            Transport::KernelTls(kernel) => kernel.sent_own(),
+            Transport::Plain | Transport::Sealed(_) => Ok(None),
+        }
+    }
+
+    /// Handles the failure of a connection in records of the kernel.
+    #[cold]
+    pub fn kernel_failed(
+        &mut self,
+        conn: &mut Connection,
+        cx: &mut ConnResources<'_>,
+        failure: KernelFailure,
+    ) {
+        if let Transport::KernelTls(kernel) = self {
+            if failure == KernelFailure::NoUpdate {
+                cx.counters.tls_kernel_no_update.add(1);
+            }
+            kernel.fail(conn, cx, Some(failure.alert()));
         }
     }
 }

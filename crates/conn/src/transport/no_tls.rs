@@ -101,6 +101,10 @@ impl Sealed {
         match *self {}
     }
 
+    pub(super) fn offers_keys(&self) -> bool {
+        match *self {}
+    }
+
     pub(super) fn takes_output(&self) -> bool {
         match *self {}
     }

@@ -119,6 +119,7 @@ fn other_step(
             let step = context.take_handshake_step(slot).map_err(|_| Closed)?;
             return Ok(step.map(NextDrive::Handshake));
         }
+        DriveStep::InstallKeys => context.install_keys(slot).map_err(|_| Closed)?,
         DriveStep::ShutDown => {
             slot.write_closed = true;
             shutdown(&slot.fd, Shutdown::Write).map_err(|_| Closed)?;
@@ -147,7 +148,7 @@ fn read_content(context: &mut WorkerContext, slot: &mut Slot<Readiness>) -> Resu
             slot.ended(&mut context.conn_resources());
             true
         }
-        Received::Nothing => false,
+        Received::Nothing | Received::Record(_) => false,
     })
 }
 
@@ -176,6 +177,7 @@ fn read(context: &mut WorkerContext, slot: &mut Slot<Readiness>, max: usize) -> 
             Ok(true)
         }
         Received::Nothing => Ok(false),
+        Received::Record(error) => context.receive_record(slot, error).map(|()| true).map_err(|_| Closed),
     }
 }
 
@@ -183,6 +185,8 @@ enum Received {
     Bytes(usize),
     End,
     Nothing,
+    /// A record of another kind than data is next, or the connection has failed: with records of the kernel.
+    Record(Errno),
 }
 
 #[inline]
@@ -212,6 +216,7 @@ fn note_received(
             slot.state.readable = false;
             Ok(Received::Nothing)
         }
+        Err(error) if slot.transport.is_kernel_tls() => Ok(Received::Record(error)),
         Err(_) => Err(Closed),
     }
 }
@@ -234,6 +239,17 @@ fn send_staged(context: &mut WorkerContext, slot: &mut Slot<Readiness>) -> Resul
     let mut next = None;
     let sent = match context.stage(slot, LIMITS) {
         Stage::Missing(missing) => return Ok(Some(NextDrive::Load(missing))),
+        Stage::Own(record) => {
+            let sent = context.send_own_record(slot, record).map(|()| None);
+            return match sent {
+                Err(Errno::AGAIN) => {
+                    slot.state.writable = false;
+                    Ok(None)
+                }
+                Err(Errno::INTR) => Ok(None),
+                sent => sent.map_err(|_| Closed),
+            };
+        }
         Stage::Sealed { record, has_more } => io::send(&slot.fd, record, flags(has_more)),
         Stage::Copied { front, has_more } => {
             let mut copy = mem::take(&mut context.copy);

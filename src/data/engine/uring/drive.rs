@@ -83,6 +83,7 @@ fn step(
             let step = context.take_handshake_step(slot).map_err(|_| Closed)?;
             return Ok(step.map(NextDrive::Handshake));
         }
+        DriveStep::InstallKeys => return install_keys(context, slot, ring, index),
         DriveStep::ShutDown => {
             slot.write_closed = true;
             shutdown(&slot.fd, Shutdown::Write).map_err(|_| Closed)?;
@@ -96,6 +97,10 @@ fn step(
         DriveStep::Read { .. } | DriveStep::ReadContent if mem::take(&mut slot.state.ended) => {
             context.release_inbox(slot);
             slot.ended(&mut context.conn_resources());
+        }
+        DriveStep::Read { .. } | DriveStep::ReadContent if slot.state.record_waits.is_some() => {
+            let error = slot.state.record_waits.take().expect("it waits");
+            context.receive_record(slot, error).map_err(|_| Closed)?;
         }
         DriveStep::ReadContent if slot.state.may_take_content() && slot.inbox.is_none() => {
             take_content(context, slot)?;
@@ -117,6 +122,29 @@ fn step(
             }
             return Ok(Some(NextDrive::Wait));
         }
+    }
+    Ok(None)
+}
+
+/// Gives the keys of a connection to the kernel, once no receive is in flight and all that it received is opened: the rest is for the kernel.
+#[cold]
+fn install_keys(
+    context: &mut WorkerContext,
+    slot: &mut Slot<InFlight>,
+    ring: &mut Ring,
+    index: u32,
+) -> Result<Option<NextDrive>, Closed> {
+    if slot.state.receive == Receive::Armed {
+        slot.state.receive = Receive::Cancelling;
+        ring.cancel_receive(index);
+    }
+    if slot.state.receive.is_in_flight() {
+        return Ok(Some(NextDrive::Wait));
+    }
+    match slot.state.backlog.is_empty() {
+        true => context.install_keys(slot).map_err(|_| Closed)?,
+        // Its bytes are offered first.
+        false => refill(context, slot),
     }
     Ok(None)
 }
@@ -151,6 +179,17 @@ fn send_staged(
     }
     let (buffer, has_more) = match context.stage(slot, LIMITS) {
         Stage::Missing(missing) => return Ok(Some(missing)),
+        Stage::Own(record) => {
+            return match context.send_own_record(slot, record) {
+                Err(Errno::AGAIN) => {
+                    slot.state.send = Some(Send::WaitWritable);
+                    ring.wait_writable(index, &slot.fd);
+                    Ok(None)
+                }
+                Ok(()) | Err(Errno::INTR) => Ok(None),
+                Err(_) => Err(Closed),
+            };
+        }
         Stage::Sealed { record, has_more } => {
             let mut buffer = ring.take_send_buffer();
             // SAFETY: the record lies in a pool buffer that the transport holds until `Transport::sent` or `Transport::closed`, which the

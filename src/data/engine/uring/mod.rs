@@ -67,6 +67,8 @@ pub(super) struct InFlight {
     closed: bool,
     /// The client has closed its side.
     ended: bool,
+    /// The error of a receive in records of the kernel: a record of another kind than data is next.
+    record_waits: Option<Errno>,
     /// The slot is queued for a drive without a completion.
     queued: bool,
     /// The socket may hold the rest of a request.
@@ -273,6 +275,10 @@ impl UringEngine {
                 Ok(())
             }
             (Err(Errno::NOBUFS | Errno::CANCELED | Errno::INTR | Errno::AGAIN), _) => Ok(()),
+            (Err(error), _) if slot.transport.is_kernel_tls() && !slot.state.closed => {
+                slot.state.record_waits = Some(error);
+                Ok(())
+            }
             (Err(_), _) => Err(Closed),
         };
         if let Some(buffer) = completion.buffer {

@@ -24,6 +24,7 @@ mod tls_side;
 use super::scramble::{Scramble, SealedKind};
 use super::{
     RECORD_OVERHEAD_MAX, RECORD_PLAIN_LEN_MAX, SealedRecord, Transport, TransportError,
+    kernel_tls::{KernelKeys, KernelSuite, KernelTls},
     tls_failure::{TlsFailed, TlsFailure},
 };
 use crate::{
@@ -64,6 +65,10 @@ pub struct Sealed {
     has_ended: bool,
     /// Input is dropped: it has ended, or a part of it was dropped already.
     drops_input: bool,
+    /// The keys may go to the kernel.
+    is_for_kernel: bool,
+    /// Received bytes lie in the engine's inbox: the kernel would not see them.
+    has_wire: bool,
 }
 
 /// Opens and seals records.
@@ -226,6 +231,8 @@ impl Sealed {
             is_closed: false,
             has_ended: false,
             drops_input: false,
+            is_for_kernel: false,
+            has_wire: false,
         }
     }
 
@@ -246,6 +253,7 @@ impl Sealed {
             }
         }
         while self.pass(conn, cx, &mut rest)? {}
+        self.has_wire = rest.len > 0;
         Ok((wire.len - rest.len) as usize)
     }
 
@@ -334,7 +342,13 @@ impl Sealed {
         };
         match opened {
             Opened::Incomplete => return Ok(false),
-            Opened::Own { len } => *rest = rest.skip(len),
+            Opened::Own { len } => {
+                *rest = rest.skip(len);
+                if self.takes_output() && mem::take(&mut self.is_for_kernel) {
+                    // An update of keys, whose answer rustls may keep until the next record of data: it would be lost.
+                    cx.counters.tls_kernel_refused.add(1);
+                }
+            }
             #[cfg(feature = "sim")]
             Opened::Data { header_len, len, trailer_len } => {
                 *rest = rest.skip(header_len);
@@ -586,6 +600,46 @@ impl Sealed {
         cx.pool.release(record.wire.buf);
         if record.plain_len > 0 {
             conn.sent(cx, record.plain_len);
+        }
+    }
+
+    pub(super) fn offer_to_kernel(&mut self) {
+        self.is_for_kernel = true;
+    }
+
+    pub(super) fn keep_keys(&mut self) {
+        self.is_for_kernel = false;
+    }
+
+    /// Returns whether the keys may go to the kernel now: no record is there in part, in either direction.
+    pub(super) fn offers_keys(&self) -> bool {
+        self.is_for_kernel
+            && self.takes_output()
+            && self.own.is_empty()
+            && self.record.is_none()
+            && self.inbox.is_none()
+            && self.opened_len + self.trailer_len + self.used_len == 0
+            && !(self.has_wire || self.is_closed || self.has_ended || self.drops_input)
+    }
+
+    pub(super) fn kernel_suite(&self) -> Option<KernelSuite> {
+        match &self.records {
+            RecordLayer::Tls(tls) => tls.kernel_suite(),
+            #[cfg(feature = "sim")]
+            RecordLayer::Scrambled { .. } => None,
+        }
+    }
+
+    /// Returns the same connection in records of the kernel, and its keys.
+    pub(super) fn into_kernel(
+        mut self,
+        pool: &mut Pool,
+    ) -> Result<(KernelTls, [KernelKeys; 2]), TransportError> {
+        self.release(pool);
+        match self.records {
+            RecordLayer::Tls(tls) => tls.into_kernel(self.sent_len),
+            #[cfg(feature = "sim")]
+            RecordLayer::Scrambled { .. } => Err(TransportError),
         }
     }
 

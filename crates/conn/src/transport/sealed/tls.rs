@@ -21,7 +21,10 @@ use super::{
     handshake::HandshakeStep,
     tls_side::{SideRecords, TlsSide},
 };
-use crate::transport::TransportError;
+use crate::transport::{
+    TransportError,
+    kernel_tls::{KernelKeys, KernelSuite, KernelTls},
+};
 use crate::{BUF_LEN, BufId, BufRange, Pool, TlsSession};
 use rustls::{
     ClientConfig, Error, HandshakeKind, InvalidMessage, ProtocolVersion, ServerConfig,
@@ -216,6 +219,20 @@ impl Tls {
     /// Returns whether the client speaks HTTP/2.
     pub(super) fn has_http2(&self) -> bool {
         self.has_http2
+    }
+
+    /// Returns the suite of a connection with a client, if the kernel may have it.
+    pub(super) fn kernel_suite(&self) -> Option<KernelSuite> {
+        let Some(TlsSide::Server(conn)) = &self.conn else { return None };
+        KernelSuite::of(conn.protocol_version()?, conn.negotiated_cipher_suite()?)
+    }
+
+    /// Returns the same connection in records of the kernel, and its keys.
+    pub(super) fn into_kernel(self, sent_len: u64) -> Result<(KernelTls, [KernelKeys; 2]), TransportError> {
+        let suite = self.kernel_suite().ok_or(TransportError)?;
+        let Some(TlsSide::Server(conn)) = self.conn else { return Err(TransportError) };
+        let (secrets, keys) = conn.dangerous_into_kernel_connection().map_err(|_| TransportError)?;
+        Ok(KernelTls::new(keys, secrets, suite, sent_len))
     }
 
     /// Writes a record of plain bytes to the front of `to`. Returns its length.
