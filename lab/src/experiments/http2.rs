@@ -24,10 +24,11 @@ use crate::client::h2load;
 use crate::error::LabError;
 use crate::generated_site;
 use crate::measure::cpu;
+use crate::measure::cpu_quota::CpuQuota;
 use crate::measure::machine::this_machine;
 use crate::records::LabRecord;
 use crate::records::http2::{
-    Http2Carrier, Http2Load, Http2RaceRecord, Http2RaceSeries, Http2RaceSettings, Http2RaceWindow,
+    Http2Carrier, Http2Load, Http2RaceRecord, Http2RaceSeries, Http2RaceSettings, Http2RaceWindow, WHOLE,
     carrier_names,
 };
 use crate::records::server::{PeerServer, names};
@@ -52,6 +53,9 @@ pub(crate) struct Http2RaceArgs {
     /// Measure in clear text, with TLS, or both in turn
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Http2Carrier::Clear, Http2Carrier::Tls])]
     carriers: Vec<Http2Carrier>,
+    /// Let the server run for so much of the time, where the client would be busy before it
+    #[arg(long, value_name = "PERCENT", default_value_t = WHOLE, value_parser = clap::value_parser!(u32).range(1..=100))]
+    server_percent: u32,
     /// Also measure this earlier build of tarpon, in the same rounds
     #[arg(long, value_name = "PATH")]
     before: Option<PathBuf>,
@@ -130,8 +134,13 @@ fn measure_window(
     series: &Http2RaceSeries,
     server: PeerServer,
 ) -> Result<Http2RaceWindow, LabError> {
+    // Dropped after the server, as the group must be empty by then.
+    let quota = (settings.server_percent < WHOLE)
+        .then(|| CpuQuota::new(f64::from(settings.server_percent) / 100.0))
+        .transpose()?;
     let process = bed.start(server)?;
     process.threads()?.expect_pinned_to(cores.server)?;
+    quota.iter().try_for_each(|quota| quota.add(process.threads()?.processes()))?;
     let (path, has_tls) = (bed.path(), series.carrier == Http2Carrier::Tls);
     let load = |time| h2load::run(process.address(), has_tls, (&path, series.size), series.load, time);
     cores.on_client_core(|| {
@@ -160,6 +169,7 @@ impl Http2RaceArgs {
             client_core: cores.client,
             isolated: !self.isolation.no_isolation,
             other_share_max: self.cores.other_share_max(),
+            server_percent: self.server_percent,
         }
     }
 
@@ -186,6 +196,7 @@ impl Http2RaceArgs {
                 ("loads", list(self.loads.iter().map(Http2Load::to_string).collect())),
                 ("sizes", list(self.sizes.iter().map(u32::to_string).collect())),
                 ("carriers", carrier_names(&self.carriers)),
+                ("server-percent", percent_of(self.server_percent)),
                 ("servers", names(&self.servers())),
                 ("tarpon", file_name(self.common.tarpon.as_deref())),
                 ("before", file_name(self.before.as_deref())),
@@ -193,6 +204,11 @@ impl Http2RaceArgs {
         );
         with_isolation(command, &self.isolation)
     }
+}
+
+/// Returns the share of its core that a server gets, if it is not the whole.
+fn percent_of(percent: u32) -> String {
+    if percent == WHOLE { String::new() } else { percent.to_string() }
 }
 
 /// Returns the name of the page with this length.
@@ -220,6 +236,7 @@ mod tests {
             // case         arguments                                       after the numbers
             ("defaults",    &[],                                            " --loads 32x32,1x100 --sizes 1024,65536 --carriers clear,tls --servers tarpon-uring,tarpon-epoll,nginx,h2o,caddy"),
             ("builds",      &["--tarpon=/a/new", "--before", "/b/old"],     " --loads 32x32,1x100 --sizes 1024,65536 --carriers clear,tls --servers tarpon-uring,tarpon-epoll,before-uring,before-epoll,nginx,h2o,caddy --tarpon new --before old"),
+            ("a share",     &["--server-percent=50"],                       " --loads 32x32,1x100 --sizes 1024,65536 --carriers clear,tls --server-percent 50 --servers tarpon-uring,tarpon-epoll,nginx,h2o,caddy"),
             ("selection",   &["--loads=1x1", "--sizes=9", "--carriers=tls", "--servers=h2o", "--no-isolation"], " --loads 1x1 --sizes 9 --carriers tls --servers h2o --no-isolation"),
         ];
         for (name, arguments, want) in cases {
@@ -230,7 +247,9 @@ mod tests {
 
     #[test]
     fn invalid_arguments_fail() {
-        for argument in ["--loads=0x1", "--loads=1", "--sizes=0", "--carriers=quic", "--rounds=0"] {
+        for argument in
+            ["--loads=0x1", "--loads=1", "--sizes=0", "--carriers=quic", "--rounds=0", "--server-percent=0"]
+        {
             assert!(Http2RaceCli::try_parse_from(["http2", argument]).is_err(), "{argument}");
         }
         assert!(expect_http2(&[PeerServer::TarponEpoll, PeerServer::H2o, PeerServer::Nginx]).is_ok());

@@ -98,6 +98,11 @@ impl ServerThreads {
         Ok(threads)
     }
 
+    /// Returns the processes of the threads.
+    pub(crate) fn processes(&self) -> &[u32] {
+        &self.processes
+    }
+
     /// Keeps the threads of this name.
     pub(crate) fn named(self, name: &str) -> ServerThreads {
         self.filter(|other| other == name)

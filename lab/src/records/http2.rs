@@ -58,6 +58,17 @@ pub(crate) struct Http2RaceSettings {
     pub(crate) isolated: bool,
     /// The largest clean [`TwoCoreCpu::other_share`].
     pub(crate) other_share_max: f64,
+    /// For how much of the time the server may run.
+    #[serde(default = "whole")]
+    pub(crate) server_percent: u32,
+}
+
+/// The server may run all the time.
+pub(crate) const WHOLE: u32 = 100;
+
+/// What older records have.
+fn whole() -> u32 {
+    WHOLE
 }
 
 /// All rounds with one load.

@@ -3,7 +3,7 @@
 use super::phrases;
 use super::table::{LabReport, NONE, ReportColumn, ReportTable, median, min_max};
 use crate::format::{factor, percent, rate};
-use crate::records::http2::{Http2RaceRecord, Http2RaceSeries, Http2RaceWindow};
+use crate::records::http2::{Http2RaceRecord, Http2RaceSeries, Http2RaceWindow, WHOLE};
 use crate::records::server::PeerServer;
 
 /// Returns the report.
@@ -93,6 +93,12 @@ fn caption(http2: &Http2RaceRecord) -> String {
         "The server has one worker, alone on its core; the client has another core, {}",
         phrases::isolation(settings.isolated)
     ));
+    if settings.server_percent < WHOLE {
+        sentences.push(format!(
+            "The kernel lets the server run for {}% of the time, in parts of 5 ms: so the server is the limit, and not the client",
+            settings.server_percent
+        ));
+    }
     sentences.push(http2.machine.to_string());
     sentences.join(". ") + "."
 }
@@ -173,6 +179,7 @@ mod tests {
                 client_core: 1,
                 isolated: true,
                 other_share_max: 0.05,
+                server_percent: WHOLE,
             },
             client: "h2load nghttp2 1.52.0".into(),
             servers: vec![named(PeerServer::TarponEpoll, "tarpon"), named(PeerServer::H2o, "h2o")],
