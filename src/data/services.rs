@@ -102,6 +102,13 @@ fn has_hung_up(socket: &OwnedFd) -> bool {
     is_over.is_ok() && polled[0].revents().contains(PollFlags::HUP)
 }
 
+impl HelperEndpoint {
+    /// Returns whether every worker has exited.
+    pub(crate) fn has_ended(&self) -> bool {
+        has_hung_up(&self.0)
+    }
+}
+
 impl AsFd for ServiceEndpoint {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()

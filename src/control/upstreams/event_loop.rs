@@ -88,8 +88,9 @@ impl<F: FnMut(&FromUpstreams)> UpstreamLoop<F> {
 
     /// Waits for an event or the next deadline.
     fn wait(&mut self) {
-        let mut polled =
-            vec![PollEntry::new(self.inbox.as_fd(), POLLIN), PollEntry::new(self.log.as_fd(), POLLIN)];
+        let mut polled = vec![PollEntry::new(self.inbox.as_fd(), POLLIN)];
+        polled.extend(self.log.polled());
+        let own_count = polled.len();
         for server in &mut self.servers {
             server.each_wait(|wait| polled.extend(wait.polled()));
         }
@@ -101,7 +102,7 @@ impl<F: FnMut(&FromUpstreams)> UpstreamLoop<F> {
             Err(Errno::INTR) => return,
             Err(_) => return thread::sleep(POLL_RETRY_TIME),
         }
-        let mut events = polled[2..].iter().map(|entry| entry.revents() != 0);
+        let mut events = polled[own_count..].iter().map(|entry| entry.revents() != 0);
         for server in &mut self.servers {
             // In the same order.
             server.each_wait(|wait| {

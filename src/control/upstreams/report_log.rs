@@ -9,9 +9,10 @@ use crate::{
             table::UpstreamTable,
         },
     },
-    sys::io::output_has_room,
+    sys::{io::output_has_room, poll::PollEntry},
 };
-use std::os::fd::{AsFd, BorrowedFd};
+use libc::POLLIN;
+use std::os::fd::AsFd;
 use tarpon_conn::Tick;
 use tarpon_site::Printable;
 
@@ -24,6 +25,8 @@ pub(super) struct ReportLog {
     lines: FailureLog,
     /// Lost reports that were counted already.
     seen_lost: u64,
+    /// Some workers have not exited.
+    has_workers: bool,
 }
 
 /// Reports that the helper receives in one turn of its loop, at most: connections do not wait for a flood of them.
@@ -37,16 +40,16 @@ impl ReportLog {
     ) -> ReportLog {
         // Those of an earlier helper.
         let seen_lost = table.lost_reports();
-        ReportLog { endpoint, names, lines: FailureLog::default(), seen_lost }
+        ReportLog { endpoint, names, lines: FailureLog::default(), seen_lost, has_workers: true }
     }
 
     /// Writes the lines that are due, and those of the reports that workers have sent.
     pub(super) fn turn(&mut self, now: Tick, table: &UpstreamTable) {
-        let ReportLog { endpoint, names, lines, seen_lost } = self;
+        let ReportLog { endpoint, names, lines, seen_lost, has_workers } = self;
         while let Some(line) = lines.next_due(now) {
             emit(names, lines, now, line);
         }
-        reports::receive(endpoint, REPORTS_PER_TURN, |report| {
+        *has_workers = reports::receive(endpoint, REPORTS_PER_TURN, |report| {
             // A number beyond the table comes from no worker of ours.
             if usize::from(report.server) < names.len()
                 && let Some(line) = lines.add(now, report)
@@ -67,16 +70,14 @@ impl ReportLog {
         }
     }
 
+    /// Returns what to wait for: readable when a worker has sent a report.
+    pub(super) fn polled(&self) -> Option<PollEntry> {
+        self.has_workers.then(|| PollEntry::new(self.endpoint.as_fd(), POLLIN))
+    }
+
     /// Returns when [`turn`](ReportLog::turn) may write the next line.
     pub(super) fn deadline(&self) -> Option<Tick> {
         self.lines.deadline()
-    }
-}
-
-impl AsFd for ReportLog {
-    /// Readable when a worker has sent a report.
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.endpoint.as_fd()
     }
 }
 

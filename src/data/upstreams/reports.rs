@@ -110,15 +110,18 @@ pub(super) fn send(endpoint: &ServiceEndpoint, server: u16, report: ServerReport
     packet::send(endpoint, &packet, None)
 }
 
-/// Passes the next reports of workers to `each`, without waiting: `max` at most.
-pub(crate) fn receive(endpoint: &HelperEndpoint, max: usize, mut each: impl FnMut(WorkerReport<'_>)) {
+/// Passes the next reports of workers to `each`, without waiting: `max` at most. Returns whether more may come: not if every worker has exited.
+pub(crate) fn receive(endpoint: &HelperEndpoint, max: usize, mut each: impl FnMut(WorkerReport<'_>)) -> bool {
     let mut bytes = [0; PACKET_LEN_MAX];
     for _ in 0..max {
-        let Ok(packet) = packet::receive(endpoint, &mut bytes) else { return };
-        if let Some(report) = WorkerReport::decode(&bytes[..packet.len]) {
-            each(report);
+        match packet::receive(endpoint, &mut bytes) {
+            // An empty packet has the same length as the end of all workers.
+            Ok(packet) if packet.len == 0 && endpoint.has_ended() => return false,
+            Ok(packet) => WorkerReport::decode(&bytes[..packet.len]).into_iter().for_each(&mut each),
+            Err(_) => return true,
         }
     }
+    true
 }
 
 #[cfg(test)]
