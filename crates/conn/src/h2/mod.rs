@@ -136,6 +136,8 @@ pub(crate) struct Http2 {
     sent_len: u64,
     /// The bytes that the client had received at the last deadline for output, as its transport counts them.
     acknowledged_len: u64,
+    /// The client sends no more, and opens no window.
+    has_ended: bool,
     /// The next frame waits for room.
     is_blocked: bool,
     /// The next frame has waited for room, and was not offered again: until then no content takes the room.
@@ -205,6 +207,7 @@ impl Http2 {
             site,
             sent_len: 0,
             acknowledged_len: 0,
+            has_ended: false,
             is_blocked: false,
             input_is_next: false,
             missing: None,
@@ -257,6 +260,7 @@ impl Http2 {
             _ if self.streams.iter().any(|stream| !stream.upload.is_complete()) => self.abort(),
             // A client that has closed only its sending side still gets what its windows allow.
             _ => {
+                self.has_ended = true;
                 self.announce_last(self.last_stream, ErrorCode::NO_ERROR);
                 self.send(cx, out);
             }

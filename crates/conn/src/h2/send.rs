@@ -4,7 +4,10 @@
 //! matter.
 
 use super::{
-    Http2, Http2Phase, REPLIES_LEN_MAX, frame_output::NoFrameBuffer, shutdown::Shutdown, stream::Body,
+    Http2, Http2Phase, REPLIES_LEN_MAX,
+    frame_output::NoFrameBuffer,
+    shutdown::Shutdown,
+    stream::{Body, H2Stream},
 };
 use crate::{BUF_LEN, ConnResources, pool::Pool, span::Outbox};
 use tarpon_http::h2::{FRAME_HEADER_LEN, FRAME_PAYLOAD_LEN_MAX, data_header};
@@ -46,6 +49,9 @@ impl Http2 {
         if self.is_blocked && self.has_room(cx, out) {
             self.is_blocked = false;
         }
+        if self.has_ended && self.waits_for_windows(out) {
+            return self.abort();
+        }
         self.update_phase(cx, out);
         let is_waiting = !out.is_empty() || self.streams.iter().any(|stream| stream.has_content());
         match self.send_by {
@@ -53,6 +59,14 @@ impl Http2 {
             None if is_waiting => self.send_by = Some(cx.now.after(self.limits(cx).send_ms)),
             _ => {}
         }
+    }
+
+    /// Returns whether nothing can leave before the client opens a window.
+    #[cold]
+    fn waits_for_windows(&self, out: &Outbox) -> bool {
+        let is_full = |stream: &H2Stream| self.send_window <= 0 || stream.window <= 0;
+        let waits = |stream: &H2Stream| stream.has_content() && is_full(stream);
+        out.is_empty() && !self.streams.is_empty() && self.streams.iter().all(waits)
     }
 
     fn put_all(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) -> Result<(), NoFrameBuffer> {

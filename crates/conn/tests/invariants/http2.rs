@@ -531,6 +531,22 @@ fn a_client_without_a_window_is_closed() {
     }
 }
 
+/// It gets the last GOAWAY, and nothing waits for a window that nobody opens.
+#[test]
+fn a_client_that_ends_without_a_window_is_closed_at_once() {
+    for window in [0, 10] {
+        let (mut sim, mut client) = (sim(), Http2Client::default());
+        sim.client_sends(&[preface(&[(4, window)]), get(1, "/middle"), get(3, "/large")].concat());
+        sim.client_ends();
+        sim.run(Cuts::NONE);
+        client.read(&sim.wire.clone());
+        assert_eq!(client.streams[&1].status(), "200");
+        assert_eq!(client.streams[&3].content.len(), window as usize);
+        assert_eq!(sim.close(), Close::Both, "a window of {window}");
+        assert_eq!(sim.counters.aborted.get(), 2);
+    }
+}
+
 #[test]
 fn more_streams_than_allowed_are_refused() {
     let bytes: Vec<u8> = (0..200).flat_map(|number| get(2 * number + 1, "/large")).collect();
