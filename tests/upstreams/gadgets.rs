@@ -35,7 +35,7 @@ fn servers_get_what_was_understood() {
     assert!(GADGETS.len() > 100, "{} gadgets", GADGETS.len());
     let server = ScriptedServer::naming_targets();
     // The preface of HTTP/2 is no request.
-    let config = ProxyConfig { server: "http2 = false\n", ..ProxyConfig::default() };
+    let config = ProxyConfig { server: "http2 = \"off\"\n", ..ProxyConfig::default() };
     on_engines(&server, config, |proxied, engine| {
         let failures: String = GADGETS
             .iter()
