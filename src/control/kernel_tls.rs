@@ -21,7 +21,7 @@ pub(crate) fn suites(settings: &Settings, has_tls: bool) -> Result<KernelSuites,
         let (why, hint) = match settings.engine.is_blocking() {
             true => ("the engine serves one connection at a time", "use the engine io_uring, epoll or poll"),
             false => (
-                "the kernel has no TLS, or its module tls is not loaded",
+                "the kernel has no TLS, its module tls is not loaded, or this host has no loopback interface",
                 "load it with modprobe tls, or use auto: the server then encrypts by itself",
             ),
         };

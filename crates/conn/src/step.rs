@@ -73,7 +73,7 @@ impl Connection {
         if has_own_output && slot.can_send {
             return DriveStep::Send;
         }
-        if close == Close::Both {
+        if close == Close::Both && !transport.holds_close() {
             return DriveStep::Close;
         }
         if transport.offers_keys(close, has_output) {

@@ -6,8 +6,8 @@ pub(crate) use crate::sys::kernel_tls::KernelSuites;
 use rustix::io::{Errno, retry_on_intr};
 use tarpon_conn::{KernelFailure, KernelKeys, OwnRecord, Transport};
 
-/// The room for a record of another kind than data: an alert has 2 bytes, an update of keys 5, and a longer one is an error.
-const ROOM: usize = 64;
+/// How much is looked at of a record of another kind than data: those that have a meaning are shorter.
+const RECORD_BEGIN_LEN: usize = 8;
 
 impl WorkerContext {
     /// Lets the keys of a new connection go to the kernel after the handshake, if it has any suite.
@@ -25,8 +25,11 @@ impl WorkerContext {
             return self.offer_inbox(slot);
         }
         let takes = slot.transport.kernel_suite().is_some_and(|suite| self.kernel_suites.has(suite));
-        if !takes || kernel_tls::attach(&slot.fd).is_err() {
-            slot.transport.keep_keys(&self.conn_resources());
+        let attached = if takes { kernel_tls::attach(&slot.fd) } else { Err(Errno::OPNOTSUPP) };
+        if let Err(error) = attached {
+            // The kernel takes no connection whose client has closed its side.
+            let is_refused = error != Errno::NOTCONN;
+            slot.transport.keep_keys(&self.conn_resources(), is_refused);
             return Ok(());
         }
         let keys = slot.transport.give_keys(&mut self.conn_resources()).map_err(|_| SendError)?;
@@ -44,13 +47,14 @@ impl WorkerContext {
             Errno::MSGSIZE => KernelFailure::TooLong,
             _ => return Err(SendError),
         };
-        self.fail_in_kernel(slot, failure);
-        Ok(())
+        self.fail_in_kernel(slot, failure)
     }
 
     fn receive_own_kind<S>(&mut self, slot: &mut Slot<S>) -> Result<(), SendError> {
-        let mut room = [0; ROOM];
-        let received = retry_on_intr(|| kernel_tls::receive_record(&slot.fd, &mut room));
+        let mut bytes = [0; RECORD_BEGIN_LEN];
+        let room = self.pool.buf_mut(self.scratch);
+        let received = retry_on_intr(|| kernel_tls::receive_record(&slot.fd, room));
+        bytes.copy_from_slice(&room[..RECORD_BEGIN_LEN]);
         let (kind, len) = match received {
             Ok(received) => received,
             Err(Errno::AGAIN) => return Ok(()),
@@ -58,32 +62,41 @@ impl WorkerContext {
             Err(error) => return self.receive_record(slot, error),
         };
         let Slot { transport, conn, .. } = slot;
-        let keys = transport.received_record(conn, &mut self.conn_resources(), kind, &room[..len]);
-        if let Some(keys) = keys {
-            self.change_keys(slot, &keys);
+        let keys = transport.received_record(
+            conn,
+            &mut self.conn_resources(),
+            kind,
+            &bytes[..len.min(RECORD_BEGIN_LEN)],
+        );
+        if slot.transport.drops_kernel_input() {
+            self.release_inbox(slot);
         }
-        Ok(())
+        keys.map_or(Ok(()), |keys| self.change_keys(slot, &keys))
     }
 
     /// Sends the record of a transport that leaves before all else, whole.
     #[cold]
     pub(crate) fn send_own_record<S>(&mut self, slot: &mut Slot<S>, record: OwnRecord) -> Result<(), Errno> {
-        kernel_tls::send_record(&slot.fd, record.kind, record.bytes())?;
-        if let Some(keys) = slot.transport.sent_own().map_err(|_| Errno::IO)? {
-            self.change_keys(slot, &keys);
+        if let Err(error) = kernel_tls::send_record(&slot.fd, record.kind, record.bytes()) {
+            if error == Errno::AGAIN {
+                slot.transport.own_waits(self.now);
+            }
+            return Err(error);
         }
-        Ok(())
+        let keys = slot.transport.sent_own().map_err(|_| Errno::IO)?;
+        keys.map_or(Ok(()), |keys| self.change_keys(slot, &keys)).map_err(|SendError| Errno::IO)
     }
 
     /// Changes the keys of one direction after an update. A kernel that cannot ends the connection.
-    fn change_keys<S>(&mut self, slot: &mut Slot<S>, keys: &KernelKeys) {
-        if kernel_tls::install(&slot.fd, keys).is_err() {
-            self.fail_in_kernel(slot, KernelFailure::NoUpdate);
+    fn change_keys<S>(&mut self, slot: &mut Slot<S>, keys: &KernelKeys) -> Result<(), SendError> {
+        match kernel_tls::install(&slot.fd, keys) {
+            Ok(()) => Ok(()),
+            Err(_) => self.fail_in_kernel(slot, KernelFailure::NoUpdate),
         }
     }
 
-    fn fail_in_kernel<S>(&mut self, slot: &mut Slot<S>, failure: KernelFailure) {
+    fn fail_in_kernel<S>(&mut self, slot: &mut Slot<S>, failure: KernelFailure) -> Result<(), SendError> {
         let Slot { transport, conn, .. } = slot;
-        transport.kernel_failed(conn, &mut self.conn_resources(), failure);
+        transport.kernel_failed(conn, &mut self.conn_resources(), failure).map_err(|_| SendError)
     }
 }

@@ -264,7 +264,7 @@ impl<S: Default> Worker<S> {
     }
 
     fn insert_slot(&mut self, slot: Slot<S>) -> u32 {
-        let deadline = slot.conn.deadline();
+        let deadline = slot.transport.deadline(&slot.conn);
         let index = self.slots.insert(slot);
         self.timers.arm(index, deadline);
         index
@@ -301,7 +301,7 @@ impl<S: Default> Worker<S> {
         let slot = self.slots.get_mut(index)?;
         let driven = drive(&mut self.context, slot);
         if driven.is_ok() {
-            self.timers.move_earlier(index, slot.conn.deadline());
+            self.timers.move_earlier(index, slot.transport.deadline(&slot.conn));
             let holds = slot.inbox.is_some()
                 || slot.conn.holds_buffers(&self.context.pipes)
                 || slot.transport.holds_buffers();
@@ -380,12 +380,12 @@ impl<S: Default> Worker<S> {
         while self.timers.is_due(self.context.now) {
             let index = self.timers.take(self.context.now)?;
             let slot = self.slots.get_mut(index).expect("only slots in use have a timer");
-            let expired = slot.conn.deadline() <= self.context.now;
+            let expired = slot.transport.deadline(&slot.conn) <= self.context.now;
             if expired {
                 let unacked = socket::unacked(&slot.fd);
                 slot.transport.expired(&mut slot.conn, &mut self.context.conn_resources(), unacked);
             }
-            self.timers.arm(index, slot.conn.deadline());
+            self.timers.arm(index, slot.transport.deadline(&slot.conn));
             if expired {
                 return Some(index);
             }

@@ -1,7 +1,10 @@
 //! Kernel TLS: the kernel seals and opens the records of a TCP connection. Linux, Documentation/networking/tls.rst.
 
 use libc::c_int;
-use rustix::io::Errno;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+};
 use rustls::ConnectionTrafficSecrets;
 use std::{
     io::{self, IoSlice, IoSliceMut},
@@ -91,12 +94,18 @@ pub(crate) fn install(socket: impl AsFd, keys: &KernelKeys) -> Result<(), Errno>
         | ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => (key.as_ref(), iv.as_ref()),
         _ => return Err(Errno::OPNOTSUPP),
     };
-    let iv = iv.try_into().map_err(|_| Errno::INVAL)?;
-    set(socket, keys.suite, keys.seals, keys.sequence, key, iv)
+    let mut iv: [u8; IV_LEN] = iv.try_into().map_err(|_| Errno::INVAL)?;
+    if keys.seals && !keys.suite.is_tls13 && keys.suite.cipher != KernelCipher::Chacha20Poly1305 {
+        // The kernel counts up from the explicit part of the nonce: RFC 5288, section 3. rustls has used this part for the end of the handshake,
+        // changed by the small numbers of its records: a nonce must not come twice.
+        iv[SALT_LEN] ^= 0x80;
+    }
+    set(socket, keys.suite, keys.seals, keys.sequence, key, &iv)
 }
 
 /// The length of an initialization vector: its first four bytes are the salt of AES-GCM.
 const IV_LEN: usize = 12;
+const SALT_LEN: usize = 4;
 
 fn set(
     socket: impl AsFd,
@@ -109,8 +118,8 @@ fn set(
     // The layout of `struct tls12_crypto_info_*` in linux/tls.h: version and cipher, the vector, the key, the salt, and the number.
     let version: u16 = if suite.is_tls13 { 0x0304 } else { 0x0303 };
     let (cipher, salt_len) = match suite.cipher {
-        KernelCipher::Aes128Gcm => (libc::TLS_CIPHER_AES_GCM_128, 4),
-        KernelCipher::Aes256Gcm => (libc::TLS_CIPHER_AES_GCM_256, 4),
+        KernelCipher::Aes128Gcm => (libc::TLS_CIPHER_AES_GCM_128, SALT_LEN),
+        KernelCipher::Aes256Gcm => (libc::TLS_CIPHER_AES_GCM_256, SALT_LEN),
         KernelCipher::Chacha20Poly1305 => (libc::TLS_CIPHER_CHACHA20_POLY1305, 0),
     };
     let (salt, iv) = iv.split_at(salt_len);
@@ -142,7 +151,18 @@ union KindControl {
 const CONTROL_LEN: usize = 64;
 
 /// Sends a record of another kind than data, whole, without waiting. sendmsg(2).
+///
+/// The kernel accepts a record although the socket is full, and would lose it in a close that follows, with the rest of the record before it.
+/// So this one waits until the socket has room, in which both leave at once.
+///
+/// # Errors
+/// The socket is full: `AGAIN`.
 pub(crate) fn send_record(socket: impl AsFd, kind: u8, bytes: &[u8]) -> Result<(), Errno> {
+    let mut polled = [PollFd::new(&socket, PollFlags::OUT)];
+    poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
+    if polled[0].revents().is_empty() {
+        return Err(Errno::AGAIN);
+    }
     let mut control = KindControl { bytes: [0; CONTROL_LEN] };
     let mut part = IoSlice::new(bytes);
     // SAFETY: all fields may be zero.

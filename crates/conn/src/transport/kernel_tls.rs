@@ -13,7 +13,7 @@ use super::{
     TransportError,
     tls_failure::{TlsFailed, TlsFailure},
 };
-use crate::{BufRange, Close, ConnResources, Connection};
+use crate::{BufRange, Close, ConnResources, Connection, Tick};
 use rustls::{
     AlertDescription, ConnectionTrafficSecrets, ContentType, ExtractedSecrets, HandshakeType,
     ProtocolVersion, SupportedCipherSuite, kernel::KernelConnection, server::ServerConnectionData,
@@ -30,10 +30,12 @@ pub struct KernelTls {
     sent_len: u64,
     /// How many records were sent since the keys changed, or more.
     record_count: u64,
-    /// How many updates of keys have come without data between them.
-    update_count: u32,
+    /// How many updates of keys, and warnings, have come without data between them.
+    empty_count: u32,
     /// The closing alert was prepared, or the transport has failed.
     is_closed: bool,
+    /// The closing alert waits for room in the socket, until this time at most.
+    close_by: Option<Tick>,
     /// The connection knows that the input has ended.
     has_ended: bool,
     /// Input is dropped: it has ended.
@@ -84,7 +86,7 @@ pub enum KernelFailure {
 }
 
 impl KernelFailure {
-    /// Returns what the client hears of it. RFC 8446, section 6.2.
+    /// Returns what the client hears of it, if the kernel still sends. RFC 8446, section 6.2.
     pub(super) fn alert(self) -> AlertDescription {
         match self {
             KernelFailure::Invalid => AlertDescription::BadRecordMac,
@@ -106,8 +108,12 @@ pub struct OwnRecord {
 /// An update of the sender's keys that asks for none. RFC 8446, section 4.6.3.
 const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
 
-/// The most updates of keys without data between them: each costs as much as a record, and carries nothing. The same number as rustls has.
-const UPDATE_COUNT_MAX: u32 = 32;
+/// The most updates of keys and warnings without data between them: each costs as much as a record, and carries nothing. rustls has the same
+/// number for updates.
+const EMPTY_COUNT_MAX: u32 = 32;
+
+/// How long the closing alert may wait for room in the socket, in milliseconds: as long as a client may take to receive a response by default.
+const CLOSE_MS: u64 = 30_000;
 
 /// The most records that AES-GCM may seal with the same key: RFC 8446, section 5.5, has 2^24.5. They carry 256 GiB.
 const RECORD_COUNT_MAX: u64 = 1 << 24;
@@ -154,6 +160,11 @@ impl OwnRecord {
         &self.bytes[..self.len]
     }
 
+    /// Returns whether no data follows.
+    fn is_close(&self) -> bool {
+        self.bytes() == [1, u8::from(AlertDescription::CloseNotify)]
+    }
+
     /// Returns whether the keys for sending change after it.
     fn is_update(&self) -> bool {
         self.kind == u8::from(ContentType::Handshake)
@@ -175,8 +186,9 @@ impl KernelTls {
             own: None,
             sent_len,
             record_count: 0,
-            update_count: 0,
+            empty_count: 0,
             is_closed: false,
+            close_by: None,
             has_ended: false,
             drops_input: false,
         };
@@ -197,7 +209,7 @@ impl KernelTls {
             }
             return plain.len as usize;
         }
-        self.update_count = 0;
+        self.empty_count = 0;
         conn.received(cx, plain)
     }
 
@@ -216,8 +228,10 @@ impl KernelTls {
             (ContentType::Alert, &[_, description]) => {
                 match AlertDescription::from(description) {
                     AlertDescription::CloseNotify => self.ended_by_alert(conn, cx),
-                    AlertDescription::UserCanceled => {}
-                    _ => self.fail(conn, cx, None),
+                    AlertDescription::UserCanceled if self.carries_little() => {}
+                    _ => {
+                        self.fail(conn, cx, None);
+                    }
                 }
                 None
             }
@@ -235,6 +249,12 @@ impl KernelTls {
         }
     }
 
+    /// Counts a record that carries no data. Returns whether there may be so many.
+    fn carries_little(&mut self) -> bool {
+        self.empty_count += 1;
+        self.empty_count <= EMPTY_COUNT_MAX
+    }
+
     /// Handles an update of the client's keys. `asks`: the client asks for one of this side's.
     fn update(
         &mut self,
@@ -242,8 +262,7 @@ impl KernelTls {
         cx: &mut ConnResources<'_>,
         asks: bool,
     ) -> Option<KernelKeys> {
-        self.update_count += 1;
-        let updated = self.keys.update_rx_secret().ok().filter(|_| self.update_count <= UPDATE_COUNT_MAX);
+        let updated = self.carries_little().then(|| self.keys.update_rx_secret().ok()).flatten();
         if updated.is_none() {
             self.fail(conn, cx, Some(AlertDescription::UnexpectedMessage));
         }
@@ -255,21 +274,23 @@ impl KernelTls {
         Some(KernelKeys { suite: self.suite(), seals: false, sequence, secrets })
     }
 
-    /// Handles the failure of the connection. `alert`: what the client hears of it.
+    /// Handles the failure of the connection. `alert`: what the client hears of it. Returns `false` if the connection was closing already: then
+    /// it closes at once.
     #[cold]
     pub(super) fn fail(
         &mut self,
         conn: &mut Connection,
         cx: &mut ConnResources<'_>,
         alert: Option<AlertDescription>,
-    ) {
+    ) -> bool {
         if mem::replace(&mut self.is_closed, true) {
-            return;
+            return false;
         }
         cx.counters.tls_failed.add(1);
         self.own = alert.map(|alert| OwnRecord::alert(true, alert));
         self.drops_input = true;
         conn.refuse_transport(cx, &TlsFailed::new(TlsFailure::Invalid));
+        true
     }
 
     fn ended_by_alert(&mut self, conn: &mut Connection, cx: &mut ConnResources<'_>) {
@@ -301,6 +322,30 @@ impl KernelTls {
         self.own
     }
 
+    /// Handles the event that the socket has no room for the record of its own.
+    pub(super) fn own_waits(&mut self, now: Tick) {
+        if self.own.is_some_and(|own| own.is_close()) {
+            self.close_by.get_or_insert(now.after(CLOSE_MS));
+        }
+    }
+
+    /// Returns whether the connection must not close yet: its last bytes may wait in the kernel, which would drop them.
+    pub(super) fn holds_close(&self) -> bool {
+        self.close_by.is_some() && self.own.is_some()
+    }
+
+    /// Returns when the connection closes at the latest.
+    pub(super) fn deadline(&self) -> Option<Tick> {
+        self.close_by.filter(|_| self.own.is_some())
+    }
+
+    /// Gives the closing alert up if its time has passed.
+    pub(super) fn expired(&mut self, now: Tick) {
+        if self.deadline().is_some_and(|deadline| deadline <= now) {
+            self.own = None;
+        }
+    }
+
     /// Handles the event that the record of its own was sent. Returns the keys that seal what follows, if they change.
     pub(super) fn sent_own(&mut self) -> Result<Option<KernelKeys>, TransportError> {
         match self.own.take() {
@@ -326,6 +371,10 @@ impl KernelTls {
 
     pub(super) fn sent_len(&self) -> u64 {
         self.sent_len
+    }
+
+    pub(super) fn drops_input(&self) -> bool {
+        self.drops_input
     }
 
     pub(super) fn drop_input(&mut self) {

@@ -27,7 +27,7 @@ pub(crate) mod scramble;
 mod sealed;
 mod tls_failure;
 
-use crate::{BufId, BufRange, Close, ConnResources, Connection, Pool};
+use crate::{BufId, BufRange, Close, ConnResources, Connection, Pool, Tick};
 use kernel_tls::KernelTls;
 pub use kernel_tls::OwnRecord;
 #[cfg(feature = "tls")]
@@ -256,6 +256,12 @@ impl Transport {
     /// Handles the end of the deadline. The client has not acknowledged the last `unacked` bytes that the engine sent. Progress counts in
     /// wire bytes: a slow client may need more than one deadline for a record.
     pub fn expired(&mut self, conn: &mut Connection, cx: &mut ConnResources<'_>, unacked: u64) {
+        if let Transport::KernelTls(kernel) = self {
+            kernel.expired(cx.now);
+            if conn.deadline() > cx.now {
+                return;
+            }
+        }
         let sent_len = match self {
             Transport::Plain => conn.sent_len(),
             Transport::Sealed(sealed) => sealed.sent_len(),
@@ -331,6 +337,25 @@ impl Transport {
         }
     }
 
+    /// Returns whether the connection must not close yet, as what it has sent would be lost.
+    pub(crate) fn holds_close(&self) -> bool {
+        match self {
+            Transport::Plain | Transport::Sealed(_) => false,
+            Transport::KernelTls(kernel) => kernel.holds_close(),
+        }
+    }
+
+    /// Returns when the engine must report the end of the [deadline](Transport::expired): that of the connection, or an earlier one.
+    #[inline]
+    pub fn deadline(&self, conn: &Connection) -> Tick {
+        match self {
+            Transport::Plain | Transport::Sealed(_) => conn.deadline(),
+            Transport::KernelTls(kernel) => {
+                kernel.deadline().map_or(conn.deadline(), |own| own.min(conn.deadline()))
+            }
+        }
+    }
+
     /// Returns the record of its own that a [send](crate::DriveStep::Send) sends next, by its kind, if the kernel seals.
     pub fn own_record(&self) -> Option<OwnRecord> {
         match self {
@@ -375,10 +400,10 @@ impl Transport {
         }
     }
 
-    /// Keeps the keys here until the end of the connection.
-    pub fn keep_keys(&mut self, cx: &ConnResources<'_>) {
+    /// Keeps the keys here until the end of the connection. `is_refused`: because of the kernel, and not because the connection ends.
+    pub fn keep_keys(&mut self, cx: &ConnResources<'_>, is_refused: bool) {
         if let Transport::Sealed(sealed) = self {
-            cx.counters.tls_kernel_refused.add(1);
+            cx.counters.tls_kernel_refused.add(is_refused.into());
             sealed.keep_keys();
         }
     }
@@ -423,18 +448,35 @@ impl Transport {
     }
 
     /// Handles the failure of a connection in records of the kernel.
+    ///
+    /// # Errors
+    /// The connection was closing already, and must close at once.
     #[cold]
     pub fn kernel_failed(
         &mut self,
         conn: &mut Connection,
         cx: &mut ConnResources<'_>,
         failure: KernelFailure,
-    ) {
-        if let Transport::KernelTls(kernel) = self {
-            if failure == KernelFailure::NoUpdate {
-                cx.counters.tls_kernel_no_update.add(1);
-            }
-            kernel.fail(conn, cx, Some(failure.alert()));
+    ) -> Result<(), TransportError> {
+        let Transport::KernelTls(kernel) = self else { return Err(TransportError) };
+        if failure == KernelFailure::NoUpdate {
+            cx.counters.tls_kernel_no_update.add(1);
         }
+        match kernel.fail(conn, cx, Some(failure.alert())) {
+            true => Ok(()),
+            false => Err(TransportError),
+        }
+    }
+
+    /// Handles the event that the socket has no room for the [record of its own](Transport::own_record).
+    pub fn own_waits(&mut self, now: Tick) {
+        if let Transport::KernelTls(kernel) = self {
+            kernel.own_waits(now);
+        }
+    }
+
+    /// Returns whether what is received is dropped, in records of the kernel: also what the engine still keeps.
+    pub fn drops_kernel_input(&self) -> bool {
+        matches!(self, Transport::KernelTls(kernel) if kernel.drops_input())
     }
 }

@@ -88,12 +88,7 @@ fn step(
             slot.write_closed = true;
             shutdown(&slot.fd, Shutdown::Write).map_err(|_| Closed)?;
         }
-        DriveStep::Offer => {
-            context.offer_inbox(slot).map_err(|_| Closed)?;
-            if !slot.inbox_changed || slot.inbox.is_none() {
-                refill(context, slot);
-            }
-        }
+        DriveStep::Offer => offer(context, slot)?,
         DriveStep::Read { .. } | DriveStep::ReadContent if mem::take(&mut slot.state.ended) => {
             context.release_inbox(slot);
             slot.ended(&mut context.conn_resources());
@@ -126,6 +121,15 @@ fn step(
     Ok(None)
 }
 
+/// Offers the inbox, and fills it again.
+fn offer(context: &mut WorkerContext, slot: &mut Slot<InFlight>) -> Result<(), Closed> {
+    context.offer_inbox(slot).map_err(|_| Closed)?;
+    if !slot.inbox_changed || slot.inbox.is_none() {
+        refill(context, slot);
+    }
+    Ok(())
+}
+
 /// Gives the keys of a connection to the kernel, once no receive is in flight and all that it received is opened: the rest is for the kernel.
 #[cold]
 fn install_keys(
@@ -141,10 +145,12 @@ fn install_keys(
     if slot.state.receive.is_in_flight() {
         return Ok(Some(NextDrive::Wait));
     }
-    match slot.state.backlog.is_empty() {
-        true => context.install_keys(slot).map_err(|_| Closed)?,
-        // Its bytes are offered first.
-        false => refill(context, slot),
+    if slot.inbox.is_some() {
+        offer(context, slot)?;
+    } else if slot.state.backlog.is_empty() {
+        context.install_keys(slot).map_err(|_| Closed)?;
+    } else {
+        refill(context, slot);
     }
     Ok(None)
 }

@@ -275,7 +275,9 @@ impl UringEngine {
                 Ok(())
             }
             (Err(Errno::NOBUFS | Errno::CANCELED | Errno::INTR | Errno::AGAIN), _) => Ok(()),
-            (Err(error), _) if slot.transport.is_kernel_tls() && !slot.state.closed => {
+            (Err(error @ (Errno::IO | Errno::BADMSG | Errno::MSGSIZE)), _)
+                if slot.transport.is_kernel_tls() && !slot.state.closed =>
+            {
                 slot.state.record_waits = Some(error);
                 Ok(())
             }

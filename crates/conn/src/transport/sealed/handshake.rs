@@ -7,7 +7,7 @@
 
 use super::{
     RecordError,
-    tls::{encode_last_records, mark_oversized},
+    tls::{encode_last_records, first_len, mark_oversized},
     tls_side::{SideRecords, TlsSide},
 };
 use crate::BUF_LEN;
@@ -35,6 +35,8 @@ pub(super) struct StepRecords {
     pub(super) wire: Vec<u8>,
     /// How many of their bytes are used.
     pub(super) used: usize,
+    /// Where the last record ends that rustls may open.
+    pub(super) end: usize,
     /// Those that this side sends.
     pub(super) own: Vec<u8>,
     /// The plain bytes of the first record after the handshake.
@@ -73,7 +75,7 @@ impl HandshakeStep {
         HandshakeStep {
             conn,
             is_first,
-            records: StepRecords { wire, used: 0, own, plain },
+            records: StepRecords { wire, used: 0, end: 0, own, plain },
             taken_len,
             result: Ok(StepEnd::NeedsInput),
             error: None,
@@ -122,8 +124,8 @@ impl StepRecords {
         conn: &mut UnbufferedConnectionCommon<S>,
         cause: &mut Option<Error>,
     ) -> Result<Option<StepEnd>, RecordError> {
-        // The step leaves all bytes that follow the handshake.
-        let end = if conn.is_handshaking() { self.wire.len() } else { self.used };
+        // The step leaves all bytes that follow the handshake. A record at a time, or rustls would go on to them.
+        let end = if conn.is_handshaking() { self.end } else { self.used };
         let UnbufferedStatus { discard, state } = S::process(conn, &mut self.wire[self.used..end]);
         self.used += discard;
         let mut room = [0; BUF_LEN];
@@ -140,6 +142,10 @@ impl StepRecords {
             Ok(ConnectionState::WriteTraffic(_) | ConnectionState::BlockedHandshake) => {
                 match conn.is_handshaking() {
                     false => Ok(Some(StepEnd::Established)),
+                    true if self.end < self.wire.len() => {
+                        self.end += first_len(&self.wire[self.end..]).min(self.wire.len() - self.end);
+                        Ok(None)
+                    }
                     true if discard == 0 || self.used == end => Ok(Some(StepEnd::NeedsInput)),
                     true => Ok(None),
                 }

@@ -332,6 +332,7 @@ impl Sealed {
             *rest = rest.skip(rest.len as usize);
             return Ok(false);
         }
+        let first_len = tls::first_len(cx.pool.bytes(*rest));
         let opened = match self.records.open(cx.pool, *rest, &mut self.own) {
             Ok(opened) => opened,
             Err(RecordError::NoBuffer) => return Err(TransportError),
@@ -340,14 +341,15 @@ impl Sealed {
                 return Ok(true);
             }
         };
+        if matches!(opened, Opened::Plain { len, .. } if len > first_len) {
+            // There was another record before that of the data.
+            self.note_own_record(cx.counters);
+        }
         match opened {
             Opened::Incomplete => return Ok(false),
             Opened::Own { len } => {
                 *rest = rest.skip(len);
-                if self.takes_output() && mem::take(&mut self.is_for_kernel) {
-                    // An update of keys, whose answer rustls may keep until the next record of data: it would be lost.
-                    cx.counters.tls_kernel_refused.add(1);
-                }
+                self.note_own_record(cx.counters);
             }
             #[cfg(feature = "sim")]
             Opened::Data { header_len, len, trailer_len } => {
@@ -374,6 +376,14 @@ impl Sealed {
             }
         }
         Ok(true)
+    }
+
+    /// Notes a record of the client after the handshake that has no data. It may be an update of keys, whose answer rustls may keep until the next
+    /// record of data: the kernel would not send it.
+    fn note_own_record(&mut self, counters: &Counters) {
+        if self.takes_output() && mem::take(&mut self.is_for_kernel) {
+            counters.tls_kernel_refused.add(1);
+        }
     }
 
     /// Returns the step of the handshake that is to run next, once.
@@ -407,7 +417,7 @@ impl Sealed {
         cx: &mut ConnResources<'_>,
         step: HandshakeStep,
     ) -> Result<(), TransportError> {
-        let StepRecords { wire, used, own, plain } = step.records;
+        let StepRecords { wire, used, own, plain, .. } = step.records;
         let used_len = match &mut self.records {
             RecordLayer::Tls(tls) => {
                 tls.note_error(step.error);
@@ -424,13 +434,18 @@ impl Sealed {
         for records in own.chunks(BUF_LEN) {
             self.own.push_back(new_range(cx.pool, records)?);
         }
-        if !plain.is_empty() {
+        let has_plain = !plain.is_empty();
+        if has_plain {
             self.inbox = Some(new_range(cx.pool, &plain)?);
         }
         match step.result {
             Ok(StepEnd::Closed) => self.ended_by_alert(conn, cx),
             Ok(StepEnd::NeedsInput | StepEnd::Established) => self.established(conn, cx),
             Err(error) => self.fail(conn, cx, error)?,
+        }
+        if has_plain {
+            // What came between the handshake and these is not known.
+            self.note_own_record(cx.counters);
         }
         Ok(())
     }

@@ -414,6 +414,14 @@ fn is_plain_request(bytes: &[u8]) -> bool {
     bytes.first().is_some_and(u8::is_ascii_alphabetic)
 }
 
+/// Returns the length of the first record with its header, or of what is there of it.
+pub(super) fn first_len(bytes: &[u8]) -> usize {
+    match bytes {
+        [_, _, _, high, low, ..] => HEADER_LEN + usize::from(u16::from_be_bytes([*high, *low])),
+        _ => bytes.len(),
+    }
+}
+
 /// Returns whether bytes begin with a complete record.
 fn has_record(bytes: &[u8]) -> bool {
     complete_len(bytes) > 0
