@@ -72,7 +72,7 @@ fn kernel_seals_and_opens_records() {
         assert_eq!(counts["tarpon_tls_kernel_refused_total"], 1, "{}", served.engine);
         connections += counts["tarpon_tls_kernel_connections_total"];
     }
-    // The connection whose keys changed at once is the one that each server has kept. The probes at the start of each server are the others.
+    // Each server has kept one connection: its client changed the keys at once. The probes at the start of each server are the others.
     assert_eq!((stat["TlsTxSw"], stat["TlsRxSw"]), (connections + 2 * 6, connections + 2 * 6));
     assert_eq!(stat["TlsTxDevice"], 0);
 }
@@ -133,7 +133,8 @@ impl Machine {
             let why = "SKIPPED: kernel TLS is not tested: no kernel or emulator for it; see tests/setup and tests/vm";
             // Past the output that a passing test hides.
             writeln!(io::stderr(), "{why}").expect("standard error");
-            assert!(!can_be_installed(), "the emulator can be installed here: run tests/setup");
+            // The archive need not have the other one: it takes a newer kernel in the place of an older one.
+            assert!(kernel.is_some() || !can_be_installed(), "the emulator can be installed here: run tests/setup");
             return None;
         }
         let (tls, large) = (TestTls::new(), distinct_bytes(LARGE_LEN));
@@ -497,7 +498,7 @@ fn large_file_arrives_unchanged(machine: &Machine, served: &ServedInMachine, ver
     assert!(got == machine.large, "{version} on {}: {} bytes, but others", served.engine, got.len());
 }
 
-/// Returns a client that reads nothing of a large response. Others are served meanwhile.
+/// Returns a client that reads nothing of a large response. The server serves others too.
 fn stalled_client(machine: &Machine, served: &ServedInMachine) -> TestClient {
     let [endpoint, _] = machine.endpoints(served);
     let mut stalled = endpoint.connect();

@@ -134,7 +134,7 @@ fn measure_window(
     series: &Http2RaceSeries,
     server: PeerServer,
 ) -> Result<Http2RaceWindow, LabError> {
-    // Dropped after the server, as the group must be empty by then.
+    // Dropped after the server: the group must be empty.
     let quota = (settings.server_percent < WHOLE)
         .then(|| CpuQuota::new(f64::from(settings.server_percent) / 100.0))
         .transpose()?;

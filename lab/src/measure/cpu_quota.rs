@@ -9,7 +9,7 @@ use crate::error::LabError;
 pub(crate) struct CpuQuota(ControlGroup);
 
 /// How long a period is, in microseconds. In each, the processes run for their share of it, and then wait for the next: the shorter, the less
-/// work piles up meanwhile.
+/// work piles up during the wait.
 const PERIOD_US: u32 = 5_000;
 
 impl CpuQuota {

@@ -66,7 +66,7 @@ pub(crate) struct Http2RaceSettings {
 /// The server may run all the time.
 pub(crate) const WHOLE: u32 = 100;
 
-/// What older records have.
+/// The value of older records.
 fn whole() -> u32 {
     WHOLE
 }

@@ -64,7 +64,7 @@ pub enum KernelCipher {
 
 /// The keys of one direction, for the kernel.
 pub struct KernelKeys {
-    /// What they are for.
+    /// Their version and cipher.
     pub suite: KernelSuite,
     /// They seal what the server sends. Otherwise they open what it receives.
     pub seals: bool,
@@ -213,7 +213,7 @@ impl KernelTls {
         conn.received(cx, plain)
     }
 
-    /// Handles a record of another kind than data. Returns the keys that open the records behind it, if they change.
+    /// Handles a record of another kind than data. Returns the keys that open the next records, if they change.
     pub(super) fn received_record(
         &mut self,
         conn: &mut Connection,

@@ -364,7 +364,7 @@ impl Transport {
         }
     }
 
-    /// Returns whether the front of the outbox leaves as it is, and nothing before it.
+    /// Returns whether the next send sends the front of the outbox, unchanged.
     #[inline(always)]
     pub fn sends_outbox(&self, conn: &Connection) -> bool {
         match self {
@@ -422,7 +422,7 @@ impl Transport {
         Ok(keys)
     }
 
-    /// Handles a record of another kind than data. Returns the keys that open the records behind it, if they change.
+    /// Handles a record of another kind than data. Returns the keys that open the next records, if they change.
     pub fn received_record(
         &mut self,
         conn: &mut Connection,

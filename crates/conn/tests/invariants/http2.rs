@@ -531,7 +531,7 @@ fn a_client_without_a_window_is_closed() {
     }
 }
 
-/// It gets the last GOAWAY, and nothing waits for a window that nobody opens.
+/// The client gets the last GOAWAY. No stream waits for a window that the client can no longer open.
 #[test]
 fn a_client_that_ends_without_a_window_is_closed_at_once() {
     for window in [0, 10] {

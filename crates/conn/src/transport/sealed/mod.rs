@@ -444,7 +444,7 @@ impl Sealed {
             Err(error) => self.fail(conn, cx, error)?,
         }
         if has_plain {
-            // What came between the handshake and these is not known.
+            // The records between the handshake and these are not known.
             self.note_own_record(cx.counters);
         }
         Ok(())
