@@ -30,7 +30,7 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
     time::Duration,
 };
@@ -39,6 +39,7 @@ use tempfile::TempDir;
 /// Linux 6.12, which cannot change keys.
 #[test]
 fn kernel_seals_and_opens_records() {
+    let _alone = alone();
     let Some(machine) = Machine::start("6.12", None) else { return };
     for served in &machine.served {
         every_suite_goes_to_the_kernel(&machine, served);
@@ -80,6 +81,7 @@ fn kernel_seals_and_opens_records() {
 /// A kernel that can change keys: Linux 6.14 and later.
 #[test]
 fn kernel_follows_updates_of_keys() {
+    let _alone = alone();
     let Some(machine) = Machine::start("rekey", Some("rekey")) else { return };
     for served in &machine.served {
         let mut client = TlsStream::new(connected(served.tls), &machine.tls.client()).expect("a handshake");
@@ -98,6 +100,12 @@ fn kernel_follows_updates_of_keys() {
     // Of each server: four updates of rustls, and two of OpenSSL. Each asks for the other direction too.
     assert_eq!((stat["TlsRxRekeyOk"], stat["TlsTxRekeyOk"]), (2 * (4 + 2), 2 * (4 + 2)));
     assert_eq!((stat["TlsRxRekeyError"], stat["TlsTxRekeyError"]), (0, 0));
+}
+
+/// Waits until no other machine runs: each keeps two processors busy.
+fn alone() -> MutexGuard<'static, ()> {
+    static MACHINE: Mutex<()> = Mutex::new(());
+    MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A running machine with two servers.
