@@ -142,7 +142,10 @@ impl Machine {
             // Past the output that a passing test hides.
             writeln!(io::stderr(), "{why}").expect("standard error");
             // The archive need not have the other one: it takes a newer kernel in the place of an older one.
-            assert!(kernel.is_some() || !can_be_installed(), "the emulator can be installed here: run tests/setup");
+            assert!(
+                kernel.is_some() || !can_be_installed(),
+                "the emulator can be installed here: run tests/setup"
+            );
             return None;
         }
         let (tls, large) = (TestTls::new(), distinct_bytes(LARGE_LEN));
