@@ -35,7 +35,7 @@ pub(super) struct StepRecords {
     pub(super) wire: Vec<u8>,
     /// How many of their bytes are used.
     pub(super) used: usize,
-    /// Where the last record ends that rustls may open.
+    /// Where the last record ends that rustls may open. Not before one that it has seen: rustls remembers places.
     pub(super) end: usize,
     /// Those that this side sends.
     pub(super) own: Vec<u8>,
@@ -55,11 +55,13 @@ pub(super) enum StepEnd {
 }
 
 impl HandshakeStep {
-    /// `held`: records of an earlier step, which come first. `taken_len`: how many bytes of the wire the engine drops now.
+    /// `held`: records of an earlier step, which come first. `seen_len`: how many bytes of the complete records the earlier step had, with these.
+    /// `taken_len`: how many bytes of the wire the engine drops now.
     pub(super) fn new(
         conn: TlsSide,
         held: Vec<u8>,
         wire: &[u8],
+        seen_len: usize,
         taken_len: usize,
         is_first: bool,
     ) -> HandshakeStep {
@@ -75,7 +77,7 @@ impl HandshakeStep {
         HandshakeStep {
             conn,
             is_first,
-            records: StepRecords { wire, used: 0, end: 0, own, plain },
+            records: StepRecords { end: seen_len.min(wire.len()), wire, used: 0, own, plain },
             taken_len,
             result: Ok(StepEnd::NeedsInput),
             error: None,

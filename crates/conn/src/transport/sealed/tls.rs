@@ -100,7 +100,7 @@ impl Tls {
     ) -> Result<Tls, TransportError> {
         let conn = TlsSide::client(config, name).map_err(|_| TransportError)?;
         // It takes turns with steps that end a handshake: those of clients that only begin one are less urgent.
-        let step = HandshakeStep::new(conn, Vec::new(), &[], 0, false);
+        let step = HandshakeStep::new(conn, Vec::new(), &[], 0, 0, false);
         Ok(Tls {
             conn: None,
             is_client: true,
@@ -184,8 +184,9 @@ impl Tls {
         }
         let Some(conn) = self.conn.take() else { return Ok(Opened::Incomplete) };
         let (held, is_first) = (mem::take(&mut self.held), mem::take(&mut self.is_first_step));
+        let seen_len = held.len() + self.waited_len;
         let taken_len = if is_first && complete_len == wire.len() { wire.len() } else { 0 };
-        self.step = Some(Box::new(HandshakeStep::new(conn, held, wire, taken_len, is_first)));
+        self.step = Some(Box::new(HandshakeStep::new(conn, held, wire, seen_len, taken_len, is_first)));
         Ok(if taken_len > 0 { Opened::Own { len: taken_len } } else { Opened::Incomplete })
     }
 
