@@ -2,7 +2,7 @@
 //! forwarded ports.
 //!
 //! ```text
-//! rustls, curl, openssl, h2spec ── forwarded ports ─▶ tarpon with epoll, and with io_uring ─▶ records by the kernel
+//! rustls, curl, openssl, h2spec ── forwarded ports ─▶ tarpon with each engine ─▶ records by the kernel
 //!                               ◀─ console ── /proc/net/tls_stat
 //! ```
 //!
@@ -40,7 +40,7 @@ use tempfile::TempDir;
 #[test]
 fn kernel_seals_and_opens_records() {
     let _alone = alone();
-    let Some(machine) = Machine::start("6.12", None) else { return };
+    let Some(machine) = Machine::start("6.12", None, &ENGINES[..2]) else { return };
     for served in &machine.served {
         every_suite_goes_to_the_kernel(&machine, served);
         bytes_read_ahead_are_not_lost(&machine, served);
@@ -82,7 +82,7 @@ fn kernel_seals_and_opens_records() {
 #[test]
 fn kernel_follows_updates_of_keys() {
     let _alone = alone();
-    let Some(machine) = Machine::start("rekey", Some("rekey")) else { return };
+    let Some(machine) = Machine::start("rekey", Some("rekey"), &ENGINES) else { return };
     for served in &machine.served {
         let mut client = TlsStream::new(connected(served.tls), &machine.tls.client()).expect("a handshake");
         exchange(&mut client, "before the keys go to the kernel");
@@ -98,7 +98,7 @@ fn kernel_follows_updates_of_keys() {
     }
     let stat = machine.stat();
     // Of each server: four updates of rustls, and two of OpenSSL. Each asks for the other direction too.
-    assert_eq!((stat["TlsRxRekeyOk"], stat["TlsTxRekeyOk"]), (2 * (4 + 2), 2 * (4 + 2)));
+    assert_eq!((stat["TlsRxRekeyOk"], stat["TlsTxRekeyOk"]), (3 * (4 + 2), 3 * (4 + 2)));
     assert_eq!((stat["TlsRxRekeyError"], stat["TlsTxRekeyError"]), (0, 0));
 }
 
@@ -131,11 +131,11 @@ const CURL: [&str; 6] = ["--silent", "--show-error", "--fail", "--max-time", "30
 
 const LARGE_LEN: usize = 100_000_000;
 
-const ENGINES: [&str; 2] = ["epoll", "io_uring"];
+const ENGINES: [&str; 3] = ["epoll", "io_uring", "poll"];
 
 impl Machine {
-    /// Boots a machine. `directory`: that of its kernel. `None`: there is no emulator for this system.
-    fn start(directory: &str, kernel: Option<&str>) -> Option<Machine> {
+    /// Boots a machine with a server of each engine. `directory`: that of its kernel. `None`: there is no emulator for this system.
+    fn start(directory: &str, kernel: Option<&str>, engines: &[&'static str]) -> Option<Machine> {
         let kernels = Path::new(env!("CARGO_TARGET_TMPDIR")).join("vm");
         if !kernels.join(directory).is_dir() {
             let why = "SKIPPED: kernel TLS is not tested: no kernel or emulator for it; see tests/setup and tests/vm";
@@ -149,8 +149,8 @@ impl Machine {
             return None;
         }
         let (tls, large) = (TestTls::new(), distinct_bytes(LARGE_LEN));
-        let root = root(&tls, &large);
-        let served: Vec<_> = ENGINES.into_iter().map(ServedInMachine::new).collect();
+        let root = root(&tls, &large, engines);
+        let served: Vec<_> = engines.iter().copied().map(ServedInMachine::new).collect();
         let mut command = vm(&["boot"]);
         command.arg(root.path());
         command.args(kernel.into_iter().flat_map(|kernel| ["--kernel", kernel]));
@@ -163,7 +163,7 @@ impl Machine {
         let program = RunningProgram::start_with_stdin(command, input.into());
         let machine = Machine { program, console, tls, served, large, _root: root };
         // Each may take as long as other events, as the machine is emulated and others keep this one busy.
-        for count in 0..=ENGINES.len() {
+        for count in 0..=engines.len() {
             wait_for("the machine, and then its servers", || {
                 let out = machine.program.out();
                 assert!(!out.contains("vm: exit status"), "{out}");
@@ -223,7 +223,7 @@ fn vm(arguments: &[&str]) -> Command {
 }
 
 /// Makes the files of the machine.
-fn root(tls: &TestTls, large: &[u8]) -> TempDir {
+fn root(tls: &TestTls, large: &[u8], engines: &[&str]) -> TempDir {
     let root = tempfile::tempdir().expect("a directory");
     let site = cases::fixture();
     let path = |name: &str| root.path().join(name);
@@ -237,7 +237,7 @@ fn root(tls: &TestTls, large: &[u8]) -> TempDir {
     libraries.arg(root.path()).arg(env!("CARGO_BIN_EXE_tarpon"));
     assert!(libraries.status().expect("tests/vm").success());
     let mut start = String::from("#!/bin/sh\nexport TARPON_COMPRESS=off\n");
-    for (number, engine) in ENGINES.into_iter().enumerate() {
+    for (number, engine) in engines.iter().enumerate() {
         start += &format!(
             "tarpon serve /site --engine {engine} --listen tls:0.0.0.0:{} --tls-cert /server.pem --tls-key /server.key --ktls on \
              --admin 0.0.0.0:{} --admin-hosts localhost --log-format human --send-timeout 600s --idle-timeout 600s \

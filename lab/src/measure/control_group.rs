@@ -1,7 +1,10 @@
 //! A control group: processes whose use of a resource the kernel limits. Needs root, and version 1 or 2 of control groups.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use crate::error::LabError;
 
@@ -10,6 +13,10 @@ pub(super) struct ControlGroup {
     path: PathBuf,
     version: CgroupVersion,
 }
+
+/// How often the removal of a busy group is repeated, and how long the pause between is.
+const REMOVE_COUNT_MAX: u32 = 200;
+const REMOVE_PAUSE: Duration = Duration::from_millis(10);
 
 /// What limits a resource, by the version of control groups.
 #[derive(Clone, Copy)]
@@ -66,7 +73,16 @@ impl ControlGroup {
 
 impl Drop for ControlGroup {
     fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir(&self.path) {
+        let mut removed = fs::remove_dir(&self.path);
+        // A process that was killed is in the group until the kernel has ended it.
+        for _ in 0..REMOVE_COUNT_MAX {
+            match &removed {
+                Err(error) if error.kind() == ErrorKind::ResourceBusy => thread::sleep(REMOVE_PAUSE),
+                _ => break,
+            }
+            removed = fs::remove_dir(&self.path);
+        }
+        if let Err(error) = removed {
             eprintln!("tarpon-lab: {}: {error}; remove this control group", self.path.display());
         }
     }

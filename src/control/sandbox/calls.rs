@@ -311,8 +311,8 @@ fn serving() -> Vec<Conditional> {
     calls
 }
 
-/// Returns the calls that give keys of TLS to the kernel. The filter cannot see the name of the protocol, but the kernel lets only one with
-/// the right to load modules use another than those that are loaded.
+/// Returns the calls that give keys of TLS to the kernel. The filter cannot see the name of the protocol. A process without the right to load
+/// modules can choose only one whose module is loaded.
 fn kernel_tls(needs: ServerNeeds) -> Vec<Conditional> {
     let set = |level: libc::c_int, name: libc::c_int| {
         (libc::SYS_setsockopt, vec![equal(1, level as u64), equal(2, name as u64)])

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The engine and `sim` report events here, and the transport passes them on to the connection. For [`Transport::Plain`] every call is the
-//! same call of the connection; the state of another transport is boxed, so that a plain connection does not grow.
+//! same call of the connection. The state of another transport is boxed, so that a plain connection stays small.
 //!
 //! | file | what |
 //! |---|---|
@@ -55,7 +55,7 @@ pub enum Transport {
     KernelTls(Box<KernelTls>),
 }
 
-// A plain connection must not grow.
+// What a connection needs for records is boxed: a plain one has the kind and a place for the pointer.
 const _: () = assert!(size_of::<Transport>() <= 2 * size_of::<usize>());
 
 /// The maximum number of plain bytes in a record that the server seals. RFC 8446, section 5.1. The record fits in a buffer.
