@@ -6,13 +6,13 @@ use crate::common::{
     client::{TestClient, get},
     kernel::wait_until_read,
     program::{RunningProgram, serve, suspend},
-    site,
+    site, wait_for,
 };
 use rustix::{
     net::{AddressFamily, SocketType, connect, socket, sockopt},
     process::{Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit},
 };
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use tarpon::Engine;
 
 /// Clients that request more than their connection takes, and never read. A worker has 4,096 buffers, and holds two or three for each.
@@ -26,6 +26,9 @@ const TURN: usize = 700;
 
 /// Clients that send at once, and fit in one batch of events: fewer than would use up the reserve for heads.
 const BURST: usize = 120;
+
+/// What the kernel takes of a response for each client, in bytes. It doubles this.
+const SEND_BUFFER_LEN: usize = 64 * 1024;
 
 /// One in this many clients of the burst sends part of a head.
 const HEAD_ONE_IN: usize = 8;
@@ -41,9 +44,16 @@ fn slow_readers_take_no_response_from_other_clients() {
     ]);
     let engines = ENGINES.iter().copied().filter(|engine| !engine.is_blocking());
     for (engine, redirect_count) in engines.flat_map(|engine| REDIRECT_COUNTS.map(|count| (engine, count))) {
-        let program =
-            RunningProgram::start_ready(serve(dir.path(), &["--engine", engine.name(), "--workers", "1"]));
-        let address = program.address();
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        // With what the kernel gives a connection by default, these clients would hold all memory that it has for TCP, and other
+        // connections of this machine would be reset.
+        sockopt::set_socket_send_buffer_size(&listener, SEND_BUFFER_LEN).expect("a size");
+        let listen = address.to_string();
+        let options = ["--engine", engine.name(), "--workers", "1", "--listen", &listen];
+        let program = RunningProgram::start_with_listener(&serve(dir.path(), &options), &listener);
+        wait_for("the banner", || program.out().contains("Ctrl-C").then_some(()));
+        drop(listener);
         let mut slow: Vec<TestClient> = Vec::new();
         while slow.len() < SLOW_COUNT {
             let from = slow.len();

@@ -71,8 +71,13 @@ fn failed_read_is_visible_until_the_next_one_succeeds() {
         assert_eq!(service.admin("/ready"), "serving\n", "{engine}");
         assert!(service.has_metric("tarpon_site_last_load_success", 1), "{engine}");
         let digest = service.reading("digest");
-        let rules = service.dir.path().join("site/_redirects");
-        fs::write(&rules, "/old\n").unwrap();
+        // Whole from the start: a file that is being written is valid while it is empty.
+        let set_rules = |text: &str| {
+            let staged = service.dir.path().join("staged");
+            fs::write(&staged, text).unwrap();
+            fs::rename(&staged, service.dir.path().join("site/_redirects")).unwrap();
+        };
+        set_rules("/old\n");
         wait_for("degraded", || (service.admin("/ready") == "degraded\n").then_some(()));
         assert!(service.has_metric("tarpon_site_last_load_success", 0), "{engine}");
         let why = service.reading("failure")["why"].as_str().expect("a reason").to_owned();
@@ -81,7 +86,7 @@ fn failed_read_is_visible_until_the_next_one_succeeds() {
         assert!(status.contains("stale for ") && status.contains(&why), "{engine}: {status}");
         // The version before is served.
         assert_eq!((service.content("/"), service.reading("digest")), (b"home".to_vec(), digest.clone()));
-        fs::write(&rules, "/old /new 301\n").unwrap();
+        set_rules("/old /new 301\n");
         wait_for("the next success", || (service.admin("/ready") == "serving\n").then_some(()));
         assert!(service.has_metric("tarpon_site_last_load_success", 1), "{engine}");
         assert_eq!(service.reading("failure"), Value::Null, "{engine}");

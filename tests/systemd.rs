@@ -171,9 +171,7 @@ fn restarts_by_systemd_fail_no_request_and_reset_no_connection() {
         let address = listener.local_addr().unwrap();
         let start = || {
             let command = serving(dir.path(), &["--engine", engine.name()]);
-            let hand = "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\"";
-            let command = wrap_command(&["bash", "-c", hand, "systemd"], &command);
-            RunningProgram::start_with_stdin(command, listener.try_clone().unwrap().into())
+            RunningProgram::start_with_listener(&command, &listener)
         };
         let mut program = start();
         let load = LoadGenerator::start(address, "/", b"home");
@@ -197,9 +195,7 @@ fn socket_of_systemd_for_both_families_fits_a_port() {
     let port = listener.local_addr().unwrap().port();
     let dir = site(&[("index.html", "home")]);
     let command = serving(dir.path(), &["--listen", &port.to_string()]);
-    let hand = "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\"";
-    let command = wrap_command(&["bash", "-c", hand, "systemd"], &command);
-    let program = RunningProgram::start_with_stdin(command, listener.try_clone().unwrap().into());
+    let program = RunningProgram::start_with_listener(&command, &listener);
     wait_for("the banner", || program.out().contains("Ctrl-C").then_some(()));
     assert_eq!(program.addresses(), [listener.local_addr().unwrap()]);
     for address in [format!("127.0.0.1:{port}"), format!("[::1]:{port}")] {

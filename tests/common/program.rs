@@ -15,7 +15,7 @@ use std::{
     ffi::OsStr,
     fs::{self, File},
     io::{self, Read},
-    net::SocketAddr,
+    net::{SocketAddr, TcpListener},
     os::{
         fd::OwnedFd,
         unix::{ffi::OsStrExt, fs::PermissionsExt},
@@ -147,6 +147,13 @@ impl RunningProgram {
     /// Starts the program with this standard input.
     pub(crate) fn start_with_stdin(command: Command, input: OwnedFd) -> RunningProgram {
         RunningProgram::spawn(command, input.into())
+    }
+
+    /// Starts the program with this listener, as systemd hands it over. sd_listen_fds(3).
+    pub(crate) fn start_with_listener(command: &Command, listener: &TcpListener) -> RunningProgram {
+        let hand = "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\"";
+        let command = wrap_command(&["bash", "-c", hand, "systemd"], command);
+        RunningProgram::start_with_stdin(command, listener.try_clone().expect("a descriptor").into())
     }
 
     fn spawn(mut command: Command, input: Stdio) -> RunningProgram {
