@@ -18,7 +18,7 @@ use tarpon_conn::{
 use tarpon_http::h2::{FRAME_HEADER_LEN, FrameFlags, FrameHeader, FrameType, PREFACE};
 
 /// Returns a simulation whose client may speak HTTP/2.
-fn sim() -> Sim {
+pub(crate) fn sim() -> Sim {
     let sites = Sites::new(IMAGE.clone(), Limits::default());
     let mut sim =
         Sim::accept(sites, AcceptedClient { versions: HttpVersions::All, ..AcceptedClient::default() });
@@ -38,10 +38,10 @@ fn sim_cold() -> Sim {
 }
 
 /// Requests: method, path, fields.
-type Http2Row = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+pub(crate) type Http2Row = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
 
 #[rustfmt::skip]
-const REQUESTS: &[Http2Row] = &[
+pub(crate) const REQUESTS: &[Http2Row] = &[
     ("GET",     "/",              &[]),
     ("GET",     "/small",         &[("accept-encoding", "gzip, br")]),
     ("HEAD",    "/small",         &[]),
@@ -85,7 +85,7 @@ fn bytes_of(requests: &[Http2Row], settings: &[(u16, u32)]) -> Vec<u8> {
 }
 
 /// Returns what HTTP/1 answers: the status, the fields by lower-case name, and the content.
-fn over_http1((method, path, fields): Http2Row) -> StreamReceived {
+pub(crate) fn over_http1((method, path, fields): Http2Row) -> StreamReceived {
     let lines: String = fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let mut sim = sim();
     sim.client_sends(

@@ -15,6 +15,7 @@
 //! | `http2.rs` | connections of HTTP/2 |
 //! | `http2_backends.rs` | exchanges of HTTP/2 with backends |
 //! | `http2_client.rs` | a client of HTTP/2 for these tests |
+//! | `http2_of_others.rs` | connections of HTTP/2 with a client that others wrote |
 //! | `proxies.rs` | the clients behind proxies, and PROXY headers |
 //! | `transports.rs` | what a sealing transport adds: a handshake, records, an alert |
 //! | `tls.rs` | connections through TLS |
@@ -31,6 +32,7 @@ mod functions;
 mod http2;
 mod http2_backends;
 mod http2_client;
+mod http2_of_others;
 mod http2_uploads;
 mod log_paths;
 mod properties;
