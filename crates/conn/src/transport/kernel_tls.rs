@@ -334,14 +334,21 @@ impl KernelTls {
         self.close_by.is_some() && self.own.is_some()
     }
 
-    /// Returns when the connection closes at the latest.
-    pub(super) fn deadline(&self) -> Option<Tick> {
-        self.close_by.filter(|_| self.own.is_some())
+    /// Returns whether the next send sends the front of the outbox. Without an outbox, it sends the closing alert.
+    #[inline(never)]
+    pub(super) fn sends_outbox(&self, conn: &Connection) -> bool {
+        self.own.is_none() && !conn.outbox().is_empty()
+    }
+
+    /// Returns the deadline of the connection, or the earlier one of the closing alert.
+    #[inline(never)]
+    pub(super) fn deadline(&self, of_conn: Tick) -> Tick {
+        self.close_by.filter(|_| self.own.is_some()).map_or(of_conn, |own| own.min(of_conn))
     }
 
     /// Gives the closing alert up if its time has passed.
     pub(super) fn expired(&mut self, now: Tick) {
-        if self.deadline().is_some_and(|deadline| deadline <= now) {
+        if self.close_by.is_some_and(|by| by <= now) {
             self.own = None;
         }
     }

@@ -346,13 +346,12 @@ impl Transport {
     }
 
     /// Returns when the engine must report the end of the [deadline](Transport::expired): that of the connection, or an earlier one.
-    #[inline]
+    #[inline(always)]
     pub fn deadline(&self, conn: &Connection) -> Tick {
+        let of_conn = conn.deadline();
         match self {
-            Transport::Plain | Transport::Sealed(_) => conn.deadline(),
-            Transport::KernelTls(kernel) => {
-                kernel.deadline().map_or(conn.deadline(), |own| own.min(conn.deadline()))
-            }
+            Transport::Plain | Transport::Sealed(_) => of_conn,
+            Transport::KernelTls(kernel) => kernel.deadline(of_conn),
         }
     }
 
@@ -370,8 +369,7 @@ impl Transport {
         match self {
             Transport::Plain => true,
             Transport::Sealed(_) => false,
-            // Without an outbox, what leaves is the closing alert.
-            Transport::KernelTls(kernel) => kernel.own_record().is_none() && !conn.outbox().is_empty(),
+            Transport::KernelTls(kernel) => kernel.sends_outbox(conn),
         }
     }
 

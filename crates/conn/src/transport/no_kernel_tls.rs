@@ -39,7 +39,11 @@ impl KernelTls {
         match *self {}
     }
 
-    pub(super) fn deadline(&self) -> Option<Tick> {
+    pub(super) fn sends_outbox(&self, _: &Connection) -> bool {
+        match *self {}
+    }
+
+    pub(super) fn deadline(&self, _: Tick) -> Tick {
         match *self {}
     }
 

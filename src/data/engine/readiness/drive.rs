@@ -53,6 +53,13 @@ impl Readiness {
         self.readable |= readable | self.hung_up;
         self.writable |= writable | failed;
     }
+
+    /// Notes that a read with room for so many bytes has returned this many.
+    #[inline]
+    fn note_read(&mut self, len: usize, room_len: usize) {
+        // A short read has drained the socket; only EOF may still follow.
+        self.readable = len == room_len || self.hung_up;
+    }
 }
 
 /// Limit of steps per drive: enough for a burst of pipelined requests or for 16 calls of `sendfile`. Then the engine drives other
@@ -142,14 +149,9 @@ fn read_content(context: &mut WorkerContext, slot: &mut Slot<Readiness>) -> Resu
         return read(context, slot, BUF_LEN);
     }
     let Some((received, room_len)) = context.receive_content(slot) else { return Ok(true) };
-    Ok(match note_received(slot, received, room_len)? {
-        Received::Bytes(_) => true,
-        Received::End => {
-            slot.ended(&mut context.conn_resources());
-            true
-        }
-        Received::Nothing | Received::Record(_) => false,
-    })
+    let Ok(len @ 1..) = received else { return received_none(context, slot, received) };
+    slot.state.note_read(len, room_len);
+    Ok(true)
 }
 
 /// Reads once, behind the bytes in the inbox, and offers the whole inbox. Returns `false` if the socket has neither bytes nor EOF.
@@ -165,58 +167,36 @@ fn read(context: &mut WorkerContext, slot: &mut Slot<Readiness>, max: usize) -> 
     };
     let room = &mut context.pool.buf_mut(buf)[held..max];
     assert!(!room.is_empty(), "a connection refuses what fills a buffer and is still incomplete");
-    match receive(slot, room)? {
-        Received::Bytes(len) => {
-            let run = BufRange { buf, at: 0, len: (held + len) as u32 };
-            context.offer(slot, run).map_err(|_| Closed)?;
-            Ok(true)
-        }
-        Received::End => {
+    let received = retry_on_intr(|| io::receive(&slot.fd, room));
+    let Ok(len @ 1..) = received else { return received_none(context, slot, received) };
+    slot.state.note_read(len, room.len());
+    let run = BufRange { buf, at: 0, len: (held + len) as u32 };
+    context.offer(slot, run).map_err(|_| Closed)?;
+    Ok(true)
+}
+
+/// Handles what a read has found in place of bytes: the end, nothing yet, or an error. Returns `false` if there was nothing.
+#[inline(never)]
+fn received_none(
+    context: &mut WorkerContext,
+    slot: &mut Slot<Readiness>,
+    received: Result<usize, Errno>,
+) -> Result<bool, Closed> {
+    match received {
+        Ok(_) => {
+            (slot.state.readable, slot.state.hung_up) = (false, false);
             context.release_inbox(slot);
             slot.ended(&mut context.conn_resources());
             Ok(true)
         }
-        Received::Nothing => Ok(false),
-        Received::Record(error) => context.receive_record(slot, error).map(|()| true).map_err(|_| Closed),
-    }
-}
-
-enum Received {
-    Bytes(usize),
-    End,
-    Nothing,
-    /// A record of another kind than data is next, or the connection has failed: with records of the kernel.
-    Record(Errno),
-}
-
-#[inline]
-fn receive(slot: &mut Slot<Readiness>, room: &mut [u8]) -> Result<Received, Closed> {
-    let received = retry_on_intr(|| io::receive(&slot.fd, room));
-    note_received(slot, received, room.len())
-}
-
-/// Notes in the readiness of the socket what a call has received that had room for so many bytes.
-#[inline]
-fn note_received(
-    slot: &mut Slot<Readiness>,
-    received: Result<usize, Errno>,
-    room_len: usize,
-) -> Result<Received, Closed> {
-    match received {
-        Ok(0) => {
-            (slot.state.readable, slot.state.hung_up) = (false, false);
-            Ok(Received::End)
-        }
-        Ok(len) => {
-            // A short read has drained the socket; only EOF may still follow.
-            slot.state.readable = len == room_len || slot.state.hung_up;
-            Ok(Received::Bytes(len))
-        }
         Err(Errno::AGAIN) => {
             slot.state.readable = false;
-            Ok(Received::Nothing)
+            Ok(false)
         }
-        Err(error) if slot.transport.is_kernel_tls() => Ok(Received::Record(error)),
+        // A record of another kind than data is next, or the connection has failed.
+        Err(error) if slot.transport.is_kernel_tls() => {
+            context.receive_record(slot, error).map(|()| true).map_err(|_| Closed)
+        }
         Err(_) => Err(Closed),
     }
 }
