@@ -9,14 +9,16 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `experiments` | race, cold reads, starts, TLS, HTTP/2, its streams, stalled programs, loads, proxies, tunnels, ladder, cost of a request, packing, cryptography |
+//! | `experiments` | race, cold reads, starts, TLS, TLS in the kernel, HTTP/2, its streams, stalled programs, loads, proxies, tunnels, ladder, cost of a request, packing, cryptography |
 //! | `servers` | starts, checks and stops servers |
 //! | `null_server` | servers that parse nothing: the upper limit |
+//! | `naive_server` | a server with the mistakes of published stories |
 //! | `upstream_server` | the server behind proxies |
 //! | `client` | load generators, with and without TLS |
 //! | `measure` | CPU time, memory, system calls, instructions, a slow disk |
 //! | `records` | the result files |
-//! | `report` | tables for the terminal and for documents |
+//! | `report` | tables for the terminal and for documents; a page with plots |
+//! | `sys` | calls of the system that need unsafe code: fork, options of sockets, sends of a file |
 //! | `generated_site` | pages that are the same on every machine |
 //! | `stats`, `format`, `error` | medians; numbers as text; the error type |
 //!
@@ -31,11 +33,13 @@ mod experiments;
 mod format;
 mod generated_site;
 mod measure;
+mod naive_server;
 mod null_server;
 mod records;
 mod report;
 mod servers;
 mod stats;
+mod sys;
 mod upstream_server;
 
 use std::process::ExitCode;
@@ -43,9 +47,10 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use self::experiments::{
-    cold, cost, http2, ladder, loads, pack, proxy, race, stalled, start, streams, tls, tls_provider, tunnels,
+    cold, cost, http2, ktls, ladder, loads, pack, proxy, race, set, stalled, start, streams, sweep, tls,
+    tls_provider, tunnels,
 };
-use self::report::document;
+use self::report::{document, figures, page};
 
 /// Measure web servers on one machine, under the same conditions
 #[derive(Parser)]
@@ -53,6 +58,8 @@ use self::report::document;
 enum LabCommand {
     /// Measure requests per second and CPU per request, compared with null servers
     Race(race::RaceArgs),
+    /// Run several experiments, one after the other, each with a result file of its own
+    Set(set::SetArgs),
     /// Measure response times of a hot page while other clients read from a slow disk
     Cold(cold::ColdArgs),
     /// Measure the time from start to first response, and memory, with many files
@@ -61,6 +68,10 @@ enum LabCommand {
     Tls(tls::TlsArgs),
     /// Measure requests per second and CPU per request over HTTP/2, with h2load
     Http2(http2::Http2RaceArgs),
+    /// Count instructions and system calls with TLS in the kernel, in a virtual machine
+    Ktls(ktls::KernelTlsArgs),
+    /// Measure CPU time of each way to send a file, from 1 KiB to 100 MiB
+    Sweep(sweep::SweepArgs),
     /// Measure memory of idle connections and of open streams of HTTP/2
     Streams(streams::StreamsArgs),
     /// Measure response times of a page while CGI programs, or an upstream, never answer
@@ -81,8 +92,16 @@ enum LabCommand {
     TlsProvider(tls_provider::TlsProviderArgs),
     /// Print the report of a result file as Markdown, or write it into a document
     Report(document::ReportArgs),
+    /// Write the few numbers of the README, each from its result file
+    Figures(figures::FiguresArgs),
+    /// Write all result files as one page with plots, which needs no other file
+    Page(page::PageArgs),
+    /// Drop what arrives on a port: the receiver of a sweep
+    Sink(sweep::SinkArgs),
     /// Run a null server: it sends the same bytes for every request
     NullServer(null_server::NullServerArgs),
+    /// Run a naive server: it forks for each connection, and makes the mistakes of a rung
+    NaiveServer(naive_server::NaiveServerArgs),
     /// Run the server behind proxies: it sends prepared responses, stalls, and sends messages of tunnels back
     UpstreamServer(upstream_server::UpstreamServerArgs),
 }
@@ -90,10 +109,13 @@ enum LabCommand {
 fn main() -> ExitCode {
     let outcome = match LabCommand::parse() {
         LabCommand::Race(args) => race::run(&args),
+        LabCommand::Set(args) => set::run(&args),
         LabCommand::Cold(args) => cold::run(&args),
         LabCommand::Start(args) => start::run(&args),
         LabCommand::Tls(args) => tls::run(&args),
         LabCommand::Http2(args) => http2::run(&args),
+        LabCommand::Ktls(args) => ktls::run(&args),
+        LabCommand::Sweep(args) => sweep::run(&args),
         LabCommand::Streams(args) => streams::run(&args),
         LabCommand::Stalled(args) => stalled::run(&args),
         LabCommand::Loads(args) => loads::run(&args),
@@ -104,7 +126,11 @@ fn main() -> ExitCode {
         LabCommand::Pack(args) => pack::run(&args),
         LabCommand::TlsProvider(args) => tls_provider::run(&args),
         LabCommand::Report(args) => document::run(&args),
+        LabCommand::Figures(args) => figures::run(&args),
+        LabCommand::Page(args) => page::run(&args),
+        LabCommand::Sink(args) => sweep::sink(&args),
         LabCommand::NullServer(args) => null_server::run(&args),
+        LabCommand::NaiveServer(args) => naive_server::run(&args),
         LabCommand::UpstreamServer(args) => upstream_server::run(&args),
     };
     match outcome {

@@ -1,8 +1,8 @@
-//! A short race, without root and without isolation.
+//! A short race and a short sweep, without root and without isolation.
 
 mod common;
 
-use common::lab;
+use common::{lab, measured, reported, tarpon};
 
 #[test]
 fn short_race_writes_record_and_report() {
@@ -50,6 +50,106 @@ fn short_race_writes_record_and_report() {
     assert!(!into(&["--check"]), "`--check` accepted an empty block");
     assert!(into(&[]));
     assert!(into(&["--check"]));
+}
+
+#[test]
+fn each_form_of_request_gets_its_response() {
+    let directory = tempfile::tempdir().unwrap();
+    for form in ["--request=range", "--request=conditional", "--request=gzip", "--reconnect"] {
+        let arguments =
+            ["race", "--no-isolation", "--only=tarpon-epoll,nginx", "--rounds=1", "--idle-wait=0"];
+        let arguments =
+            [&arguments[..], &["--seconds=0.2", "--connections=3", "--size=10000,700", form]].concat();
+        let (output, record) = measured(&arguments, directory.path());
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() || message.contains("the machine is too busy"), "{form}: {message}");
+        let record = record.expect("a record");
+        for (series, size) in [(0, 10_000), (1, 700)] {
+            let series = &record["series"][series];
+            assert_eq!(series["size"], size, "{form}");
+            let window = &series["rounds"][0]["windows"][0];
+            let (requests, len) =
+                (window["requests"].as_u64().unwrap(), window["response_len"].as_u64().unwrap());
+            assert!(requests > 0, "{form}: {window}");
+            let is_whole = len > size;
+            assert_eq!(
+                is_whole,
+                form == "--reconnect" || size == 700 && form == "--request=range",
+                "{form}: {window}"
+            );
+            let reconnects = window["reconnects"].as_u64().unwrap();
+            assert_eq!(reconnects > 0, form == "--reconnect", "{form}: {window}");
+        }
+        assert!(!reported(directory.path()).contains("null"), "{form}");
+    }
+}
+
+#[test]
+fn naive_servers_race() {
+    let directory = tempfile::tempdir().unwrap();
+    let arguments =
+        ["race", "--no-isolation", "--only=naive-log,naive-bytes,naive-files", "--rounds=1", "--idle-wait=0"];
+    let arguments = [&arguments[..], &["--seconds=0.2", "--connections=2", "--reconnect"]].concat();
+    let (output, record) = measured(&arguments, directory.path());
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() || message.contains("the machine is too busy"), "{message}");
+    let record = record.expect("a record");
+    assert_eq!(record["servers"].as_array().unwrap().len(), 3);
+    let window = &record["series"][0]["rounds"][0]["windows"][0];
+    assert!(window["requests"].as_u64() > Some(0) && window["server_ns"].as_u64() > Some(0), "{window}");
+}
+
+#[test]
+fn any_server_can_race_by_its_command() {
+    let directory = tempfile::tempdir().unwrap();
+    let program = tarpon();
+    let other = format!(
+        "{} serve {{site}} --listen {{address}} --workers 1 --admin off --compress off",
+        program.to_str().expect("UTF-8")
+    );
+    let arguments = [
+        "race",
+        "--no-isolation",
+        "--only=other",
+        "--rounds=1",
+        "--idle-wait=0",
+        "--seconds=0.05",
+        "--other",
+        &other,
+    ];
+    let (output, record) = measured(&arguments, directory.path());
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() || message.contains("the machine is too busy"), "{message}");
+    assert_eq!(record.expect("a record")["servers"][0]["server"], "other");
+}
+
+#[test]
+fn short_sweep_writes_record_and_report() {
+    let directory = tempfile::tempdir().unwrap();
+    let arguments =
+        ["sweep", "--no-isolation", "--links=loopback", "--rounds=1", "--window=1", "--sizes=1000,100000"];
+    let (output, record) = measured(&arguments, directory.path());
+    let message = String::from_utf8_lossy(&output.stderr);
+    if message.contains("may use one core only") {
+        return eprintln!("not measured: {message}");
+    }
+    assert!(output.status.success(), "{message}");
+    let windows = record.expect("a record")["series"][0]["rounds"][0].as_array().unwrap().clone();
+    assert_eq!(windows.len(), 2 * 5);
+    assert!(windows.iter().all(|window| window["cpu_ns"].as_u64() > Some(0)), "{windows:?}");
+    assert!(reported(directory.path()).contains("\n| 97 KiB | "));
+}
+
+#[test]
+fn set_tells_its_commands_beforehand() {
+    let planned = lab(&["set", "short", "--plan"]).output().unwrap();
+    let text = String::from_utf8(planned.stdout).unwrap();
+    assert!(
+        planned.status.success()
+            && text.contains("tarpon-lab race ")
+            && text.contains(" minutes on an idle machine"),
+        "{text}"
+    );
 }
 
 #[test]

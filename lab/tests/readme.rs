@@ -31,17 +31,44 @@ fn tables_in_documents_match_their_result_files() {
     }
 }
 
+#[test]
+fn page_of_all_results_is_up_to_date() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let check = lab(&["page", "--check"]).current_dir(root).output().unwrap();
+    let message = String::from_utf8_lossy(&check.stderr);
+    assert!(check.status.success(), "{message}; update it with `tarpon-lab page`");
+}
+
+#[test]
+fn figures_of_the_readme_are_those_of_the_results() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let check = lab(&["figures", "--check"]).current_dir(root).output().unwrap();
+    assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
+}
+
 /// Documents and their tables.
 const DOCUMENTS: &[(&str, &[&str])] = &[(
     "docs/performance.md",
     &[
         "race",
+        "race-sizes",
+        "race-large",
+        "race-new",
+        "race-browser",
+        "race-pipelined",
+        "race-gzip",
+        "race-range",
+        "race-conditional",
+        "rungs",
+        "sweep",
         "log",
         "cold",
         "start",
         "tls",
         "tls-storm",
+        "ktls",
         "http2",
+        "http2-share",
         "streams",
         "functions",
         "loads",

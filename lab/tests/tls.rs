@@ -67,3 +67,24 @@ const ARGUMENTS: &[&str] = &[
 
 /// The message on a machine with one core.
 const ONE_CORE: &str = "need a core each";
+
+#[test]
+#[ignore = "soak: boots an emulated machine"]
+fn kernel_takes_fewer_instructions_for_large_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let (output, record) = measured(&["ktls"], directory.path());
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{message}");
+    let responses = record.expect("a record")["inside"]["responses"].as_array().unwrap().clone();
+    let instructions = |engine: &str, sealing: &str| {
+        let row = responses
+            .iter()
+            .find(|row| row["engine"] == engine && row["sealing"] == sealing && row["size"] == 16 << 20);
+        row.expect("a row")["instructions"].as_u64().unwrap()
+    };
+    for engine in ["epoll", "io_uring"] {
+        let [clear, server, kernel] =
+            ["clear", "server", "kernel"].map(|sealing| instructions(engine, sealing));
+        assert!(clear < kernel && kernel < server, "{engine}: {clear}, {kernel}, {server}");
+    }
+}

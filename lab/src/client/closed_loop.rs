@@ -7,13 +7,14 @@
 //! ```
 //!
 //! A request costs this client about as little CPU as it costs a null server, so that most of the CPU remains for the server.
-//! The client still checks that the first response of each batch begins with status 200, and that a batch is as long as that many times the
+//! The client still checks that the first response of each batch begins with the expected status, and that a batch is as long as that many times the
 //! first response.
 //!
 //! The responses of some servers differ in length: then the client parses each of them. See [`ResponseLengths`].
 //!
 //! A server with fewer workers than connections, where each worker serves one connection, must close connections. For such a
-//! server the client reconnects, and accepts `Connection: close` in a response.
+//! server the client reconnects, and accepts `Connection: close` in a response. A client that asks for the end of the connection after each
+//! response reconnects once it has seen the end.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -27,8 +28,8 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustix::time::Timespec;
 
 use super::request::RequestForm;
-use super::response::{OK, ResponseError, ResponseSize};
-use super::{ClientError, connect, read_response};
+use super::response::{ResponseError, ResponseSize, ResponseSummary};
+use super::{ClientError, connect, read_response, read_summary};
 
 /// Connections to one server.
 pub(crate) struct ClosedLoopClient {
@@ -67,22 +68,25 @@ pub(crate) struct RequestBatch {
     pub(crate) form: RequestForm,
     /// Requests sent at once.
     pub(crate) count: usize,
+    /// Each request asks the server to close the connection.
+    pub(crate) closes: bool,
 }
 
 impl RequestBatch {
     /// One short request.
-    pub(crate) const ONE: RequestBatch = RequestBatch { form: RequestForm::Short, count: 1 };
+    pub(crate) const ONE: RequestBatch = RequestBatch { form: RequestForm::Short, count: 1, closes: false };
 }
 
 struct ClosedLoopConnection {
     stream: TcpStream,
     response_len: usize,
-    /// Requests of a batch.
-    batch_count: usize,
+    batch: RequestBatch,
     /// Bytes of the current batch of responses that have not arrived. 0 between two batches.
     missing: usize,
     /// The current response announces that the server will close the connection.
     closing: bool,
+    /// The response is complete, and the server closes the connection, as the request asked.
+    awaits_end: bool,
     /// The first part of a response, if their lengths differ.
     partial: Option<Vec<u8>>,
 }
@@ -113,11 +117,11 @@ impl ClosedLoopClient {
         count: usize,
         on_close: OnClose,
     ) -> Result<ClosedLoopClient, ClientError> {
-        let request = batch.form.request(&server.to_string(), path);
+        let request = batch.request(server, path)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let mut connections = Vec::with_capacity(count);
         for number in 0..count {
-            let connection = ClosedLoopConnection::open(server, &request, batch.count)?;
+            let connection = ClosedLoopConnection::open(server, &request, batch)?;
             watch(&epoll, number, &connection.stream)?;
             connections.push(connection);
         }
@@ -198,9 +202,29 @@ impl ClosedLoopClient {
         stream.set_nonblocking(true)?;
         send_request(&stream, &self.requests)?;
         watch(&self.epoll, number, &stream)?;
-        (connection.stream, connection.closing) = (stream, false);
+        (connection.stream, connection.closing, connection.awaits_end) = (stream, false, false);
         self.reconnects += 1;
         Ok(())
+    }
+}
+
+impl RequestBatch {
+    /// Returns the request, which may depend on an earlier response.
+    fn request(self, server: SocketAddr, path: &str) -> Result<Vec<u8>, ClientError> {
+        let host = server.to_string();
+        let mut request = self.form.request(&host, path);
+        if self.form == RequestForm::Conditional {
+            let mut stream = connect(server, SILENCE_MAX)?;
+            stream.write_all(&request)?;
+            let mut wire = Vec::new();
+            let size = read_response(&mut stream, &mut wire)?;
+            request = RequestForm::conditional_request(&host, path, &wire[..size.head_len]);
+        }
+        if self.closes {
+            request.truncate(request.len() - 2);
+            request.extend_from_slice(b"Connection: close\r\n\r\n");
+        }
+        Ok(request)
     }
 }
 
@@ -209,12 +233,15 @@ impl ClosedLoopConnection {
     fn open(
         server: SocketAddr,
         request: &[u8],
-        batch_count: usize,
+        batch: RequestBatch,
     ) -> Result<ClosedLoopConnection, ClientError> {
         let mut stream = connect(server, SILENCE_MAX)?;
         stream.write_all(request)?;
         let mut wire = Vec::new();
-        let size = read_response(&mut stream, &mut wire)?;
+        let ResponseSummary { size, .. } = read_summary(&mut stream, &mut wire)?;
+        if !batch.form.is_answered_by(&wire[..size.head_len]) {
+            return Err(ResponseError::Status.into());
+        }
         if wire.len() > size.len() {
             return Err(ClientError::Surplus);
         }
@@ -223,9 +250,10 @@ impl ClosedLoopConnection {
         Ok(ClosedLoopConnection {
             stream,
             response_len,
-            batch_count,
+            batch,
             missing: 0,
             closing: false,
+            awaits_end: false,
             partial: None,
         })
     }
@@ -245,6 +273,7 @@ impl ClosedLoopConnection {
                 Ok((0, _)) if completed > 0 && on_close == OnClose::Reconnect => {
                     return Ok(ReceiveProgress { completed, closed: true });
                 }
+                Ok((0, _)) if self.awaits_end => return Ok(ReceiveProgress { completed, closed: true }),
                 Ok((0, _)) => return Err(ClientError::Closed),
                 Ok((len, _)) => len,
                 Err(Errno::AGAIN) => return Ok(ReceiveProgress { completed, closed: false }),
@@ -261,18 +290,24 @@ impl ClosedLoopConnection {
                 continue;
             }
             if self.missing == 0 {
-                let prefix = len.min(OK.len());
-                if input[..prefix] != OK[..prefix] {
+                let prefix = self.batch.form.first_bytes();
+                let prefix = &prefix[..len.min(prefix.len())];
+                if self.awaits_end || input[..prefix.len()] != *prefix {
                     return Err(ResponseError::Status.into());
                 }
-                self.missing = self.response_len * self.batch_count;
+                self.missing = self.response_len * self.batch.count;
                 if on_close == OnClose::Reconnect && len != self.response_len {
                     self.parse_head(&input[..len])?;
                 }
             }
             self.missing = self.missing.checked_sub(len).ok_or(ClientError::Surplus)?;
             if self.missing == 0 {
-                completed += self.batch_count as u64;
+                completed += self.batch.count as u64;
+                if self.batch.closes {
+                    self.awaits_end = true;
+                    // The end may be there already, and then brings no event.
+                    continue;
+                }
                 if self.closing {
                     return Ok(ReceiveProgress { completed, closed: true });
                 }

@@ -39,7 +39,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use self::response::{ResponseError, ResponseSize};
+use self::response::{ResponseError, ResponseSize, ResponseSummary};
 
 /// Connects, with a limit on the time that a read may take.
 pub(crate) fn connect(server: SocketAddr, read_timeout: Duration) -> io::Result<TcpStream> {
@@ -51,10 +51,19 @@ pub(crate) fn connect(server: SocketAddr, read_timeout: Duration) -> io::Result<
 
 /// Reads until `wire` holds at least one complete response.
 pub(crate) fn read_response(stream: &mut impl Read, wire: &mut Vec<u8>) -> Result<ResponseSize, ClientError> {
+    let ResponseSummary { status, size } = read_summary(stream, wire)?;
+    if status == 200 { Ok(size) } else { Err(ResponseError::Status.into()) }
+}
+
+/// The same for a response with any status.
+pub(crate) fn read_summary(
+    stream: &mut impl Read,
+    wire: &mut Vec<u8>,
+) -> Result<ResponseSummary, ClientError> {
     let mut input = [0; 4096];
     loop {
-        match ResponseSize::parse(wire)? {
-            Some(size) if wire.len() >= size.len() => return Ok(size),
+        match ResponseSummary::parse(wire)? {
+            Some(summary) if wire.len() >= summary.size.len() => return Ok(summary),
             _ => {}
         }
         match stream.read(&mut input)? {

@@ -1,4 +1,4 @@
-//! Requests: the short one of a load generator, and the long one of a browser.
+//! Requests: the short one of a load generator, the long one of a browser, and those for something else than the whole file.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -12,6 +12,12 @@ pub(crate) enum RequestForm {
     Short,
     /// The fields of a browser
     Browser,
+    /// For content in gzip, if the server has it
+    Gzip,
+    /// For 512 bytes of the content
+    Range,
+    /// For content that has changed since: the server answers 304
+    Conditional,
 }
 
 impl RequestForm {
@@ -27,10 +33,50 @@ impl RequestForm {
         fields.map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
     }
 
+    /// Returns a request for a path of a host, with the validators of an earlier response.
+    pub(crate) fn conditional_request(host: &str, path: &str, response: &[u8]) -> Vec<u8> {
+        let head = String::from_utf8_lossy(response);
+        let mut fields = String::new();
+        for line in head.split("\r\n").take_while(|line| !line.is_empty()) {
+            let Some((name, value)) = line.split_once(": ") else { continue };
+            match name.to_ascii_lowercase().as_str() {
+                "etag" => fields += &format!("If-None-Match: {value}\r\n"),
+                "last-modified" => fields += &format!("If-Modified-Since: {value}\r\n"),
+                _ => {}
+            }
+        }
+        format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n").into_bytes()
+    }
+
+    /// Returns the first bytes of a response to the request.
+    pub(crate) fn first_bytes(self) -> &'static [u8; 12] {
+        match self {
+            RequestForm::Short | RequestForm::Browser | RequestForm::Gzip => b"HTTP/1.1 200",
+            RequestForm::Range => b"HTTP/1.1 206",
+            RequestForm::Conditional => b"HTTP/1.1 304",
+        }
+    }
+
+    /// Returns whether a response is what the request asked for.
+    pub(crate) fn is_answered_by(self, head: &[u8]) -> bool {
+        const GZIP: &[u8] = b"\r\ncontent-encoding: gzip\r\n";
+        head.starts_with(self.first_bytes())
+            && (self != RequestForm::Gzip
+                || head.to_ascii_lowercase().windows(GZIP.len()).any(|field| field == GZIP))
+    }
+
+    /// Returns the name on the command line; nothing for the default.
+    pub(crate) fn option(self) -> String {
+        let value = self.to_possible_value().filter(|_| self != RequestForm::default());
+        value.map_or(String::new(), |value| value.get_name().to_owned())
+    }
+
     fn field_lines(self) -> &'static str {
         match self {
-            RequestForm::Short => "",
+            RequestForm::Short | RequestForm::Conditional => "",
             RequestForm::Browser => BROWSER_FIELDS,
+            RequestForm::Gzip => "Accept-Encoding: gzip\r\n",
+            RequestForm::Range => "Range: bytes=0-511\r\n",
         }
     }
 }
@@ -59,5 +105,13 @@ mod tests {
         let line_count = request.iter().filter(|&&byte| byte == b'\n').count();
         assert_eq!((request.len(), line_count), (680, 1 + 13 + 1));
         assert_eq!(RequestForm::Short.request("a", "/b"), b"GET /b HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+
+    #[test]
+    fn conditional_request_has_the_validators_of_the_response() {
+        let response = b"HTTP/1.1 200 OK\r\netag: \"x\"\r\nDate: d\r\nLast-Modified: l\r\n\r\nETag: content";
+        let request = RequestForm::conditional_request("a", "/b", response);
+        let want = b"GET /b HTTP/1.1\r\nHost: a\r\nIf-None-Match: \"x\"\r\nIf-Modified-Since: l\r\n\r\n";
+        assert_eq!(request, want);
     }
 }

@@ -67,7 +67,9 @@ impl ResponseSummary {
         let status =
             wire[..end].get(VERSION.len()..VERSION.len() + 3).and_then(|code| str::from_utf8(code).ok());
         let status = status.and_then(|code| code.parse().ok()).ok_or(ResponseError::Version)?;
-        let mut content_len = None;
+        // RFC 9110, section 15.4.5: its Content-Length is that of another response.
+        let has_no_content = status == 304;
+        let mut content_len = has_no_content.then_some(0);
         for line in wire[..end].split(|byte| *byte == b'\n').skip(1) {
             let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
             let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
@@ -78,7 +80,7 @@ impl ResponseSummary {
                 let Some((_, len)) = parse_chunks(&wire[end + 4..])? else { return Ok(None) };
                 content_len = Some(len);
             }
-            if name.eq_ignore_ascii_case(b"content-length") {
+            if name.eq_ignore_ascii_case(b"content-length") && !has_no_content {
                 let text = str::from_utf8(value).map_err(|_| ResponseError::Length)?;
                 content_len = Some(text.parse().map_err(|_| ResponseError::Length)?);
             }
@@ -195,6 +197,8 @@ mod tests {
             // case           on the wire                                                          status, length
             ("200",           b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",               Ok(Some((200, 43)))),
             ("404",           b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",             Ok(Some((404, 45)))),
+            ("304",           b"HTTP/1.1 304 Not Modified\r\n\r\n",                                 Ok(Some((304, 29)))),
+            ("its length",    b"HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n",            Ok(Some((304, 48)))),
             ("no reason",     b"HTTP/1.1 431\r\nContent-Length: 0\r\n\r\n",                       Ok(Some((431, 35)))),
             ("half a status", b"HTTP/1.1 43",                                                      Ok(None)),
             ("letters",       b"HTTP/1.1 OK!\r\nContent-Length: 0\r\n\r\n",                       Err(ResponseError::Version)),

@@ -6,6 +6,7 @@
 //!
 //! | file | content |
 //! |---|---|
+//! | `set.rs` | several experiments, one after the other |
 //! | `race.rs` | requests per second and CPU per request |
 //! | `cold/` | response times of a hot page while other clients read cold files from a slow disk |
 //! | `start.rs` | time from start to first response, and memory |
@@ -16,6 +17,8 @@
 //! | `tunnels.rs` | memory and descriptors of idle tunnels |
 //! | `ladder/` | a published ladder of optimisations, one after the other |
 //! | `http2.rs` | requests per second and CPU per request over HTTP/2 |
+//! | `ktls/` | instructions and system calls with TLS in the kernel, in a virtual machine |
+//! | `sweep.rs` | CPU time of each way to send a file, by length |
 //! | `streams.rs` | memory of idle connections and of open streams of HTTP/2 |
 //! | `pack.rs` | time and size of packing, compared with reference encoders |
 //! | `cost.rs` | instructions per request |
@@ -29,14 +32,17 @@
 pub(crate) mod cold;
 pub(crate) mod cost;
 pub(crate) mod http2;
+pub(crate) mod ktls;
 pub(crate) mod ladder;
 pub(crate) mod loads;
 pub(crate) mod pack;
 pub(crate) mod proxy;
 pub(crate) mod race;
+pub(crate) mod set;
 pub(crate) mod stalled;
 pub(crate) mod start;
 pub(crate) mod streams;
+pub(crate) mod sweep;
 pub(crate) mod tls;
 pub(crate) mod tls_provider;
 pub(crate) mod tunnels;

@@ -11,6 +11,7 @@
 //! measures its CPU time too. Each microsecond that a server uses appears as one microsecond of server CPU.
 
 use std::env;
+use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -49,15 +50,18 @@ pub(crate) struct RaceArgs {
     /// Open this many connections, each with one batch of requests at a time; several counts run in turn
     #[arg(long, value_name = "COUNTS", value_delimiter = ',', default_value = "64", value_parser = parse_count)]
     connections: Vec<usize>,
-    /// Request a page with this many bytes of content
-    #[arg(long, value_name = "BYTES", default_value_t = 1024)]
-    size: usize,
+    /// Request a page with this many bytes of content; several lengths run in turn
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', default_value = "1024", value_parser = parse_size)]
+    size: Vec<usize>,
     /// Send this many requests at once on each connection
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = parse_pipeline)]
     pipeline: usize,
     /// Send requests of this form
     #[arg(long, value_enum, default_value_t)]
     request: RequestForm,
+    /// Open a new connection for each request; without null servers, which close none
+    #[arg(long, conflicts_with = "pipeline")]
+    reconnect: bool,
     /// Race with this kind of answer: a page in memory, a function or a CGI program that sends the same content
     #[arg(long, value_enum, default_value_t)]
     answer: RaceAnswer,
@@ -67,9 +71,12 @@ pub(crate) struct RaceArgs {
     /// Also race this earlier build of tarpon, in the same rounds
     #[arg(long, value_name = "PATH")]
     before: Option<PathBuf>,
-    /// Race these servers besides the null servers and tarpon; for the names see --only
+    /// Race these servers besides the null servers and tarpon; for the names see --only. Those that are not installed are named, and left out
     #[arg(long, value_enum, hide_possible_values = true, value_delimiter = ',', default_value = "nginx")]
     peers: Vec<PeerServer>,
+    /// Start the server `other` with this command, in which {address}, {host}, {port} and {site} are replaced
+    #[arg(long, value_name = "COMMAND")]
+    other: Option<String>,
     /// Run only these of all servers
     #[arg(long, value_enum, value_delimiter = ',', value_name = "SERVERS")]
     only: Vec<PeerServer>,
@@ -99,36 +106,41 @@ fn measure(args: &RaceArgs) -> Result<RaceRecord, LabError> {
     let core = pin_to_core(&args.core)?;
     raise_descriptor_limit(args.connections.iter().copied().max().unwrap_or_default())?;
 
-    let content = match args.answer {
-        RaceAnswer::Function => HELLO_WORLD.to_vec(),
-        _ => generated_site::lines(args.size),
-    };
-    let size = content.len();
-    let page = (PAGE, content);
+    let pages = args.pages();
+    let page = (pages[0].0.as_str(), pages[0].1.clone());
     let (tarpon, before) = (args.common.tarpon.as_deref(), args.before.as_deref());
     let mut bed = TestBed::new(&env::temp_dir(), page, tarpon, before)?;
     if let Some(programs) = &args.programs {
         bed.use_embedding_programs(programs);
     }
+    if let Some(command) = &args.other {
+        bed.use_other(command);
+    }
+    for (name, content) in &pages[1..] {
+        fs::write(bed.site().join(name), content)?;
+    }
+    if args.request == RequestForm::Gzip {
+        bed.use_gzip()?;
+    }
     if args.answer == RaceAnswer::Program {
         bed.use_cgi_programs()?;
         bed.use_path("cgi-bin/hello");
     }
-    let servers = bed.prepare(args.servers())?;
+    let servers = bed.prepare(bed.installed(args.servers()))?;
     let is_like_null = |server: PeerServer| server.is_tarpon() || server.embedding_program().is_some();
     let has_null = servers.iter().any(|measured| measured.server.is_null());
-    if let Some(tarpon) = servers.iter().find(|measured| has_null && is_like_null(measured.server)) {
-        bed.match_null_response(tarpon.server, args.batch())?;
-    }
+    let null_like =
+        servers.iter().map(|measured| measured.server).find(|server| has_null && is_like_null(*server));
     let settings = RaceSettings {
         rounds: args.rounds,
         rounds_max: rounds_max(args.rounds),
         seconds: args.seconds,
         warm_up_seconds: WARM_UP_TIME.as_secs_f64(),
-        size,
+        size: pages[0].1.len(),
         answer: args.answer,
         pipeline: args.pipeline,
         request: args.request,
+        reconnect: args.reconnect,
         core,
         isolated: !args.isolation.no_isolation,
         other_share_max: OTHER_SHARE_MAX,
@@ -136,9 +148,18 @@ fn measure(args: &RaceArgs) -> Result<RaceRecord, LabError> {
     let command = args.command();
     let mut race =
         RaceRecord { command, machine, settings, servers, series: Vec::new(), syscall_error: None };
-    for connections in &args.connections {
-        let series = measure_series(&bed, args, &mut race, *connections)?;
-        race.series.push(series);
+    for (name, content) in pages {
+        let size = content.len();
+        if args.answer == RaceAnswer::Page {
+            bed.use_content(name, content);
+        }
+        if let Some(server) = null_like {
+            bed.match_null_response(server, args.batch())?;
+        }
+        for connections in &args.connections {
+            let series = measure_series(&bed, args, &mut race, (*connections, size))?;
+            race.series.push(series);
+        }
     }
     Ok(race)
 }
@@ -148,9 +169,15 @@ fn measure_series(
     bed: &TestBed,
     args: &RaceArgs,
     race: &mut RaceRecord,
-    connections: usize,
+    (connections, size): (usize, usize),
 ) -> Result<RaceSeries, LabError> {
-    let mut series = RaceSeries { connections, rounds: Vec::new(), syscalls: Vec::new() };
+    let of_several = args.size.len() > 1;
+    let mut series = RaceSeries {
+        connections,
+        size: of_several.then_some(size),
+        rounds: Vec::new(),
+        syscalls: Vec::new(),
+    };
     let plan = RoundPlan {
         label: format!("{series}, "),
         servers: &race.servers,
@@ -162,7 +189,7 @@ fn measure_series(
         |server| measure_window(bed, &race.settings, server, connections),
         |window| {
             let share = window.cpu.other_share();
-            (share > other_share_max(window.server, connections)).then_some(share)
+            (share > other_share_max(window.server)).then_some(share)
         },
     )?;
     // The calls of a program are not those of a thread that exists now.
@@ -233,7 +260,8 @@ fn start_and_warm_up(
 ) -> Result<(ServerProcess, ClosedLoopClient), LabError> {
     let process = bed.start(server)?;
     // A server with fewer workers than connections must close connections.
-    let on_close = if server.keeps(connections) { OnClose::Fail } else { OnClose::Reconnect };
+    let keeps = server.keeps(connections) && !batch.closes;
+    let on_close = if keeps { OnClose::Fail } else { OnClose::Reconnect };
     if batch.count > 1 && on_close == OnClose::Reconnect {
         let names = names(&[server]);
         return Err(format!("{names} closes connections: race it without --pipeline").into());
@@ -263,7 +291,18 @@ pub(super) fn raise_descriptor_limit_to(needed: u64) -> Result<(), LabError> {
 impl RaceArgs {
     /// Returns what the client sends.
     fn batch(&self) -> RequestBatch {
-        RequestBatch { form: self.request, count: self.pipeline }
+        RequestBatch { form: self.request, count: self.pipeline, closes: self.reconnect }
+    }
+
+    /// Returns the name and the content of each page.
+    fn pages(&self) -> Vec<(String, Vec<u8>)> {
+        if self.answer == RaceAnswer::Function {
+            return vec![(PAGE.to_owned(), HELLO_WORLD.to_vec())];
+        }
+        let page = |size: &usize| (format!("page-{size}.html"), generated_site::lines(*size));
+        let mut pages: Vec<_> = self.size.iter().map(page).collect();
+        PAGE.clone_into(&mut pages[0].0);
+        pages
     }
 
     /// Returns the servers of the race: the null servers, tarpon and its peers, reduced to those of `--only`.
@@ -286,8 +325,16 @@ impl RaceArgs {
         }
         let named = self.peers.iter().chain(self.only.iter().filter(|server| !self.peers.contains(server)));
         servers.extend(named.filter(|server| server.is_optional()));
+        if self.other.is_some() && !servers.contains(&PeerServer::Other) {
+            servers.push(PeerServer::Other);
+        }
         servers.retain(|server| self.only.is_empty() || self.only.contains(server));
         servers.retain(|server| self.answer.is_answered_by(*server));
+        // They send the whole page, and close nothing.
+        let has_null = !self.reconnect && matches!(self.request, RequestForm::Short | RequestForm::Browser);
+        servers.retain(|server| has_null || !server.is_null());
+        // They answer one request on each connection.
+        servers.retain(|server| self.reconnect || server.naive_rung().is_none());
         servers
     }
 
@@ -300,12 +347,9 @@ impl RaceArgs {
                 ("rounds", self.rounds.to_string()),
                 ("seconds", self.seconds.to_string()),
                 ("connections", connections),
-                ("size", self.size.to_string()),
+                ("size", self.size.iter().map(usize::to_string).collect::<Vec<_>>().join(",")),
                 ("pipeline", if self.pipeline > 1 { self.pipeline.to_string() } else { String::new() }),
-                (
-                    "request",
-                    if self.request == RequestForm::Browser { "browser".into() } else { String::new() },
-                ),
+                ("request", self.request.option()),
                 ("answer", if self.answer == RaceAnswer::Page { String::new() } else { self.answer.name() }),
                 ("peers", if self.answer == RaceAnswer::Page { names(&self.peers) } else { String::new() }),
                 ("only", names(&self.only)),
@@ -314,7 +358,9 @@ impl RaceArgs {
                 ("core", self.core.core.map_or_else(String::new, |core| core.to_string())),
             ],
         );
-        with_isolation(command, &self.isolation)
+        let command = if self.reconnect { command + " --reconnect" } else { command };
+        let other = self.other.as_ref().map_or(String::new(), |other| format!(" --other '{other}'"));
+        with_isolation(command + &other, &self.isolation)
     }
 }
 
@@ -323,6 +369,14 @@ fn parse_count(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(count) if (1..=CONNECTIONS_MAX).contains(&count) => Ok(count),
         _ => Err(format!("not a number of connections between 1 and {CONNECTIONS_MAX}")),
+    }
+}
+
+/// Parses a length of content.
+fn parse_size(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(size) if (1..=SIZE_MAX).contains(&size) => Ok(size),
+        _ => Err(format!("not a number of bytes between 1 and {SIZE_MAX}")),
     }
 }
 
@@ -342,6 +396,9 @@ const PAGE: &str = "page.html";
 
 /// Maximum of connections: half of the ports of the loopback address.
 const CONNECTIONS_MAX: usize = 14_000;
+
+/// Maximum length of content.
+const SIZE_MAX: usize = 1 << 30;
 
 /// Length of a window in which the tracepoint is on.
 const COUNT_TIME: Duration = Duration::from_millis(500);
@@ -372,6 +429,7 @@ mod tests {
             ("some of them",   &["--answer=function", "--only=hyper,function-rust,nginx"], &[FunctionRust, Hyper]),
             ("programs",       &["--answer=program"],                      &[TarponUring, TarponEpoll, Apache, Lighttpd]),
             ("on one engine",  &["--answer=program", "--only=tarpon-poll,apache"], &[Apache, TarponPoll]),
+            ("no null",        &["--reconnect", "--peers=python,other", "--other=s {port}"], &[TarponUring, TarponEpoll, Python, Other]),
             ("access log",     &["--only", "tarpon-epoll,tarpon-epoll-log,nginx"], &[TarponEpoll, Nginx, TarponEpollLog]),
         ];
         for (name, arguments, want) in cases {
@@ -390,6 +448,7 @@ mod tests {
             ("functions",      &["--answer=function"],                                " --answer function"),
             ("record",         &["--out", "/a/race.json"],                            " --peers nginx"),
             ("pipelined",      &["--pipeline=16", "--request=browser"],                " --pipeline 16 --request browser --peers nginx"),
+            ("other",          &["--reconnect", "--request=range", "--other=s {port}"],  " --request range --peers nginx --reconnect --other 's {port}'"),
             ("conditions",     &["--only=null-epoll,tarpon-epoll", "--core=1", "--no-isolation"], " --peers nginx --only null-epoll,tarpon-epoll --core 1 --no-isolation"),
         ];
         for (name, arguments, want) in cases {

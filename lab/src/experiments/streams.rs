@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn invalid_arguments_fail() {
         for argument in
-            ["--connections=0", "--busy-connections=0", "--streams=101", "--size=0", "--servers=other"]
+            ["--connections=0", "--busy-connections=0", "--streams=101", "--size=0", "--servers=unknown"]
         {
             assert!(StreamsCli::try_parse_from(["streams", argument]).is_err(), "{argument}");
         }

@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn invalid_arguments_fail() {
-        for argument in ["--tunnels=0", "--tunnels=16001", "--sample=0", "--rounds=0", "--servers=other"] {
+        for argument in ["--tunnels=0", "--tunnels=16001", "--sample=0", "--rounds=0", "--servers=unknown"] {
             assert!(TunnelsCli::try_parse_from(["tunnels", argument]).is_err(), "{argument}");
         }
     }

@@ -10,14 +10,18 @@ use crate::records::machine::MachineInfo;
 pub(crate) fn this_machine() -> MachineInfo {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     MachineInfo {
         kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
         processor: model.map_or("unknown", |(_, name)| name.trim()).to_owned(),
         core_count: available_parallelism().map_or(0, usize::from),
         congestion_control: congestion_control(),
-        start_time: utc(now.as_secs()),
+        start_time: now(),
     }
+}
+
+/// Returns the time in UTC.
+pub(crate) fn now() -> String {
+    utc(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs())
 }
 
 fn congestion_control() -> Option<String> {

@@ -8,12 +8,14 @@
 //! |---|---|
 //! | `epoll.rs` | one `recv` and one `send` per request |
 //! | `uring.rs` | one system call per batch of requests |
+//! | `sendfile.rs` | content from a file in memory, which is not copied |
 //!
 //! They are the upper limit for web servers on the same system calls, and a race reports rates as percentages of theirs. Each has
 //! the fastest known design for its interface. Their response has exactly as many bytes as tarpon's. Like every other server of a
 //! race, a null server is a process of its own.
 
 mod epoll;
+mod sendfile;
 mod uring;
 
 use std::io;
@@ -55,6 +57,8 @@ pub(crate) enum NullEngine {
     Epoll,
     /// Completions
     Uring,
+    /// Readiness, and content by sendfile
+    Sendfile,
 }
 
 /// Serves until the process is killed or its parent exits.
@@ -73,6 +77,10 @@ pub(crate) fn run(args: &NullServerArgs) -> Result<(), LabError> {
     match args.engine {
         NullEngine::Epoll => epoll::serve(&listener, responses),
         NullEngine::Uring => uring::serve(&listener, responses),
+        NullEngine::Sendfile => {
+            let (head, content) = responses.bytes[..responses.len].split_at(args.head_size);
+            sendfile::serve(&listener, head, content)
+        }
     }
     .map_err(|error: io::Error| format!("null server: {error}").into())
 }

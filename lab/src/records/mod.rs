@@ -12,6 +12,8 @@
 //!            ├─ TunnelsRecord ┤
 //!            ├─ Http2RaceRecord ┤
 //!            ├─ StreamsRecord ┤
+//!            ├─ KernelTlsRecord ┤
+//!            ├─ SweepRecord ─┤
 //!            ├─ LadderRecord ┘
 //!            └─ PackRecord
 //! ```
@@ -20,6 +22,8 @@
 //! |---|---|
 //! | `proxy.rs`, `tunnels.rs`, `ladder.rs` | the same for the experiments with an upstream |
 //! | `http2.rs`, `streams.rs` | the same for HTTP/2 |
+//! | `ktls.rs`, `sweep.rs` | the same for kernel TLS, and for ways to send a file |
+//! | `send_method.rs` | the ways to send a file |
 //! | `race.rs`, `cold.rs`, `start.rs`, `tls.rs`, `stalled.rs`, `loads.rs`, `pack.rs` | the record of each experiment, and the numbers derived from it |
 //! | `cost.rs` | the accepted numbers of instructions per request |
 //! | `server.rs` | the servers that the lab can start |
@@ -32,6 +36,7 @@ pub(crate) mod cold;
 pub(crate) mod cost;
 pub(crate) mod cpu;
 pub(crate) mod http2;
+pub(crate) mod ktls;
 pub(crate) mod ladder;
 pub(crate) mod loads;
 pub(crate) mod machine;
@@ -40,10 +45,12 @@ pub(crate) mod pack;
 pub(crate) mod proxy;
 pub(crate) mod race;
 pub(crate) mod round;
+pub(crate) mod send_method;
 pub(crate) mod server;
 pub(crate) mod stalled;
 pub(crate) mod start;
 pub(crate) mod streams;
+pub(crate) mod sweep;
 pub(crate) mod tls;
 pub(crate) mod tunnels;
 pub(crate) mod two_cores;
@@ -52,6 +59,7 @@ use serde::{Deserialize, Serialize};
 
 use self::cold::ColdRecord;
 use self::http2::Http2RaceRecord;
+use self::ktls::KernelTlsRecord;
 use self::ladder::LadderRecord;
 use self::loads::LoadsRecord;
 use self::pack::PackRecord;
@@ -60,6 +68,7 @@ use self::race::RaceRecord;
 use self::stalled::StalledRecord;
 use self::start::StartRecord;
 use self::streams::StreamsRecord;
+use self::sweep::SweepRecord;
 use self::tls::{StormRecord, TlsRecord};
 use self::tunnels::TunnelsRecord;
 
@@ -80,4 +89,6 @@ pub(crate) enum LabRecord {
     Ladder(LadderRecord),
     Http2(Http2RaceRecord),
     Streams(StreamsRecord),
+    KernelTls(KernelTlsRecord),
+    Sweep(SweepRecord),
 }

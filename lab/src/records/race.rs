@@ -38,7 +38,7 @@ pub(crate) struct RaceSettings {
     pub(crate) seconds: f64,
     /// Length of the warm-up before each window.
     pub(crate) warm_up_seconds: f64,
-    /// Bytes of content in a response.
+    /// Bytes of content in a response: the first length, if there are several.
     pub(crate) size: usize,
     /// What answers the requests.
     #[serde(default)]
@@ -49,6 +49,9 @@ pub(crate) struct RaceSettings {
     /// The form of the requests.
     #[serde(default)]
     pub(crate) request: RequestForm,
+    /// Each request has a connection of its own.
+    #[serde(default)]
+    pub(crate) reconnect: bool,
     /// The core of server and client.
     pub(crate) core: usize,
     pub(crate) isolated: bool,
@@ -59,7 +62,7 @@ pub(crate) struct RaceSettings {
 impl RaceSettings {
     /// Returns what the client sends.
     pub(crate) fn batch(&self) -> RequestBatch {
-        RequestBatch { form: self.request, count: self.pipeline }
+        RequestBatch { form: self.request, count: self.pipeline, closes: self.reconnect }
     }
 }
 
@@ -72,6 +75,9 @@ fn one() -> usize {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RaceSeries {
     pub(crate) connections: usize,
+    /// Bytes of content in a response, if the race has several lengths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) size: Option<usize>,
     /// In the order of measurement.
     pub(crate) rounds: Vec<MeasuredRound<RaceWindow>>,
     /// System calls of each server that the lab could count.
@@ -115,6 +121,18 @@ impl RaceWindow {
 }
 
 impl RaceRecord {
+    /// Returns the peers that the others are compared with: without null servers, the usual ones.
+    pub(crate) fn peers(&self) -> [PeerServer; 2] {
+        match self.settings.answer {
+            RaceAnswer::Page if !self.has_null() => [PeerServer::Nginx, PeerServer::H2o],
+            answer => answer.peers(),
+        }
+    }
+
+    pub(crate) fn has_null(&self) -> bool {
+        self.servers.iter().any(|measured| measured.server.is_null())
+    }
+
     /// Returns how many other cores were busy: the median of all windows of the clean rounds.
     pub(crate) fn other_cores(&self) -> Option<f64> {
         let windows = self.series.iter().flat_map(RaceSeries::clean).flat_map(|round| &round.windows);
@@ -130,10 +148,10 @@ impl RaceSeries {
     }
 
     /// Summarizes a server over the clean rounds. Returns `None` without clean rounds.
-    pub(crate) fn summary(&self, server: PeerServer, answer: RaceAnswer) -> Option<ServerSummary> {
+    pub(crate) fn summary(&self, server: PeerServer, peers: [PeerServer; 2]) -> Option<ServerSummary> {
         Some(ServerSummary {
             rate: Spread::of(self.windows(server).map(RaceWindow::rate))?,
-            of_peers: answer.peers().map(|peer| self.ratio(server, peer, RaceWindow::rate)),
+            of_peers: peers.map(|peer| self.ratio(server, peer, RaceWindow::rate)),
             server_us: Spread::of(self.windows(server).map(RaceWindow::server_us))?,
             client_us: Spread::of(self.windows(server).map(RaceWindow::client_us))?,
         })
@@ -176,7 +194,8 @@ impl RaceSeries {
 impl fmt::Display for RaceSeries {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plural = if self.connections == 1 { "" } else { "s" };
-        write!(f, "{} connection{plural}", thousands(self.connections))
+        write!(f, "{} connection{plural}", thousands(self.connections))?;
+        self.size.map_or(Ok(()), |size| write!(f, ", {} bytes", thousands(size)))
     }
 }
 
@@ -191,7 +210,7 @@ impl MeasuredRound<RaceWindow> {
 pub(crate) struct ServerSummary {
     /// Requests per second.
     pub(crate) rate: Spread,
-    /// The ratio of its rate to those of [the peers](RaceAnswer::peers) in the same round.
+    /// The ratio of its rate to those of [the peers](RaceRecord::peers) in the same round.
     pub(crate) of_peers: [Option<Spread>; 2],
     /// CPU time of the server per request, in microseconds.
     pub(crate) server_us: Spread,
@@ -211,9 +230,10 @@ pub(crate) struct BuildComparison {
 }
 
 /// Returns the largest clean [`CpuTimes::other_share`] of a server.
-pub(crate) fn other_share_max(server: PeerServer, connections: usize) -> f64 {
+pub(crate) fn other_share_max(server: PeerServer) -> f64 {
     match server {
-        PeerServer::TarponFork if !server.keeps(connections) => OTHER_SHARE_MAX_FORK,
+        PeerServer::TarponFork => OTHER_SHARE_MAX_FORK,
+        server if server.naive_rung().is_some() => OTHER_SHARE_MAX_FORK,
         _ => OTHER_SHARE_MAX,
     }
 }
@@ -230,7 +250,7 @@ mod tests {
             (1000, "1,000 connections"),
             (12_034, "12,034 connections"),
         ] {
-            let series = RaceSeries { connections, rounds: Vec::new(), syscalls: Vec::new() };
+            let series = RaceSeries { connections, size: None, rounds: Vec::new(), syscalls: Vec::new() };
             assert_eq!(series.to_string(), want);
         }
     }

@@ -11,6 +11,8 @@ pub(crate) enum PeerServer {
     NullEpoll,
     /// Null server on io_uring
     NullUring,
+    /// Null server on epoll, with sendfile
+    NullSendfile,
     /// tarpon on io_uring
     TarponUring,
     /// tarpon on epoll
@@ -53,10 +55,26 @@ pub(crate) enum PeerServer {
     H2o,
     /// Caddy
     Caddy,
-    /// Apache httpd with mod_cgid
+    /// Apache httpd, with mod_cgid for programs
     Apache,
-    /// lighttpd with mod_cgi
+    /// lighttpd, with mod_cgi for programs
     Lighttpd,
+    /// The server of Python's standard library
+    Python,
+    /// static-web-server
+    StaticWebServer,
+    /// The server of --other
+    Other,
+    /// A naive server that asks a program for the type of a file
+    NaiveProgram,
+    /// A naive server that reads a database of types for each request
+    NaiveDatabase,
+    /// A naive server that opens its log for each request
+    NaiveLog,
+    /// A naive server that reads and writes byte by byte
+    NaiveBytes,
+    /// A naive server that opens and reads a file for each request
+    NaiveFiles,
     /// HAProxy
     Haproxy,
     /// A function in Rust, embedded with tarpon, on io_uring
@@ -114,7 +132,19 @@ impl PeerServer {
 
     /// Returns whether the server answers every request with the same bytes.
     pub(crate) fn is_null(self) -> bool {
-        matches!(self, PeerServer::NullEpoll | PeerServer::NullUring)
+        matches!(self, PeerServer::NullEpoll | PeerServer::NullUring | PeerServer::NullSendfile)
+    }
+
+    /// Returns the rung of a naive server, and what the report calls it. It forks for each connection, and closes it after a request.
+    pub(crate) fn naive_rung(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            PeerServer::NaiveProgram => Some(("program", "naive: types by a program")),
+            PeerServer::NaiveDatabase => Some(("database", "naive: reads a database of types")),
+            PeerServer::NaiveLog => Some(("log", "naive: opens its log")),
+            PeerServer::NaiveBytes => Some(("bytes", "naive: byte by byte")),
+            PeerServer::NaiveFiles => Some(("files", "naive: opens and reads a file")),
+            _ => None,
+        }
     }
 
     /// Returns whether the server is a build of tarpon.
@@ -146,11 +176,14 @@ impl PeerServer {
             | BeforeUringPacked | TarponUringLog => Some("io_uring"),
             NullEpoll | TarponEpoll | BeforeEpoll | TarponEpollTar | TarponEpollPacked
             | BeforeEpollPacked | TarponEpollLog => Some("epoll"),
+            NullSendfile => Some("sendfile"),
             TarponPoll => Some("poll"),
             TarponThreads => Some("threads"),
             TarponPrefork => Some("prefork"),
             TarponFork => Some("fork"),
             Nginx | NginxLog | NginxThreads | H2o | Caddy | Apache | Lighttpd | Haproxy => None,
+            Python | StaticWebServer | Other => None,
+            NaiveProgram | NaiveDatabase | NaiveLog | NaiveBytes | NaiveFiles => None,
             FunctionRust | FunctionCppUring | FunctionCppEpoll | Hyper | Beast => None,
         }
     }
@@ -165,14 +198,6 @@ impl PeerServer {
             PeerServer::Hyper => program("hello_hyper", &[], "hyper"),
             PeerServer::Beast => program("hello_beast", &[], "Boost.Beast"),
             _ => None,
-        }
-    }
-
-    /// Returns what answers the requests to this server, if it cannot answer with a page.
-    fn only_answer(self) -> Option<RaceAnswer> {
-        match self {
-            PeerServer::Apache | PeerServer::Lighttpd => Some(RaceAnswer::Program),
-            server => server.embedding_program().map(|_| RaceAnswer::Function),
         }
     }
 
@@ -214,9 +239,9 @@ impl PeerServer {
 
     /// Returns whether the server joins a race only if an option names it.
     pub(crate) fn is_optional(self) -> bool {
-        use PeerServer::{TarponFork, TarponPoll, TarponPrefork, TarponThreads};
-        let is_portable = matches!(self, TarponPoll | TarponThreads | TarponPrefork | TarponFork);
-        self.site_form() != SiteForm::Directory || self.engine().is_none() || self.is_logging() || is_portable
+        use PeerServer::{NullSendfile, TarponFork, TarponPoll, TarponPrefork, TarponThreads};
+        let is_rare = matches!(self, TarponPoll | TarponThreads | TarponPrefork | TarponFork | NullSendfile);
+        self.site_form() != SiteForm::Directory || self.engine().is_none() || self.is_logging() || is_rare
     }
 }
 
@@ -242,9 +267,11 @@ impl RaceAnswer {
     pub(crate) fn is_answered_by(self, server: PeerServer) -> bool {
         match self {
             _ if server == PeerServer::Haproxy => false,
-            RaceAnswer::Page => server.only_answer().is_none(),
-            RaceAnswer::Function => server.is_null() || server.only_answer() == Some(self),
-            RaceAnswer::Program => server.is_tarpon() || server.only_answer() == Some(self),
+            RaceAnswer::Page => server.embedding_program().is_none(),
+            RaceAnswer::Function => server.is_null() || server.embedding_program().is_some(),
+            RaceAnswer::Program => {
+                server.is_tarpon() || matches!(server, PeerServer::Apache | PeerServer::Lighttpd)
+            }
         }
     }
 

@@ -49,7 +49,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), LabError> {
 }
 
 /// Returns the document with `report` between the marks of this name. Returns `None` if the document lacks the marks.
-fn update(document: &str, name: &str, report: &str) -> Option<String> {
+pub(super) fn update(document: &str, name: &str, report: &str) -> Option<String> {
     let (start, end) = (format!("<!-- {name}:start -->"), format!("<!-- {name}:end -->"));
     let (before, rest) = document.split_once(&start)?;
     let (_, after) = rest.split_once(&end)?;

@@ -1,6 +1,7 @@
 //! The report of HTTP/2: a table for each carrier, length of content and load.
 
 use super::phrases;
+use super::plot::LabPlot;
 use super::table::{LabReport, NONE, ReportColumn, ReportTable, median, min_max};
 use crate::format::{factor, percent, rate};
 use crate::records::http2::{Http2RaceRecord, Http2RaceSeries, Http2RaceWindow, WHOLE};
@@ -8,7 +9,11 @@ use crate::records::server::PeerServer;
 
 /// Returns the report.
 pub(super) fn report(http2: &Http2RaceRecord) -> LabReport {
-    let table = |series| ReportTable { columns: COLUMNS, rows: rows(http2, series) };
+    let plot = |series: &Http2RaceSeries| {
+        let costs = |server| series.spread(server, Http2RaceWindow::server_us);
+        LabPlot::of_servers(&http2.servers, costs, |us| format!("{us:.2} µs CPU/request"))
+    };
+    let table = |series| ReportTable { columns: COLUMNS, rows: rows(http2, series), plot: plot(series) };
     LabReport {
         tables: http2.series.iter().map(|series| (Some(series.to_string()), table(series))).collect(),
         caption: caption(http2),

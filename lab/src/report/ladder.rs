@@ -10,7 +10,7 @@ use crate::records::server::PeerServer;
 pub(super) fn report(ladder: &LadderRecord) -> LabReport {
     let table = |server| {
         let rows = LadderStage::ALL.into_iter().map(|stage| row(ladder, server, stage)).collect();
-        ReportTable { columns: COLUMNS, rows }
+        ReportTable { columns: COLUMNS, rows, plot: None }
     };
     let tables = ladder.servers.iter().map(|measured| (Some(measured.name.clone()), table(measured.server)));
     LabReport { tables: tables.collect(), caption: caption(ladder), command: ladder.command.clone() }

@@ -10,25 +10,34 @@
 //! | `race.rs`, `cold.rs`, `start.rs`, `tls.rs`, `stalled.rs`, `loads.rs`, `pack.rs` | the report of each experiment |
 //! | `proxy.rs`, `tunnels.rs`, `ladder.rs` | the same for the experiments with an upstream |
 //! | `http2.rs`, `streams.rs` | the same for HTTP/2 |
+//! | `ktls.rs`, `sweep.rs` | the same for kernel TLS, and for ways to send a file |
 //! | `table.rs` | tables and captions as text |
 //! | `phrases.rs` | sentences that several captions share |
+//! | `plot.rs` | plots as SVG |
+//! | `page.rs` | the command `page`: all result files as one page |
+//! | `figures.rs` | the command `figures`: the few numbers of the README |
 //! | `document.rs` | the command `report`: prints a report, or updates a document |
 //!
 //! A report contains only numbers of its record.
 
 pub(crate) mod document;
+pub(crate) mod figures;
+pub(crate) mod page;
 
 mod cold;
 mod http2;
+mod ktls;
 mod ladder;
 mod loads;
 mod pack;
 mod phrases;
+mod plot;
 mod proxy;
 mod race;
 mod stalled;
 mod start;
 mod streams;
+mod sweep;
 mod table;
 mod tls;
 mod tunnels;
@@ -52,5 +61,7 @@ pub(crate) fn report(record: &LabRecord) -> LabReport {
         LabRecord::Ladder(ladder) => ladder::report(ladder),
         LabRecord::Http2(http2) => http2::report(http2),
         LabRecord::Streams(streams) => streams::report(streams),
+        LabRecord::KernelTls(ktls) => ktls::report(ktls),
+        LabRecord::Sweep(sweep) => sweep::report(sweep),
     }
 }

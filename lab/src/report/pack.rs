@@ -9,7 +9,7 @@ pub(super) fn report(pack: &PackRecord) -> LabReport {
     let tables = pack.sites.iter().map(|site| {
         let heading =
             format!("{}: {} files, {} MiB", site.name, thousands(site.files), mib(site.bytes as f64));
-        (Some(heading), ReportTable { columns: COLUMNS, rows: rows(site) })
+        (Some(heading), ReportTable { columns: COLUMNS, rows: rows(site), plot: None })
     });
     LabReport { tables: tables.collect(), caption: caption(pack), command: pack.command.clone() }
 }

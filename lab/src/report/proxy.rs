@@ -1,6 +1,7 @@
 //! The report of reverse proxies: a table for each length of content and number of connections.
 
 use super::phrases;
+use super::plot::LabPlot;
 use super::table::{LabReport, NONE, ReportColumn, ReportTable, median, min_max};
 use crate::format::{factor, percent, rate};
 use crate::records::proxy::{ProxyRaceRecord, ProxyRaceSeries, ProxyRaceWindow};
@@ -9,7 +10,11 @@ use crate::stats::Spread;
 
 /// Returns the report.
 pub(super) fn report(proxy: &ProxyRaceRecord) -> LabReport {
-    let table = |series| ReportTable { columns: COLUMNS, rows: rows(proxy, series) };
+    let plot = |series: &ProxyRaceSeries| {
+        let rates = |server| series.spread(server, |window: &ProxyRaceWindow| window.times.rate());
+        LabPlot::of_servers(&proxy.servers, rates, |number| format!("{} requests/s", rate(number)))
+    };
+    let table = |series| ReportTable { columns: COLUMNS, rows: rows(proxy, series), plot: plot(series) };
     LabReport {
         tables: proxy.series.iter().map(|series| (Some(series.to_string()), table(series))).collect(),
         caption: caption(proxy),

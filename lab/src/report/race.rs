@@ -1,6 +1,7 @@
 //! The report of a race: a table for each number of connections.
 
 use super::phrases;
+use super::plot::LabPlot;
 use super::table::{LabReport, NONE, ReportColumn, ReportTable, median};
 use crate::client::request::RequestForm;
 use crate::format::{factor, percent, range, rate, thousands};
@@ -10,8 +11,12 @@ use crate::records::server::{PeerServer, RaceAnswer};
 
 /// Returns the report.
 pub(super) fn report(race: &RaceRecord) -> LabReport {
-    let columns = columns(race.settings.answer);
-    let table = |series| ReportTable { columns, rows: rows(race, series) };
+    let columns = columns(race);
+    let plot = |series: &RaceSeries| {
+        let rates = |server| Some(series.summary(server, race.peers())?.rate);
+        LabPlot::of_servers(&race.servers, rates, |number| format!("{} requests/s", rate(number)))
+    };
+    let table = |series| ReportTable { columns, rows: rows(race, series), plot: plot(series) };
     LabReport {
         tables: race.series.iter().map(|series| (Some(series.to_string()), table(series))).collect(),
         caption: caption(race),
@@ -19,8 +24,9 @@ pub(super) fn report(race: &RaceRecord) -> LabReport {
     }
 }
 
-fn columns(answer: RaceAnswer) -> &'static [ReportColumn] {
-    match answer {
+fn columns(race: &RaceRecord) -> &'static [ReportColumn] {
+    match race.settings.answer {
+        RaceAnswer::Page if !race.has_null() => USUAL_COLUMNS,
         RaceAnswer::Page => PAGE_COLUMNS,
         RaceAnswer::Function => FUNCTION_COLUMNS,
         RaceAnswer::Program => PROGRAM_COLUMNS,
@@ -36,6 +42,18 @@ const PAGE_COLUMNS: &[ReportColumn] = &[
     ("client µs", None),
     ("calls", Some("system calls/request")),
     ("range", Some("range of requests/s")),
+];
+
+/// Without null servers.
+const USUAL_COLUMNS: &[ReportColumn] = &[
+    PAGE_COLUMNS[0],
+    PAGE_COLUMNS[1],
+    ("of nginx", Some("of nginx")),
+    ("of h2o", Some("of h2o")),
+    PAGE_COLUMNS[4],
+    PAGE_COLUMNS[5],
+    PAGE_COLUMNS[6],
+    PAGE_COLUMNS[7],
 ];
 
 const FUNCTION_COLUMNS: &[ReportColumn] = &[
@@ -65,16 +83,16 @@ fn rows(race: &RaceRecord, series: &RaceSeries) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     for measured in &race.servers {
         let mut name = measured.name.clone();
-        if series.reconnects(measured.server) {
+        if series.reconnects(measured.server) && !race.settings.reconnect {
             name += RECONNECTS;
         }
         let calls = series.calls_per_request(measured.server);
         let calls = calls.map_or(NONE.into(), |calls| format!("{calls:.2}"));
         let of_peers = match race.settings.answer {
-            RaceAnswer::Page => percent,
+            RaceAnswer::Page if race.has_null() => percent,
             _ => factor,
         };
-        rows.push(match series.summary(measured.server, race.settings.answer) {
+        rows.push(match series.summary(measured.server, race.peers()) {
             Some(summary) => vec![
                 name,
                 rate(summary.rate.median),
@@ -128,7 +146,7 @@ fn caption(race: &RaceRecord) -> String {
         ));
     }
     let answer = settings.answer;
-    if answer == RaceAnswer::Page {
+    if answer == RaceAnswer::Page && race.has_null() {
         sentences.push(
         "The percentages compare within rounds: in each round, the requests/s of the server divided by those of the null server. \
          The table shows the median of these ratios, which can differ from the ratio of the median requests/s"
@@ -142,7 +160,7 @@ fn caption(race: &RaceRecord) -> String {
     if has_builds {
         sentences.push("after/before is the median of the same ratio for two builds".into());
     }
-    if race.servers.iter().any(|measured| measured.server.is_null()) {
+    if race.has_null() {
         sentences.push("Null servers parse nothing and send the same bytes for every request".into());
     }
     match answer {
@@ -156,7 +174,7 @@ fn caption(race: &RaceRecord) -> String {
                 .into(),
         ),
     }
-    if has_reconnects {
+    if has_reconnects && !settings.reconnect {
         sentences.push(format!(
             "{}: each worker serves one connection; the server closes connections because there are more of them than workers, \
              and the client reconnects",
@@ -164,10 +182,13 @@ fn caption(race: &RaceRecord) -> String {
         ));
     }
     let control = race.machine.congestion_control.as_deref().unwrap_or("unknown");
+    let sizes = race.series.iter().filter_map(|series| series.size).count();
+    let size =
+        if sizes > 0 { String::new() } else { format!(" {} bytes of content;", thousands(settings.size)) };
     sentences.push(format!(
-        "Persistent connections{}; {} bytes of content; server and client share one core, {}; congestion control: {control}",
+        "{}{};{size} server and client share one core, {}; congestion control: {control}",
+        if settings.reconnect { "A new connection for each request" } else { "Persistent connections" },
         load(settings),
-        thousands(settings.size),
         phrases::isolation(settings.isolated),
     ));
     sentences.push(race.machine.to_string());
@@ -186,6 +207,9 @@ fn load(settings: &RaceSettings) -> String {
     let form = match settings.request {
         RequestForm::Short => "",
         RequestForm::Browser => "; requests of a browser",
+        RequestForm::Gzip => "; requests for content in gzip, of a file that lies beside the page",
+        RequestForm::Range => "; requests for 512 bytes of the content",
+        RequestForm::Conditional => "; requests for content that has changed since, answered 304",
     };
     match settings.pipeline {
         1 => form.to_owned(),
@@ -252,14 +276,16 @@ mod tests {
         race.servers[1].server = PeerServer::TarponEpoll;
         let text = report(&race).plain();
         // 200/600, 160/200 and 240/800 thousand requests.
-        let row = "after/before  ×0.333        –        –     ×4.000     ×1.333      –  ×0.300–0.800\n";
-        assert!(text.contains(row), "{text}");
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let row = "after/before ×0.333 – – ×4.000 ×1.333 – ×0.300–0.800";
+        assert!(words.contains(row), "{text}");
     }
 
     #[test]
     fn each_number_of_connections_has_a_table() {
         let mut race = race();
         let many = RaceSeries {
+            size: None,
             connections: 1000,
             rounds: vec![race.series[0].rounds[2].clone()],
             syscalls: Vec::new(),
@@ -315,6 +341,7 @@ mod tests {
                 answer: RaceAnswer::Page,
                 pipeline: 1,
                 request: RequestForm::Short,
+                reconnect: false,
                 core: 1,
                 isolated: true,
                 other_share_max: 0.03,
@@ -324,6 +351,7 @@ mod tests {
                 MeasuredServer { server: PeerServer::Nginx, name: "nginx 1.22.1".into() },
             ],
             series: vec![RaceSeries {
+                size: None,
                 connections: 64,
                 rounds: vec![
                     round(true, 600_000, 200_000),

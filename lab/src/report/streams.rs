@@ -16,7 +16,7 @@ pub(super) fn report(streams: &StreamsRecord) -> LabReport {
             Http2Carrier::Tls => "TLS",
         };
         let rows = streams.servers.iter().map(|measured| row(streams, series, measured)).collect();
-        (Some(heading.to_owned()), ReportTable { columns: COLUMNS, rows })
+        (Some(heading.to_owned()), ReportTable { columns: COLUMNS, rows, plot: None })
     };
     LabReport {
         tables: streams.series.iter().map(table).collect(),

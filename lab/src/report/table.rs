@@ -1,5 +1,6 @@
 //! Tables and captions as plain text and as Markdown.
 
+use super::plot::LabPlot;
 use crate::format::range;
 use crate::stats::Spread;
 
@@ -21,7 +22,7 @@ impl LabReport {
         command: &str,
     ) -> LabReport {
         LabReport {
-            tables: vec![(None, ReportTable { columns, rows })],
+            tables: vec![(None, ReportTable { columns, rows, plot: None })],
             caption,
             command: command.to_owned(),
         }
@@ -35,7 +36,7 @@ impl LabReport {
             text += &table.plain();
             text += "\n";
         }
-        text + &fold(&self.caption) + "\n"
+        text + &fold(&self.caption, 80) + "\n"
     }
 
     /// Formats the report for a Markdown document.
@@ -46,7 +47,7 @@ impl LabReport {
             text += &table.markdown();
             text += "\n";
         }
-        format!("{text}{}\n\n```sh\n{}\n```\n", fold(&self.caption), self.command)
+        format!("{text}{}\n\n```sh\n{}\n```\n", fold(&self.caption, 80), self.command)
     }
 }
 
@@ -55,6 +56,8 @@ pub(crate) struct ReportTable {
     pub(super) columns: &'static [ReportColumn],
     /// Each row has as many cells as there are columns.
     pub(super) rows: Vec<Vec<String>>,
+    /// The most telling column as a plot, for a page.
+    pub(super) plot: Option<LabPlot>,
 }
 
 /// The heading of a column on the terminal, and its heading in documents. A column without the latter appears only on the terminal.
@@ -103,13 +106,13 @@ pub(super) fn min_max(spread: Option<Spread>, format: impl Fn(f64) -> String) ->
     spread.map_or(NONE.into(), |spread| range(&format(spread.min), &format(spread.max)))
 }
 
-/// Breaks a text into lines of at most 80 columns.
-fn fold(text: &str) -> String {
+/// Breaks a text into lines of at most so many columns.
+pub(super) fn fold(text: &str, columns: usize) -> String {
     let mut folded = String::new();
     let mut column = 0;
     for word in text.split_whitespace() {
         let len = word.chars().count();
-        if column > 0 && column + 1 + len > 80 {
+        if column > 0 && column + 1 + len > columns {
             folded += "\n";
             column = 0;
         } else if column > 0 {

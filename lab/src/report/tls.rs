@@ -1,6 +1,7 @@
 //! The reports of TLS: a table for each operation, or for each kind of certificate.
 
 use super::phrases;
+use super::plot::LabPlot;
 use super::table::{LabReport, ReportColumn, ReportTable, median, min_max};
 use crate::format::{factor, percent, range, rate, thousands};
 use crate::records::server::PeerServer;
@@ -13,7 +14,9 @@ use crate::stats::Spread;
 pub(super) fn report(tls: &TlsRecord) -> LabReport {
     let tables = tls.series.iter().map(|series| {
         let columns = if series.operation.reference() == PeerServer::Nginx { OF_NGINX } else { OF_H2O };
-        (Some(series.operation.to_string()), ReportTable { columns, rows: rows(tls, series) })
+        let costs = |server| series.spread(server, |times| times.server_us());
+        let plot = LabPlot::of_servers(&tls.servers, costs, |us| format!("{us:.1} µs CPU"));
+        (Some(series.operation.to_string()), ReportTable { columns, rows: rows(tls, series), plot })
     });
     LabReport { tables: tables.collect(), caption: caption(tls), command: tls.command.clone() }
 }
@@ -128,7 +131,7 @@ pub(super) fn storm_report(storm: &StormRecord) -> LabReport {
                 median(spread(|part| part.storm.server_share()), percent),
             ]
         });
-        ReportTable { columns: STORM_COLUMNS, rows: rows.collect() }
+        ReportTable { columns: STORM_COLUMNS, rows: rows.collect(), plot: None }
     };
     let tables = vec![
         (Some("Handshakes with ECDSA P-256".to_owned()), table(|window| &window.ecdsa)),

@@ -33,6 +33,7 @@ pub(super) fn nginx(server: PeerServer, values: &StartValues) -> String {
         ),
     };
     let http2 = if values.has_http2 { " http2" } else { "" };
+    let gzip = if values.has_gzip { "on" } else { "off" };
     format!(
         "daemon off;
          user root root;
@@ -53,6 +54,7 @@ pub(super) fn nginx(server: PeerServer, values: &StartValues) -> String {
              open_file_cache_valid 1h;
              open_file_cache_min_uses 1;
              types {{ text/html html; }}
+             gzip_static {gzip};
              client_body_temp_path {prefix}/temp;
              proxy_temp_path {prefix}/temp;
              fastcgi_temp_path {prefix}/temp;
@@ -73,6 +75,7 @@ pub(super) fn h2o(values: &StartValues) -> String {
         let (chain, key) = (quoted(chain), quoted(key));
         format!(", ssl: {{ certificate-file: {chain}, key-file: {key}, minimum-version: TLSv1.3 }}")
     });
+    let gzip = if values.has_gzip { "ON" } else { "OFF" };
     format!(
         "user: root\n\
          num-threads: 1\n\
@@ -80,6 +83,7 @@ pub(super) fn h2o(values: &StartValues) -> String {
          http1-request-timeout: 3600\n\
          http2-idle-timeout: 3600\n\
          error-log: {error_log}\n\
+         file.send-compressed: {gzip}\n\
          listen: {{ host: {host}, port: {port}{ssl} }}\n\
          hosts: {{ default: {{ paths: {{ /: {{ file.dir: {site} }} }} }} }}\n",
         error_log = quoted(&values.work_dir.join("h2o.log")),
@@ -97,6 +101,7 @@ pub(super) fn caddy(values: &StartValues) -> String {
         None => ("http", String::new()),
         Some((chain, key)) => ("https", format!("tls {} {}", quoted(chain), quoted(key))),
     };
+    let precompressed = if values.has_gzip { "{\n precompressed gzip\n }" } else { "" };
     let protocols = if values.has_http2 { "h1 h2 h2c" } else { "h1" };
     format!(
         "{{
@@ -110,7 +115,7 @@ pub(super) fn caddy(values: &StartValues) -> String {
              bind {address}
              {tls}
              root * {site}
-             file_server
+             file_server {precompressed}
          }}\n",
         host = if values.certificate.is_some() { SERVER_NAME } else { "" },
         port = values.address.port(),

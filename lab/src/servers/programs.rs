@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use super::configurations::{self, PROGRAM_USER, PROGRAMS_PATH};
 use super::proxy_setup::{ProxySetup, ServerSwitches};
 use crate::error::LabError;
+use crate::naive_server;
 use crate::records::server::{PeerServer, SiteForm};
 
 /// The builds of tarpon, and of programs that embed a server.
@@ -17,6 +18,8 @@ pub(crate) struct TarponBuilds {
     pub(crate) before: Option<PathBuf>,
     /// The directory of the programs that embed a server.
     pub(crate) embedding: PathBuf,
+    /// The command line of another server.
+    pub(crate) other: Option<String>,
 }
 
 /// The values that differ between two starts of the same server.
@@ -31,6 +34,8 @@ pub(crate) struct StartValues {
     pub(crate) certificate: Option<(PathBuf, PathBuf)>,
     /// Whether clients speak HTTP/2.
     pub(crate) has_http2: bool,
+    /// Whether files in gzip lie beside the others.
+    pub(crate) has_gzip: bool,
     /// The directory of CGI programs, if there are any.
     pub(crate) programs: Option<PathBuf>,
     /// The upstream and the paths that the server forwards to it, if there is one.
@@ -58,6 +63,15 @@ impl TarponBuilds {
             let version = self.embedding_version(program.file)?;
             return Ok([program.name, &version].join(" ").trim_end().to_owned());
         }
+        if let Some((_, name)) = server.naive_rung() {
+            if server == PeerServer::NaiveProgram {
+                first_line_of("file", "file")?;
+            }
+            if server == PeerServer::NaiveDatabase && !Path::new(naive_server::DATABASE).exists() {
+                return Err(format!("{}: install it (Debian: libmagic-mgc)", naive_server::DATABASE).into());
+            }
+            return Ok(name.to_owned());
+        }
         let Some(engine) = server.engine() else {
             match server {
                 PeerServer::H2o => return h2o_version(),
@@ -65,6 +79,9 @@ impl TarponBuilds {
                 PeerServer::Apache => return apache_version(),
                 PeerServer::Lighttpd => return lighttpd_version(),
                 PeerServer::Haproxy => return haproxy_version(),
+                PeerServer::Python => return python_version(),
+                PeerServer::StaticWebServer => return static_web_server_version(),
+                PeerServer::Other => return Ok(self.other_words()?.next().unwrap_or_default().to_owned()),
                 _ => {}
             }
             let threads = if server == PeerServer::NginxThreads { ", aio threads" } else { "" };
@@ -97,8 +114,23 @@ impl TarponBuilds {
             command.arg(values.address.to_string()).args(program.arguments);
             return Ok(command);
         }
+        if let Some((rung, _)) = server.naive_rung() {
+            let mut command = Command::new(std::env::current_exe()?);
+            command.args([
+                "naive-server",
+                &format!("--rung={rung}"),
+                &format!("--listen={}", values.address),
+            ]);
+            command.arg("--site").arg(&values.site).arg("--log").arg(&values.access_log);
+            return Ok(command);
+        }
         let Some(engine) = server.engine() else {
-            return peer_command(server, values);
+            return match server {
+                PeerServer::Other => self.other_command(values),
+                PeerServer::Python => Ok(python_command(values)),
+                PeerServer::StaticWebServer => Ok(static_web_server_command(values)),
+                _ => peer_command(server, values),
+            };
         };
         if server.is_null() {
             let mut command = Command::new(std::env::current_exe()?);
@@ -135,6 +167,32 @@ impl TarponBuilds {
         if let Some(proxy) = &values.proxy {
             proxy.add_to_tarpon(&mut command, &values.work_dir)?;
         }
+        Ok(command)
+    }
+
+    /// Returns the words of the command line of another server.
+    fn other_words(&self) -> Result<impl Iterator<Item = &str>, LabError> {
+        Ok(self
+            .other
+            .as_deref()
+            .ok_or("pass the command of the other server with `--other`")?
+            .split_whitespace())
+    }
+
+    /// Returns the command of another server, with the values of this start in place of their names.
+    fn other_command(&self, values: &StartValues) -> Result<Command, LabError> {
+        let site = values.site.display().to_string();
+        let names = [
+            ("{address}", values.address.to_string()),
+            ("{host}", values.address.ip().to_string()),
+            ("{port}", values.address.port().to_string()),
+            ("{site}", site),
+        ];
+        let fill =
+            |word: &str| names.iter().fold(word.to_owned(), |word, (name, value)| word.replace(name, value));
+        let mut words = self.other_words()?;
+        let mut command = Command::new(words.next().ok_or("`--other` is empty")?);
+        command.args(words.map(fill)).current_dir(&values.work_dir);
         Ok(command)
     }
 
@@ -192,6 +250,24 @@ fn peer_command(server: PeerServer, values: &StartValues) -> Result<Command, Lab
         _ => {}
     }
     Ok(command)
+}
+
+/// Returns the command of Python's server. It serves HTTP/1.0 unless asked, and writes a line for each request.
+fn python_command(values: &StartValues) -> Command {
+    let mut command = Command::new("python3");
+    command.args(["-m", "http.server", "--protocol=HTTP/1.1"]);
+    command.arg(format!("--bind={}", values.address.ip())).arg("--directory").arg(&values.site);
+    command.arg(values.address.port().to_string());
+    command
+}
+
+/// Returns the command of static-web-server: one thread, and no compression of files as they are requested.
+fn static_web_server_command(values: &StartValues) -> Command {
+    let mut command = Command::new("static-web-server");
+    command.args(["--log-level=error", "--threads-multiplier=1", "--compression=false", "--http2=false"]);
+    command.arg("--compression-static").arg(format!("--host={}", values.address.ip()));
+    command.arg(format!("--port={}", values.address.port())).arg("--root").arg(&values.site);
+    command
 }
 
 /// Runs a command, and fails if its exit status is not 0.
@@ -261,6 +337,23 @@ fn haproxy_version() -> Result<String, LabError> {
         let version = line.split_whitespace().nth(2).unwrap_or_default();
         format!("HAProxy {}", version.split('-').next().unwrap_or_default())
     })
+}
+
+fn python_version() -> Result<String, LabError> {
+    let output = Command::new("python3").arg("--version").output();
+    let output =
+        output.map_err(|error| format!("python3: {error}; install it, or omit it with `--peers`"))?;
+    Ok(format!("{}, http.server", String::from_utf8_lossy(&output.stdout).trim()))
+}
+
+fn static_web_server_version() -> Result<String, LabError> {
+    let output = Command::new("static-web-server").arg("--version").output().map_err(|error| {
+        let hint = "install it (`cargo install --locked static-web-server`), or omit it with `--peers`";
+        format!("static-web-server: {error}; {hint}")
+    })?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let version = text.lines().find_map(|line| line.strip_prefix("Version:")).unwrap_or_default();
+    Ok(format!("static-web-server {}", version.trim()))
 }
 
 /// Returns the first line that a program prints for `-v`.

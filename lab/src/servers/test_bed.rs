@@ -37,6 +37,8 @@ pub(crate) struct TestBed {
     certificate: Option<LabCertificate>,
     /// Servers speak HTTP/2.
     has_http2: bool,
+    /// Servers send files in gzip that lie beside the others.
+    has_gzip: bool,
     /// The directory of CGI programs.
     programs: Option<PathBuf>,
     proxy: Option<ProxySetup>,
@@ -47,7 +49,7 @@ impl TestBed {
     /// Creates a site with one page, given by name and content, in a new directory below `place`.
     pub(crate) fn new(
         place: &Path,
-        (page, content): (&'static str, Vec<u8>),
+        (page, content): (&str, Vec<u8>),
         tarpon: Option<&Path>,
         before: Option<&Path>,
     ) -> Result<TestBed, LabError> {
@@ -62,7 +64,7 @@ impl TestBed {
             None => std::env::current_exe()?.with_file_name("tarpon"),
         };
         let embedding = std::env::current_exe()?.with_file_name("hello");
-        let builds = TarponBuilds { current, before: before.map(Path::to_owned), embedding };
+        let builds = TarponBuilds { current, before: before.map(Path::to_owned), embedding, other: None };
         let bed = TestBed {
             directory,
             page: page.to_owned(),
@@ -72,6 +74,7 @@ impl TestBed {
             batch: RequestBatch::ONE,
             certificate: None,
             has_http2: false,
+            has_gzip: false,
             programs: None,
             proxy: None,
             switches: ServerSwitches::default(),
@@ -128,6 +131,21 @@ impl TestBed {
     /// Takes the programs that embed a server from this directory.
     pub(crate) fn use_embedding_programs(&mut self, directory: &Path) {
         self.builds.embedding = directory.to_owned();
+    }
+
+    /// Starts the other server with this command line.
+    pub(crate) fn use_other(&mut self, command: &str) {
+        self.builds.other = Some(command.to_owned());
+    }
+
+    /// Puts a copy of each page in gzip beside it, which servers send instead. Call it before [`prepare`](TestBed::prepare).
+    pub(crate) fn use_gzip(&mut self) -> Result<(), LabError> {
+        self.has_gzip = true;
+        let mut gzip = Command::new("gzip");
+        for page in fs::read_dir(self.site())? {
+            gzip.arg(page?.path());
+        }
+        run_command(gzip.args(["-9", "--keep"]))
     }
 
     /// Requests this path from now on.
@@ -261,6 +279,7 @@ impl TestBed {
             access_log: access_log.clone(),
             certificate: self.certificate.as_ref().map(|files| (files.chain.clone(), files.key.clone())),
             has_http2: self.has_http2,
+            has_gzip: self.has_gzip,
             programs: self.programs.clone(),
             proxy: self.proxy.clone(),
             switches: self.switches,

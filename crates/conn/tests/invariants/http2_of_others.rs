@@ -77,14 +77,14 @@ fn large_content_arrives_whole_in_windows_of_a_client_of_others() {
     }
 }
 
-/// Where the bytes of both directions are cut: the first part is handled before the rest arrives or leaves.
+/// The positions at which both directions are cut. The first part is handled before the rest arrives or leaves.
 #[derive(Clone, Copy)]
 struct Cut {
     input: usize,
     output: usize,
 }
 
-/// What an exchange with the client of others has led to.
+/// The result of an exchange with the client of others.
 struct OfOthers {
     /// By request, with the fields of each section sorted: this client keeps no order between names.
     received: Vec<StreamReceived>,
@@ -98,7 +98,7 @@ impl OfOthers {
     fn exchange(rows: &[Http2Row], window: u32, table_size: u32, cut: Cut) -> OfOthers {
         let mut sim = sim();
         let socket = MemorySocket::default();
-        let mut client = Client::new(socket.clone(), rows, window, table_size);
+        let mut client = OtherClient::new(socket.clone(), rows, window, table_size);
         let (mut input_len, mut output_len) = (0, 0);
         loop {
             let mut has_moved = client.poll();
@@ -140,8 +140,8 @@ fn sorted(mut received: StreamReceived) -> StreamReceived {
 }
 
 /// The client, which only this test polls.
-struct Client {
-    /// `None` after the last response: the client ends the connection once nobody can send.
+struct OtherClient {
+    /// `None` after the last response: the client ends the connection once no sender is left.
     sender: Option<SendRequest<bytes::Bytes>>,
     connection: Option<Connection<MemorySocket>>,
     responses: Vec<Option<ResponseFuture>>,
@@ -149,8 +149,8 @@ struct Client {
     received: Vec<StreamReceived>,
 }
 
-impl Client {
-    fn new(socket: MemorySocket, rows: &[Http2Row], window: u32, table_size: u32) -> Client {
+impl OtherClient {
+    fn new(socket: MemorySocket, rows: &[Http2Row], window: u32, table_size: u32) -> OtherClient {
         let mut cx = Context::from_waker(Waker::noop());
         let mut builder = Builder::new();
         builder.initial_window_size(window).header_table_size(table_size).enable_push(false);
@@ -167,7 +167,7 @@ impl Client {
             Some(sender.send_request(request, true).expect("a stream").0)
         });
         let responses: Vec<_> = responses.collect();
-        Client {
+        OtherClient {
             sender: Some(sender),
             connection: Some(connection),
             contents: rows.iter().map(|_| None).collect(),
