@@ -2,7 +2,7 @@
 
 use crate::common::{
     ENGINES,
-    client::TestClient,
+    client::{Response, TestClient},
     program::{RunningProgram, serve, tarpon, unprivileged},
     readable_dir,
     releases::{pack, set_current},
@@ -153,7 +153,10 @@ impl StaleService {
         let usual = ["--engine", engine.name(), "--workers", "1", "--admin", &admin];
         let command = serve(&dir.path().join(path), &[&usual[..], options].concat());
         let program = RunningProgram::start_ready(unprivileged(&command));
-        StaleService { engine, address: program.address(), program, dir }
+        let service = StaleService { engine, address: program.address(), program, dir };
+        // With a pool of processes, that of the admin listener may hear last that the server serves.
+        wait_for("readiness", || (service.ask("/ready").status == 200).then_some(()));
+        service
     }
 
     fn admin_option(&self) -> String {
@@ -161,10 +164,15 @@ impl StaleService {
     }
 
     /// Returns what the admin listener answers.
+    #[track_caller]
     fn admin(&self, path: &str) -> String {
-        let answer = TestClient::connect_unix(&self.dir.path().join("admin.sock")).get(path);
+        let answer = self.ask(path);
         assert_eq!(answer.status, 200, "{}, {path}", self.engine);
         String::from_utf8(answer.content).expect("text")
+    }
+
+    fn ask(&self, path: &str) -> Response {
+        TestClient::connect_unix(&self.dir.path().join("admin.sock")).get(path)
     }
 
     /// Returns a member of what is known of how the site was read; all of it if the name is empty.

@@ -47,8 +47,8 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use self::experiments::{
-    cold, cost, http2, ktls, ladder, loads, pack, proxy, race, set, stalled, start, streams, sweep, tls,
-    tls_provider, tunnels,
+    cold, cost, http2, ktls, ladder, loads, pack, profile, proxy, race, set, stalled, start, stories,
+    streams, sweep, tls, tls_provider, tunnels,
 };
 use self::report::{document, figures, page};
 
@@ -70,6 +70,10 @@ enum LabCommand {
     Http2(http2::Http2RaceArgs),
     /// Count instructions and system calls with TLS in the kernel, in a virtual machine
     Ktls(ktls::KernelTlsArgs),
+    /// Show where the time of a server goes: utilisation, CPU, system calls, distributions
+    Profile(profile::ProfileArgs),
+    /// Repeat the loads of published stories, beside their figures
+    Stories(stories::StoriesArgs),
     /// Measure CPU time of each way to send a file, from 1 KiB to 100 MiB
     Sweep(sweep::SweepArgs),
     /// Measure memory of idle connections and of open streams of HTTP/2
@@ -115,6 +119,8 @@ fn main() -> ExitCode {
         LabCommand::Tls(args) => tls::run(&args),
         LabCommand::Http2(args) => http2::run(&args),
         LabCommand::Ktls(args) => ktls::run(&args),
+        LabCommand::Profile(args) => profile::run(&args),
+        LabCommand::Stories(args) => stories::run(&args),
         LabCommand::Sweep(args) => sweep::run(&args),
         LabCommand::Streams(args) => streams::run(&args),
         LabCommand::Stalled(args) => stalled::run(&args),

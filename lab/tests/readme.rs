@@ -60,6 +60,7 @@ const DOCUMENTS: &[(&str, &[&str])] = &[(
         "race-range",
         "race-conditional",
         "rungs",
+        "stories",
         "sweep",
         "log",
         "cold",

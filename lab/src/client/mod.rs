@@ -11,6 +11,7 @@
 //! | `tunnels.rs` | opens tunnels, and sends messages through them |
 //! | `web_socket.rs` | the request for a tunnel, and messages |
 //! | `h2load.rs` | the load generator of nghttp2, for HTTP/2 |
+//! | `story_tools.rs` | hey, wrk and ab, the load generators of published stories |
 //! | `http2.rs` | checks a response of HTTP/2, or lets responses wait for a window |
 //! | `http2_frames.rs` | frames and field blocks of HTTP/2 |
 //! | `request.rs` | a request, short or as of a browser |
@@ -26,6 +27,7 @@ pub(crate) mod http2_frames;
 pub(crate) mod open_loop;
 pub(crate) mod request;
 pub(crate) mod response;
+pub(crate) mod story_tools;
 pub(crate) mod tls;
 pub(crate) mod tls_load;
 pub(crate) mod tls_storm;

@@ -18,6 +18,8 @@
 //! | `ladder/` | a published ladder of optimisations, one after the other |
 //! | `http2.rs` | requests per second and CPU per request over HTTP/2 |
 //! | `ktls/` | instructions and system calls with TLS in the kernel, in a virtual machine |
+//! | `stories.rs` | the loads of published stories, with their own programs |
+//! | `profile.rs` | where the time of a server goes |
 //! | `sweep.rs` | CPU time of each way to send a file, by length |
 //! | `streams.rs` | memory of idle connections and of open streams of HTTP/2 |
 //! | `pack.rs` | time and size of packing, compared with reference encoders |
@@ -36,11 +38,13 @@ pub(crate) mod ktls;
 pub(crate) mod ladder;
 pub(crate) mod loads;
 pub(crate) mod pack;
+pub(crate) mod profile;
 pub(crate) mod proxy;
 pub(crate) mod race;
 pub(crate) mod set;
 pub(crate) mod stalled;
 pub(crate) mod start;
+pub(crate) mod stories;
 pub(crate) mod streams;
 pub(crate) mod sweep;
 pub(crate) mod tls;

@@ -114,7 +114,7 @@ const fn experiment(
 
 /// All experiments. The times were measured on two cores of a virtual machine.
 #[rustfmt::skip]
-const EXPERIMENTS: [PlannedExperiment; 31] = [
+const EXPERIMENTS: [PlannedExperiment; 32] = [
     experiment("race",
         ("race --rounds 5 --seconds 1 --peers nginx,h2o,caddy,lighttpd,apache,static-web-server,python,tarpon-uring-packed,tarpon-epoll-packed,tarpon-poll,tarpon-threads,tarpon-prefork,tarpon-fork", 180),
         Some(("race --rounds 3 --seconds 0.5 --peers nginx,h2o,caddy,lighttpd,apache,static-web-server,python", 60))),
@@ -130,6 +130,9 @@ const EXPERIMENTS: [PlannedExperiment; 31] = [
     experiment("rungs",
         ("race --rounds 3 --seconds 1 --connections 8 --reconnect --only naive-program,naive-database,naive-log,naive-bytes,naive-files,tarpon-fork,tarpon-prefork,tarpon-threads,tarpon-poll,tarpon-epoll,tarpon-uring,python,apache,nginx", 90),
         Some(("race --rounds 1 --seconds 0.5 --connections 8 --reconnect --only naive-program,naive-database,naive-log,naive-bytes,naive-files,tarpon-fork,tarpon-epoll,nginx", 15))),
+    experiment("stories",
+        ("stories --rounds 3 --seconds 5", 240),
+        None),
     experiment("race-pipelined",
         ("race --rounds 5 --seconds 1 --pipeline 16 --peers nginx,h2o,caddy,lighttpd", 90),
         Some(("race --rounds 2 --seconds 0.5 --pipeline 16 --peers nginx,h2o", 20))),

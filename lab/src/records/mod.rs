@@ -14,6 +14,7 @@
 //!            ├─ StreamsRecord ┤
 //!            ├─ KernelTlsRecord ┤
 //!            ├─ SweepRecord ─┤
+//!            ├─ StoriesRecord ┤
 //!            ├─ LadderRecord ┘
 //!            └─ PackRecord
 //! ```
@@ -23,6 +24,7 @@
 //! | `proxy.rs`, `tunnels.rs`, `ladder.rs` | the same for the experiments with an upstream |
 //! | `http2.rs`, `streams.rs` | the same for HTTP/2 |
 //! | `ktls.rs`, `sweep.rs` | the same for kernel TLS, and for ways to send a file |
+//! | `stories.rs` | the same for the loads of published stories |
 //! | `send_method.rs` | the ways to send a file |
 //! | `race.rs`, `cold.rs`, `start.rs`, `tls.rs`, `stalled.rs`, `loads.rs`, `pack.rs` | the record of each experiment, and the numbers derived from it |
 //! | `cost.rs` | the accepted numbers of instructions per request |
@@ -49,6 +51,7 @@ pub(crate) mod send_method;
 pub(crate) mod server;
 pub(crate) mod stalled;
 pub(crate) mod start;
+pub(crate) mod stories;
 pub(crate) mod streams;
 pub(crate) mod sweep;
 pub(crate) mod tls;
@@ -67,6 +70,7 @@ use self::proxy::ProxyRaceRecord;
 use self::race::RaceRecord;
 use self::stalled::StalledRecord;
 use self::start::StartRecord;
+use self::stories::StoriesRecord;
 use self::streams::StreamsRecord;
 use self::sweep::SweepRecord;
 use self::tls::{StormRecord, TlsRecord};
@@ -91,4 +95,5 @@ pub(crate) enum LabRecord {
     Streams(StreamsRecord),
     KernelTls(KernelTlsRecord),
     Sweep(SweepRecord),
+    Stories(StoriesRecord),
 }

@@ -13,6 +13,7 @@
 //! | `ktls.rs`, `sweep.rs` | the same for kernel TLS, and for ways to send a file |
 //! | `table.rs` | tables and captions as text |
 //! | `phrases.rs` | sentences that several captions share |
+//! | `stories.rs` | the same for the loads of published stories |
 //! | `plot.rs` | plots as SVG |
 //! | `page.rs` | the command `page`: all result files as one page |
 //! | `figures.rs` | the command `figures`: the few numbers of the README |
@@ -36,6 +37,7 @@ mod proxy;
 mod race;
 mod stalled;
 mod start;
+mod stories;
 mod streams;
 mod sweep;
 mod table;
@@ -63,5 +65,6 @@ pub(crate) fn report(record: &LabRecord) -> LabReport {
         LabRecord::Streams(streams) => streams::report(streams),
         LabRecord::KernelTls(ktls) => ktls::report(ktls),
         LabRecord::Sweep(sweep) => sweep::report(sweep),
+        LabRecord::Stories(stories) => stories::report(stories),
     }
 }

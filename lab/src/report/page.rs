@@ -74,6 +74,7 @@ const QUESTIONS: &[(&str, &str)] = &[
     ("race-large", "How much does a server send of files of 1 and 100 MiB?"),
     ("race-new", "What does a new connection for each request cost?"),
     ("rungs", "What did the first servers of these stories do wrong?"),
+    ("stories", "Are the figures of these stories reproduced?"),
     ("race-pipelined", "How many requests per second, with 16 at once on each connection?"),
     ("race-browser", "How many requests per second, with the fields of a browser?"),
     ("connections", "How many requests per second, with 1 to 10,000 connections?"),
