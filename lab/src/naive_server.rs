@@ -114,7 +114,7 @@ impl NaiveServerArgs {
                 Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
             }
             NaiveRung::Database => {
-                // What it says does not matter here: reading it is the cost.
+                // The cost is that of reading it; its content does not matter here.
                 let database = fs::read(DATABASE)?;
                 Ok(if database.is_empty() { "text/plain" } else { "text/html" }.to_owned())
             }

@@ -70,6 +70,8 @@ const DOCUMENTS: &[(&str, &[&str])] = &[(
         "ktls",
         "http2",
         "http2-share",
+        "http2-share-tls",
+        "http2-tls-large",
         "streams",
         "functions",
         "loads",

@@ -128,7 +128,7 @@ impl ProfileArgs {
         Ok(())
     }
 
-    /// Tells how busy both cores are: the one that is busy all the time is the limit.
+    /// Prints how busy both cores are. A core that is busy all the time is the limit.
     fn utilisation(&self, cores: &TwoCores) -> Result<(), LabError> {
         let read =
             || -> Result<_, LabError> { Ok([CoreTime::read(cores.server)?, CoreTime::read(cores.client)?]) };

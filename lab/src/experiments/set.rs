@@ -114,7 +114,7 @@ const fn experiment(
 
 /// All experiments. The times were measured on two cores of a virtual machine.
 #[rustfmt::skip]
-const EXPERIMENTS: [PlannedExperiment; 32] = [
+const EXPERIMENTS: [PlannedExperiment; 34] = [
     experiment("race",
         ("race --rounds 5 --seconds 1 --peers nginx,h2o,caddy,lighttpd,apache,static-web-server,python,tarpon-uring-packed,tarpon-epoll-packed,tarpon-poll,tarpon-threads,tarpon-prefork,tarpon-fork", 180),
         Some(("race --rounds 3 --seconds 0.5 --peers nginx,h2o,caddy,lighttpd,apache,static-web-server,python", 60))),
@@ -171,6 +171,12 @@ const EXPERIMENTS: [PlannedExperiment; 32] = [
         Some(("http2 --rounds 1 --seconds 0.5 --sizes 1024 --other-max 20", 30))),
     experiment("http2-share",
         ("http2 --rounds 3 --seconds 1 --carriers clear --server-percent 30 --servers tarpon-uring,tarpon-epoll,nginx,h2o --other-max 20", 100),
+        None),
+    experiment("http2-share-tls",
+        ("http2 --rounds 3 --seconds 1 --sizes 1024 --carriers tls --server-percent 30 --servers tarpon-uring,tarpon-epoll,h2o --other-max 20", 30),
+        None),
+    experiment("http2-tls-large",
+        ("http2 --rounds 3 --seconds 1 --sizes 65536 --carriers tls --servers tarpon-uring,tarpon-epoll,h2o --other-max 20", 30),
         None),
     experiment("streams",
         ("streams --rounds 2 --servers tarpon-uring,tarpon-epoll,nginx,h2o", 60),

@@ -144,7 +144,7 @@ pub(crate) struct MeasuredRow {
     pub(crate) results: Vec<StoryResult>,
 }
 
-/// What the program of a load has printed.
+/// The numbers that the program of a load has printed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StoryResult {
     pub(crate) rate: f64,

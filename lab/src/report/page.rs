@@ -90,6 +90,8 @@ const QUESTIONS: &[(&str, &str)] = &[
     ("ktls", "What does TLS in the kernel save?"),
     ("http2", "What does a request cost over HTTP/2?"),
     ("http2-share", "How many requests per second over HTTP/2, if the server is the limit?"),
+    ("http2-share-tls", "And how many with TLS, if the server is the limit?"),
+    ("http2-tls-large", "How many responses of 64 KiB over HTTP/2 with TLS?"),
     ("streams", "How much memory do connections and streams of HTTP/2 take?"),
     ("functions", "What does a request cost that a function of a program answers?"),
     ("loads", "Does a program that embeds tarpon answer every request under load?"),

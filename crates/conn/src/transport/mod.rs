@@ -55,7 +55,7 @@ pub enum Transport {
     KernelTls(Box<KernelTls>),
 }
 
-// What a connection needs for records is boxed: a plain one has the kind and a place for the pointer.
+// A connection boxes the state of its records: a plain one has the kind and a place for the pointer.
 const _: () = assert!(size_of::<Transport>() <= 2 * size_of::<usize>());
 
 /// The maximum number of plain bytes in a record that the server seals. RFC 8446, section 5.1. The record fits in a buffer.
