@@ -150,7 +150,8 @@ impl ProfileArgs {
         record.args(["--pid", &ids.join(","), "--output"]).arg(&data).args(["--", "sleep", &seconds]);
         output(&mut record, "linux-perf")?;
         let mut script = Command::new("perf");
-        let stacks = output(script.args(["script", "--input"]).arg(&data), "linux-perf")?;
+        // Names of inlined functions take minutes, as perf asks another program for each address.
+        let stacks = output(script.args(["script", "--no-inline", "--input"]).arg(&data), "linux-perf")?;
         let mut folded = Vec::new();
         Folder::from(FoldOptions::default()).collapse(stacks.as_bytes(), &mut folded)?;
         let folded = String::from_utf8_lossy(&folded).into_owned();
