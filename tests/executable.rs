@@ -59,6 +59,17 @@ fn executable_serves_inspects_verifies_and_extracts_its_site() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn program_has_its_static_probes() {
+    let program = fs::read(tarpon(["--version"]).get_program()).unwrap();
+    for name in ["connection_open", "bytes_received", "bytes_sent", "connection_close"] {
+        // As the notes of the program have them.
+        let note = format!("tarpon\0{name}\0");
+        assert!(program.windows(note.len()).any(|bytes| bytes == note.as_bytes()), "{name}");
+    }
+}
+
+#[test]
 fn contents_of_an_executable_are_reused() {
     let (dir, out) = (site(&contents()), tempfile::tempdir().unwrap());
     let program = packed(&dir, &out, &["--executable"]);

@@ -65,10 +65,10 @@ pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
 }
 
 /// A pseudorandom generator, xorshift64*. The same seed gives the same numbers.
-struct PageRng(u64);
+pub(crate) struct PageRng(u64);
 
 impl PageRng {
-    fn new(seed: u64) -> PageRng {
+    pub(crate) fn new(seed: u64) -> PageRng {
         let mut rng = PageRng((seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         rng.next();
         rng
@@ -82,11 +82,11 @@ impl PageRng {
     }
 
     /// Returns a number from 0 to 1, without 1.
-    fn fraction(&mut self) -> f64 {
+    pub(crate) fn fraction(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         (self.fraction() * end as f64) as u64
     }
 

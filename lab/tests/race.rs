@@ -81,6 +81,38 @@ fn each_form_of_request_gets_its_response() {
 }
 
 #[test]
+fn visitors_of_a_site_get_each_response() {
+    let (directory, site) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::create_dir(site.path().join("sub")).unwrap();
+    std::fs::write(site.path().join("style.css"), "p { color: red }".repeat(100)).unwrap();
+    std::fs::write(site.path().join("index.html"), "<link href=\"style.css\">").unwrap();
+    std::fs::write(site.path().join("sub/page.html"), "<link href=\"../style.css\">".repeat(200)).unwrap();
+    let arguments = [
+        "race",
+        "--no-isolation",
+        "--only=tarpon-epoll,nginx",
+        "--rounds=1",
+        "--idle-wait=0",
+        "--seconds=0.2",
+    ];
+    let site = site.path().to_str().expect("UTF-8");
+    let (output, record) =
+        measured(&[&arguments[..], &["--connections=3", "--site", site]].concat(), directory.path());
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() || message.contains("the machine is too busy"), "{message}");
+    let record = record.expect("a record");
+    let window = &record["series"][0]["rounds"][0]["windows"][0];
+    let number = |value: &serde_json::Value| value.as_u64().unwrap_or_else(|| panic!("{window}"));
+    // Contents in gzip, and some answers without content.
+    assert!(number(&window["bytes"]) / number(&window["requests"]) < 1500, "{window}");
+    let [p50, p99, p999] = ["p50_ns", "p99_ns", "p999_ns"].map(|name| number(&window["times"][name]));
+    assert!(0 < p50 && p50 <= p99 && p99 <= p999, "{window}");
+    assert!(number(&window["memory"]["anonymous"]) > 100_000, "{window}");
+    assert_eq!(record["settings"]["site"][1], 2);
+    assert!(reported(directory.path()).contains("response times, bytes and memory"));
+}
+
+#[test]
 fn naive_servers_race() {
     let directory = tempfile::tempdir().unwrap();
     let arguments =

@@ -13,6 +13,7 @@
 //! | `functions/` | functions of the embedding program, on workers and on threads |
 //! | `log_ring` | the bounded queue of log records from a worker to the log |
 //! | `upstreams/` | the servers of upstreams: their numbers, the choice among them, the connections to them |
+//! | `probes` | static probes for tracers |
 //! | `record_table` | records in shared memory |
 //! | `services` | what a worker asks of a helper |
 //! | `no_upstreams` | takes the place of `upstreams/` without the feature `program`: no server has upstreams |
@@ -22,6 +23,7 @@ pub(crate) mod acme_table;
 pub(crate) mod engine;
 pub(crate) mod functions;
 pub(crate) mod log_ring;
+mod probes;
 pub(crate) mod record_table;
 #[cfg(feature = "program")]
 pub(crate) mod services;

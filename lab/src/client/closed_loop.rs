@@ -10,7 +10,11 @@
 //! The client still checks that the first response of each batch begins with the expected status, and that a batch is as long as that many times the
 //! first response.
 //!
-//! The responses of some servers differ in length: then the client parses each of them. See [`ResponseLengths`].
+//! The responses of some servers differ in length: then the client parses each of them. See [`ResponseLengths`]. So it does with the requests of a
+//! [mix](super::visits), in which each connection is at another place.
+//!
+//! A response time ends when the client learns of the last byte, and begins when it learnt of the batch before: with one clock read for all events
+//! of a wait, it contains the time in which the client handled the others.
 //!
 //! A server with fewer workers than connections, where each worker serves one connection, must close connections. For such a
 //! server the client reconnects, and accepts `Connection: close` in a response. A client that asks for the end of the connection after each
@@ -29,15 +33,19 @@ use rustix::time::Timespec;
 
 use super::request::RequestForm;
 use super::response::{ResponseError, ResponseSize, ResponseSummary};
+use super::response_times::ResponseTimes;
+use super::visits::MixedRequest;
 use super::{ClientError, connect, read_response, read_summary};
+use crate::records::race::TimeQuantiles;
 
 /// Connections to one server.
 pub(crate) struct ClosedLoopClient {
     epoll: OwnedFd,
     events: Vec<epoll::Event>,
     connections: Vec<ClosedLoopConnection>,
-    /// The requests of a batch.
-    requests: Vec<u8>,
+    /// The batches that a connection sends in turn: one, unless there is a mix.
+    batches: Vec<MixedRequest>,
+    times: ResponseTimes,
     input: Box<[u8]>,
     server: SocketAddr,
     on_close: OnClose,
@@ -89,11 +97,16 @@ struct ClosedLoopConnection {
     awaits_end: bool,
     /// The first part of a response, if their lengths differ.
     partial: Option<Vec<u8>>,
+    /// The batch that the server is answering.
+    current: usize,
+    /// When the client sent it, after the start of the run; `None` for a batch of an earlier run.
+    sent_at: Option<Duration>,
 }
 
 /// What a connection received.
 struct ReceiveProgress {
     completed: u64,
+    bytes: u64,
     /// The server closes the connection.
     closed: bool,
 }
@@ -103,6 +116,10 @@ struct ReceiveProgress {
 pub(crate) struct LoadResult {
     /// Complete responses.
     pub(crate) requests: u64,
+    /// Bytes that arrived.
+    pub(crate) bytes: u64,
+    /// Times of the batches that were sent and answered in the run; `None` if there are none.
+    pub(crate) times: Option<TimeQuantiles>,
     /// Connections that the client opened again.
     pub(crate) reconnects: u64,
     pub(crate) elapsed: Duration,
@@ -125,11 +142,13 @@ impl ClosedLoopClient {
             watch(&epoll, number, &connection.stream)?;
             connections.push(connection);
         }
+        let batches = vec![MixedRequest { bytes: request.repeat(batch.count), status: batch.form.status() }];
         Ok(ClosedLoopClient {
             epoll,
             events: Vec::with_capacity(EVENT_COUNT_MAX),
             connections,
-            requests: request.repeat(batch.count),
+            batches,
+            times: ResponseTimes::new(),
             input: vec![0; INPUT_LEN].into_boxed_slice(),
             server,
             on_close,
@@ -145,6 +164,16 @@ impl ClosedLoopClient {
         }
     }
 
+    /// Sends these requests from now on, each connection from another place on, and parses each response.
+    pub(crate) fn send_mix(&mut self, mix: Vec<MixedRequest>) {
+        let count = self.connections.len();
+        for (number, connection) in self.connections.iter_mut().enumerate() {
+            connection.current = number * mix.len() / count;
+        }
+        self.batches = mix;
+        self.expect(ResponseLengths::Differ);
+    }
+
     /// Returns the bytes of the first response on the first connection.
     pub(crate) fn response_len(&self) -> usize {
         self.connections.first().map_or(0, |connection| connection.response_len)
@@ -155,13 +184,19 @@ impl ClosedLoopClient {
         let start = Instant::now();
         if !self.started {
             for number in 0..self.connections.len() {
-                if let Err(error) = send_request(&self.connections[number].stream, &self.requests) {
-                    self.reconnect(number, error)?;
+                let connection = &self.connections[number];
+                if let Err(error) = send_request(&connection.stream, &self.batches[connection.current].bytes)
+                {
+                    self.reconnect(number, error, Duration::ZERO)?;
                 }
             }
             self.started = true;
         }
-        let (mut requests, reconnects) = (0, self.reconnects);
+        self.times.clear();
+        for connection in &mut self.connections {
+            connection.sent_at = None;
+        }
+        let (mut requests, mut bytes, reconnects) = (0, 0, self.reconnects);
         loop {
             self.events.clear();
             match epoll::wait(&self.epoll, spare_capacity(&mut self.events), Some(&SILENCE_TIMEOUT)) {
@@ -169,30 +204,41 @@ impl ClosedLoopClient {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
+            let now = start.elapsed();
             for at in 0..self.events.len() {
                 let epoll::Event { data, flags } = self.events[at];
                 let number = data.u64() as usize;
                 let (connection, ending) = (&mut self.connections[number], flags != epoll::EventFlags::IN);
-                match connection.receive(ending, self.on_close, &mut self.input, &self.requests) {
-                    Ok(ReceiveProgress { completed, closed }) => {
-                        requests += completed;
-                        if closed {
-                            self.reconnect(number, ClientError::Closed)?;
+                match connection.receive(ending, self.on_close, &mut self.input, &self.batches) {
+                    Ok(progress) => {
+                        requests += progress.completed;
+                        bytes += progress.bytes;
+                        if progress.completed > 0 {
+                            let sent_at = connection.sent_at.replace(now);
+                            sent_at.into_iter().for_each(|sent_at| self.times.add(now - sent_at));
+                        }
+                        if progress.closed {
+                            self.reconnect(number, ClientError::Closed, now)?;
                         }
                     }
-                    Err(error) => self.reconnect(number, error)?,
+                    Err(error) => self.reconnect(number, error, now)?,
                 }
             }
-            let elapsed = start.elapsed();
-            if elapsed >= time {
-                return Ok(LoadResult { requests, reconnects: self.reconnects - reconnects, elapsed });
+            if now >= time {
+                return Ok(LoadResult {
+                    requests,
+                    bytes,
+                    times: self.times.quantiles(),
+                    reconnects: self.reconnects - reconnects,
+                    elapsed: start.elapsed(),
+                });
             }
         }
     }
 
     /// Replaces a connection that failed with `error`, and sends a request. Returns the error if the server may not close it.
     #[cold]
-    fn reconnect(&mut self, number: usize, error: ClientError) -> Result<(), ClientError> {
+    fn reconnect(&mut self, number: usize, error: ClientError, now: Duration) -> Result<(), ClientError> {
         let connection = &mut self.connections[number];
         if self.on_close == OnClose::Fail || !error.is_close() || connection.missing > 0 {
             return Err(error);
@@ -200,7 +246,8 @@ impl ClosedLoopClient {
         let stream = TcpStream::connect(self.server)?;
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
-        send_request(&stream, &self.requests)?;
+        send_request(&stream, &self.batches[connection.current].bytes)?;
+        connection.sent_at = Some(now);
         watch(&self.epoll, number, &stream)?;
         (connection.stream, connection.closing, connection.awaits_end) = (stream, false, false);
         self.reconnects += 1;
@@ -255,6 +302,8 @@ impl ClosedLoopConnection {
             closing: false,
             awaits_end: false,
             partial: None,
+            current: 0,
+            sent_at: None,
         })
     }
 
@@ -264,28 +313,31 @@ impl ClosedLoopConnection {
         ending: bool,
         on_close: OnClose,
         input: &mut [u8],
-        request: &[u8],
+        batches: &[MixedRequest],
     ) -> Result<ReceiveProgress, ClientError> {
-        let mut completed = 0;
+        let (mut completed, mut bytes) = (0, 0);
+        let progress = |completed, bytes, closed| Ok(ReceiveProgress { completed, bytes, closed });
         loop {
             let len = match recv(&self.stream, &mut *input, RecvFlags::empty()) {
                 // Responses that were complete before the end of the stream count.
                 Ok((0, _)) if completed > 0 && on_close == OnClose::Reconnect => {
-                    return Ok(ReceiveProgress { completed, closed: true });
+                    return progress(completed, bytes, true);
                 }
-                Ok((0, _)) if self.awaits_end => return Ok(ReceiveProgress { completed, closed: true }),
+                Ok((0, _)) if self.awaits_end => return progress(completed, bytes, true),
                 Ok((0, _)) => return Err(ClientError::Closed),
                 Ok((len, _)) => len,
-                Err(Errno::AGAIN) => return Ok(ReceiveProgress { completed, closed: false }),
+                Err(Errno::AGAIN) => return progress(completed, bytes, false),
                 Err(errno) => return Err(errno.into()),
             };
+            bytes += len as u64;
             if self.partial.is_some() {
-                if self.parse(&input[..len])? {
+                if self.parse(&input[..len], batches[self.current].status)? {
                     completed += 1;
-                    send_request(&self.stream, request)?;
+                    self.current = (self.current + 1) % batches.len();
+                    send_request(&self.stream, &batches[self.current].bytes)?;
                 }
                 if len < input.len() && !ending {
-                    return Ok(ReceiveProgress { completed, closed: false });
+                    return progress(completed, bytes, false);
                 }
                 continue;
             }
@@ -309,24 +361,25 @@ impl ClosedLoopConnection {
                     continue;
                 }
                 if self.closing {
-                    return Ok(ReceiveProgress { completed, closed: true });
+                    return progress(completed, bytes, true);
                 }
-                send_request(&self.stream, request)?;
+                send_request(&self.stream, &batches[self.current].bytes)?;
             }
             // A receive that does not fill the buffer empties the socket; further bytes cause a new edge.
             if len < input.len() && !ending {
-                return Ok(ReceiveProgress { completed, closed: false });
+                return progress(completed, bytes, false);
             }
         }
     }
 
-    /// Adds bytes to a response whose length follows from itself. Returns whether it is complete.
-    fn parse(&mut self, bytes: &[u8]) -> Result<bool, ClientError> {
+    /// Adds bytes to a response with this status whose length follows from itself. Returns whether it is complete.
+    fn parse(&mut self, bytes: &[u8], status: u16) -> Result<bool, ClientError> {
         let partial = self.partial.get_or_insert_default();
         partial.extend_from_slice(bytes);
-        match ResponseSize::parse(partial)? {
-            Some(size) if partial.len() > size.len() => Err(ClientError::Surplus),
-            Some(size) if partial.len() == size.len() => {
+        match ResponseSummary::parse(partial)? {
+            Some(summary) if summary.status != status => Err(ResponseError::Status.into()),
+            Some(ResponseSummary { size, .. }) if partial.len() > size.len() => Err(ClientError::Surplus),
+            Some(ResponseSummary { size, .. }) if partial.len() == size.len() => {
                 partial.clear();
                 Ok(true)
             }
@@ -369,7 +422,7 @@ const EVENT_COUNT_MAX: usize = 256;
 const INPUT_LEN: usize = 64 << 10;
 
 /// Longest wait for a byte on any connection. A slower server is broken.
-const SILENCE_MAX: Duration = Duration::from_secs(5);
+pub(super) const SILENCE_MAX: Duration = Duration::from_secs(5);
 const SILENCE_TIMEOUT: Timespec = Timespec { tv_sec: SILENCE_MAX.as_secs() as i64, tv_nsec: 0 };
 
 #[cfg(test)]

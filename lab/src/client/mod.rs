@@ -16,6 +16,8 @@
 //! | `http2_frames.rs` | frames and field blocks of HTTP/2 |
 //! | `request.rs` | a request, short or as of a browser |
 //! | `response.rs` | the length of a response |
+//! | `response_times.rs` | quantiles of response times |
+//! | `visits.rs` | the requests of visitors of a site, as a mix |
 //!
 //! Below: one request, one response, on a blocking socket.
 
@@ -27,11 +29,13 @@ pub(crate) mod http2_frames;
 pub(crate) mod open_loop;
 pub(crate) mod request;
 pub(crate) mod response;
+pub(crate) mod response_times;
 pub(crate) mod story_tools;
 pub(crate) mod tls;
 pub(crate) mod tls_load;
 pub(crate) mod tls_storm;
 pub(crate) mod tunnels;
+pub(crate) mod visits;
 pub(crate) mod web_socket;
 
 use std::fmt;

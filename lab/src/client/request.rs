@@ -35,6 +35,12 @@ impl RequestForm {
 
     /// Returns a request for a path of a host, with the validators of an earlier response.
     pub(crate) fn conditional_request(host: &str, path: &str, response: &[u8]) -> Vec<u8> {
+        let fields = RequestForm::validators(response);
+        format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n").into_bytes()
+    }
+
+    /// Returns the lines of a request with the validators of an earlier response.
+    pub(super) fn validators(response: &[u8]) -> String {
         let head = String::from_utf8_lossy(response);
         let mut fields = String::new();
         for line in head.split("\r\n").take_while(|line| !line.is_empty()) {
@@ -45,7 +51,7 @@ impl RequestForm {
                 _ => {}
             }
         }
-        format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n").into_bytes()
+        fields
     }
 
     /// Returns the first bytes of a response to the request.
@@ -54,6 +60,15 @@ impl RequestForm {
             RequestForm::Short | RequestForm::Browser | RequestForm::Gzip => b"HTTP/1.1 200",
             RequestForm::Range => b"HTTP/1.1 206",
             RequestForm::Conditional => b"HTTP/1.1 304",
+        }
+    }
+
+    /// Returns the status of a response to the request.
+    pub(crate) fn status(self) -> u16 {
+        match self {
+            RequestForm::Short | RequestForm::Browser | RequestForm::Gzip => 200,
+            RequestForm::Range => 206,
+            RequestForm::Conditional => 304,
         }
     }
 

@@ -15,27 +15,44 @@ pub(crate) fn run(
 ) -> Result<StoryResult, LabError> {
     let url = format!("http://{server}{path}");
     let duration = format!("{seconds}s");
-    let (program, package, arguments): (_, _, &[&str]) = match load {
-        StoryLoad::Hey => ("hey", "hey", &["-z", &duration, "-c", "8", &url]),
-        StoryLoad::HeyClosed => ("hey", "hey", &["-z", &duration, "-c", "8", "-disable-keepalive", &url]),
-        StoryLoad::Wrk => ("wrk", "wrk", &["-t8", "-c8", "-d", &duration, "--latency", &url]),
-        StoryLoad::Ab => ("ab", "apache2-utils", &["-q", "-n", "8000", "-c", "10", &url]),
-        StoryLoad::AbTenth => ("ab", "apache2-utils", &["-q", "-n", "800", "-c", "10", &url]),
-        StoryLoad::AbFew => ("ab", "apache2-utils", &["-q", "-n", "300", "-c", "4", &url]),
+    let long_head: Vec<String> =
+        (0..LONG_HEAD_FIELDS).map(|at| format!("X-Long-{at}: {}", "x".repeat(LONG_HEAD_VALUE))).collect();
+    let wrk = |threads, connections| {
+        ("wrk", "wrk", vec![threads, connections, "-d", &duration, "--timeout", "10", "--latency", &url])
+    };
+    let (program, package, arguments): (_, _, Vec<&str>) = match load {
+        StoryLoad::Hey => ("hey", "hey", vec!["-z", &duration, "-c", "8", &url]),
+        StoryLoad::HeyClosed => ("hey", "hey", vec!["-z", &duration, "-c", "8", "-disable-keepalive", &url]),
+        StoryLoad::Wrk => wrk("-t8", "-c8"),
+        StoryLoad::WrkCaseStudy => wrk("-t12", "-c400"),
+        StoryLoad::WrkWarmUp => wrk("-t8", "-c1000"),
+        StoryLoad::WrkMany => wrk("-t8", "-c10000"),
+        StoryLoad::WrkHeads => {
+            let (program, package, mut arguments) = wrk("-t4", "-c5000");
+            arguments.extend(long_head.iter().flat_map(|field| ["-H", &**field]));
+            (program, package, arguments)
+        }
+        StoryLoad::Ab => ("ab", "apache2-utils", vec!["-q", "-n", "8000", "-c", "10", &url]),
+        StoryLoad::AbTenth => ("ab", "apache2-utils", vec!["-q", "-n", "800", "-c", "10", &url]),
+        StoryLoad::AbFew => ("ab", "apache2-utils", vec!["-q", "-n", "300", "-c", "4", &url]),
     };
     let output = Command::new(program).args(arguments).output();
     let output = output.map_err(|error| format!("{program}: {error}; install it (Debian: {package})"))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let result = match load {
         StoryLoad::Hey | StoryLoad::HeyClosed => parse_hey(&text),
-        StoryLoad::Wrk => parse_wrk(&text),
         StoryLoad::Ab | StoryLoad::AbTenth | StoryLoad::AbFew => parse_ab(&text),
+        _ => parse_wrk(&text),
     };
     Ok(result.ok_or_else(|| {
         let error = String::from_utf8_lossy(&output.stderr);
         format!("{program}: not every response was complete, with status 200:\n{text}{error}")
     })?)
 }
+
+/// A head of 4 KiB; the story does not tell its own.
+const LONG_HEAD_FIELDS: usize = 20;
+const LONG_HEAD_VALUE: usize = 200;
 
 /// Returns the number behind the first of these words.
 fn number_after(text: &str, words: &str) -> Option<f64> {

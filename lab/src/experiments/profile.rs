@@ -119,6 +119,7 @@ impl ProfileArgs {
             ("system calls", self.calls(&ids)),
             ("response times", self.distribution("response_time", &ids)),
             ("times of calls", self.distribution("call_times", &ids)),
+            ("connections", self.connections(&ids)),
         ] {
             match looked {
                 Ok(text) => println!("\n== {what}\n{text}"),
@@ -182,9 +183,21 @@ impl ProfileArgs {
     /// Runs a script of `lab/trace` on the process that works.
     fn distribution(&self, script: &str, ids: &[String]) -> Result<String, LabError> {
         let worker = ids.last().ok_or("no process")?;
-        let path = format!("{SCRIPTS}/{script}.bt");
+        self.trace(script, &[&script_path(script), worker])
+    }
+
+    /// Runs the script that uses the static probes of tarpon.
+    fn connections(&self, ids: &[String]) -> Result<String, LabError> {
+        if !self.server.is_tarpon() {
+            return Err("only tarpon has these probes".into());
+        }
+        let worker = ids.last().ok_or("no process")?;
+        self.trace("connections", &["-p", worker, &script_path("connections")])
+    }
+
+    fn trace(&self, script: &str, arguments: &[&str]) -> Result<String, LabError> {
         let mut bpftrace = Command::new("bpftrace");
-        let text = output(bpftrace.args([&path, worker, &self.seconds.to_string()]), "bpftrace")?;
+        let text = output(bpftrace.args(arguments).arg(self.seconds.to_string()), "bpftrace")?;
         fs::write(self.dir.join(format!("{script}.txt")), &text)?;
         let lines: Vec<&str> =
             text.lines().filter(|line| !line.is_empty() && !line.starts_with("Attaching")).collect();
@@ -235,6 +248,10 @@ const SHORT_LIFE: Duration = Duration::from_millis(100);
 
 /// Lines of a table on the terminal.
 const TABLE_LINES: usize = 16;
+
+fn script_path(script: &str) -> String {
+    format!("{SCRIPTS}/{script}.bt")
+}
 
 /// The scripts of bpftrace.
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/trace");

@@ -25,10 +25,12 @@ use super::output::RecordFile;
 use super::rounds::{RoundPlan, WARM_UP_TIME, expect_clean, pin_to_core, rounds_max};
 use crate::client::closed_loop::{ClosedLoopClient, OnClose, RequestBatch, ResponseLengths};
 use crate::client::request::RequestForm;
+use crate::client::visits::{self, PlannedVisitRequest};
 use crate::error::LabError;
 use crate::generated_site;
 use crate::measure::cpu::{self, CpuMeter};
 use crate::measure::machine::this_machine;
+use crate::measure::memory::memory_of;
 use crate::measure::syscalls::SyscallCounter;
 use crate::null_server::BATCH_MAX;
 use crate::records::LabRecord;
@@ -50,12 +52,15 @@ pub(crate) struct RaceArgs {
     /// Open this many connections, each with one batch of requests at a time; several counts run in turn
     #[arg(long, value_name = "COUNTS", value_delimiter = ',', default_value = "64", value_parser = parse_count)]
     connections: Vec<usize>,
-    /// Request a page with this many bytes of content; several lengths run in turn
-    #[arg(long, value_name = "BYTES", value_delimiter = ',', default_value = "1024", value_parser = parse_size)]
-    size: Vec<usize>,
+    /// Request a page with this many bytes of content; several lengths run in turn, as 1024,4096 or FROM..TO/STEP
+    #[arg(long, value_name = "BYTES", default_value = "1024", value_parser = parse_sizes)]
+    size: RaceSizes,
     /// Send this many requests at once on each connection
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = parse_pipeline)]
     pipeline: usize,
+    /// Send the requests of visitors of the site in this directory, a mix of pages and their assets, in the place of one page
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["size", "pipeline", "request", "reconnect", "answer"])]
+    site: Option<PathBuf>,
     /// Send requests of this form
     #[arg(long, value_enum, default_value_t)]
     request: RequestForm,
@@ -106,8 +111,9 @@ fn measure(args: &RaceArgs) -> Result<RaceRecord, LabError> {
     let core = pin_to_core(&args.core)?;
     raise_descriptor_limit(args.connections.iter().copied().max().unwrap_or_default())?;
 
-    let pages = args.pages();
-    let page = (pages[0].0.as_str(), pages[0].1.clone());
+    let visits = args.site.as_deref().map(visits::plan).transpose()?;
+    let pages = args.pages()?;
+    let page = (pages[0].0.as_str(), pages[0].1.content()?);
     let (tarpon, before) = (args.common.tarpon.as_deref(), args.before.as_deref());
     let mut bed = TestBed::new(&env::temp_dir(), page, tarpon, before)?;
     if let Some(programs) = &args.programs {
@@ -117,9 +123,12 @@ fn measure(args: &RaceArgs) -> Result<RaceRecord, LabError> {
         bed.use_other(command);
     }
     for (name, content) in &pages[1..] {
-        fs::write(bed.site().join(name), content)?;
+        fs::write(bed.site().join(name), content.content()?)?;
     }
-    if args.request == RequestForm::Gzip {
+    if let Some(site) = &args.site {
+        bed.add_site(site)?;
+    }
+    if args.request == RequestForm::Gzip || args.site.is_some() {
         bed.use_gzip()?;
     }
     if args.answer == RaceAnswer::Program {
@@ -136,11 +145,12 @@ fn measure(args: &RaceArgs) -> Result<RaceRecord, LabError> {
         rounds_max: rounds_max(args.rounds),
         seconds: args.seconds,
         warm_up_seconds: WARM_UP_TIME.as_secs_f64(),
-        size: pages[0].1.len(),
+        size: pages[0].1.content()?.len(),
         answer: args.answer,
         pipeline: args.pipeline,
         request: args.request,
         reconnect: args.reconnect,
+        site: args.site_name()?,
         core,
         isolated: !args.isolation.no_isolation,
         other_share_max: OTHER_SHARE_MAX,
@@ -149,6 +159,7 @@ fn measure(args: &RaceArgs) -> Result<RaceRecord, LabError> {
     let mut race =
         RaceRecord { command, machine, settings, servers, series: Vec::new(), syscall_error: None };
     for (name, content) in pages {
+        let content = content.content()?;
         let size = content.len();
         if args.answer == RaceAnswer::Page {
             bed.use_content(name, content);
@@ -157,21 +168,50 @@ fn measure(args: &RaceArgs) -> Result<RaceRecord, LabError> {
             bed.match_null_response(server, args.batch())?;
         }
         for connections in &args.connections {
-            let series = measure_series(&bed, args, &mut race, (*connections, size))?;
+            let load = RaceLoad { batch: args.batch(), connections: *connections, visits: visits.as_deref() };
+            let series = measure_series(&bed, args, &mut race, load, size)?;
             race.series.push(series);
         }
     }
     Ok(race)
 }
 
-/// Runs all rounds with this number of connections, then counts system calls.
+/// The content of a page. All of them together may be larger than the memory.
+enum PageContent {
+    Lines(usize),
+    HelloWorld,
+    File(PathBuf),
+}
+
+impl PageContent {
+    fn content(&self) -> Result<Vec<u8>, LabError> {
+        Ok(match self {
+            PageContent::Lines(len) => generated_site::lines(*len),
+            PageContent::HelloWorld => HELLO_WORLD.to_vec(),
+            PageContent::File(path) => fs::read(path)?,
+        })
+    }
+}
+
+/// What the clients of a series send.
+#[derive(Clone, Copy)]
+struct RaceLoad<'a> {
+    batch: RequestBatch,
+    connections: usize,
+    /// The requests of visitors, in the place of those of the batch.
+    visits: Option<&'a [PlannedVisitRequest]>,
+}
+
+/// Runs all rounds with this load, then counts system calls.
 fn measure_series(
     bed: &TestBed,
     args: &RaceArgs,
     race: &mut RaceRecord,
-    (connections, size): (usize, usize),
+    load: RaceLoad<'_>,
+    size: usize,
 ) -> Result<RaceSeries, LabError> {
-    let of_several = args.size.len() > 1;
+    let connections = load.connections;
+    let of_several = args.size.sizes.len() > 1;
     let mut series = RaceSeries {
         connections,
         size: of_several.then_some(size),
@@ -186,7 +226,7 @@ fn measure_series(
         clean: args.rounds,
     };
     series.rounds = plan.run(
-        |server| measure_window(bed, &race.settings, server, connections),
+        |server| measure_window(bed, &race.settings, server, load),
         |window| {
             let share = window.cpu.other_share();
             (share > other_share_max(window.server)).then_some(share)
@@ -195,7 +235,7 @@ fn measure_series(
     // The calls of a program are not those of a thread that exists now.
     let counted = race.servers.iter().filter(|_| args.answer != RaceAnswer::Program);
     for measured in counted {
-        match count_syscalls(bed, args.batch(), measured.server, connections) {
+        match count_syscalls(bed, measured.server, load) {
             Ok(count) => series.syscalls.push(count),
             Err(error) => race.syscall_error = Some(error.to_string()),
         }
@@ -208,14 +248,14 @@ fn measure_window(
     bed: &TestBed,
     settings: &RaceSettings,
     server: PeerServer,
-    connections: usize,
+    load: RaceLoad<'_>,
 ) -> Result<RaceWindow, LabError> {
     let lengths = match settings.answer {
         // Apache sends some contents of a program in chunks, and others with their length.
         RaceAnswer::Program => ResponseLengths::Differ,
         _ => ResponseLengths::Equal,
     };
-    let (process, mut client) = start_and_warm_up(bed, settings.batch(), lengths, server, connections)?;
+    let (process, mut client) = start_and_warm_up(bed, lengths, server, load)?;
     let threads = process.threads()?;
     threads.expect_pinned_to(settings.core)?;
 
@@ -232,18 +272,16 @@ fn measure_window(
         requests: result.requests,
         reconnects: result.reconnects,
         response_len: client.response_len(),
+        bytes: Some(result.bytes),
+        times: result.times,
+        memory: memory_of(&process.processes()?).ok(),
         cpu,
     })
 }
 
 /// Counts the system calls of one server.
-fn count_syscalls(
-    bed: &TestBed,
-    batch: RequestBatch,
-    server: PeerServer,
-    connections: usize,
-) -> Result<SyscallCount, LabError> {
-    let (process, mut client) = start_and_warm_up(bed, batch, ResponseLengths::Equal, server, connections)?;
+fn count_syscalls(bed: &TestBed, server: PeerServer, load: RaceLoad<'_>) -> Result<SyscallCount, LabError> {
+    let (process, mut client) = start_and_warm_up(bed, ResponseLengths::Equal, server, load)?;
     let mut counter = SyscallCounter::of(&process.threads()?)?;
     counter.start()?;
     let result = client.run(COUNT_TIME)?;
@@ -253,10 +291,9 @@ fn count_syscalls(
 /// Starts a server and a client, and sends requests until both have settled.
 fn start_and_warm_up(
     bed: &TestBed,
-    batch: RequestBatch,
     lengths: ResponseLengths,
     server: PeerServer,
-    connections: usize,
+    RaceLoad { batch, connections, visits }: RaceLoad<'_>,
 ) -> Result<(ServerProcess, ClosedLoopClient), LabError> {
     let process = bed.start(server)?;
     // A server with fewer workers than connections must close connections.
@@ -268,6 +305,9 @@ fn start_and_warm_up(
     }
     let mut client = ClosedLoopClient::connect(process.address(), &bed.path(), batch, connections, on_close)?;
     client.expect(lengths);
+    if let Some(plan) = visits {
+        client.send_mix(visits::requests(process.address(), plan)?);
+    }
     client.run(WARM_UP_TIME)?;
     Ok((process, client))
 }
@@ -295,14 +335,24 @@ impl RaceArgs {
     }
 
     /// Returns the name and the content of each page.
-    fn pages(&self) -> Vec<(String, Vec<u8>)> {
-        if self.answer == RaceAnswer::Function {
-            return vec![(PAGE.to_owned(), HELLO_WORLD.to_vec())];
+    fn pages(&self) -> Result<Vec<(String, PageContent)>, LabError> {
+        if let Some(site) = &self.site {
+            let page = visits::pages(site)?.into_iter().next().ok_or("the site has no page")?;
+            return Ok(vec![(page[1..].to_owned(), PageContent::File(site.join(&page[1..])))]);
         }
-        let page = |size: &usize| (format!("page-{size}.html"), generated_site::lines(*size));
-        let mut pages: Vec<_> = self.size.iter().map(page).collect();
+        if self.answer == RaceAnswer::Function {
+            return Ok(vec![(PAGE.to_owned(), PageContent::HelloWorld)]);
+        }
+        let page = |size: &usize| (format!("page-{size}.html"), PageContent::Lines(*size));
+        let mut pages: Vec<_> = self.size.sizes.iter().map(page).collect();
         PAGE.clone_into(&mut pages[0].0);
-        pages
+        Ok(pages)
+    }
+
+    /// Returns the name of the site whose visitors send the requests, and how many pages it has.
+    fn site_name(&self) -> Result<Option<(String, usize)>, LabError> {
+        let Some(site) = &self.site else { return Ok(None) };
+        Ok(Some((file_name(Some(site)), visits::pages(site)?.len())))
     }
 
     /// Returns the servers of the race: the null servers, tarpon and its peers, reduced to those of `--only`.
@@ -331,7 +381,9 @@ impl RaceArgs {
         servers.retain(|server| self.only.is_empty() || self.only.contains(server));
         servers.retain(|server| self.answer.is_answered_by(*server));
         // They send the whole page, and close nothing.
-        let has_null = !self.reconnect && matches!(self.request, RequestForm::Short | RequestForm::Browser);
+        let has_null = self.site.is_none()
+            && !self.reconnect
+            && matches!(self.request, RequestForm::Short | RequestForm::Browser);
         servers.retain(|server| has_null || !server.is_null());
         // They answer one request on each connection.
         servers.retain(|server| self.reconnect || server.naive_rung().is_none());
@@ -347,8 +399,9 @@ impl RaceArgs {
                 ("rounds", self.rounds.to_string()),
                 ("seconds", self.seconds.to_string()),
                 ("connections", connections),
-                ("size", self.size.iter().map(usize::to_string).collect::<Vec<_>>().join(",")),
+                ("size", if self.site.is_none() { self.size.text.clone() } else { String::new() }),
                 ("pipeline", if self.pipeline > 1 { self.pipeline.to_string() } else { String::new() }),
+                ("site", file_name(self.site.as_deref())),
                 ("request", self.request.option()),
                 ("answer", if self.answer == RaceAnswer::Page { String::new() } else { self.answer.name() }),
                 ("peers", if self.answer == RaceAnswer::Page { names(&self.peers) } else { String::new() }),
@@ -372,13 +425,34 @@ fn parse_count(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Parses a length of content.
-fn parse_size(text: &str) -> Result<usize, String> {
-    match text.parse() {
+/// The lengths of contents of a race.
+#[derive(Clone)]
+struct RaceSizes {
+    /// As the option has them.
+    text: String,
+    /// At least one.
+    sizes: Vec<usize>,
+}
+
+/// Parses lengths of content.
+fn parse_sizes(text: &str) -> Result<RaceSizes, String> {
+    let size = |text: &str| match text.parse() {
         Ok(size) if (1..=SIZE_MAX).contains(&size) => Ok(size),
-        _ => Err(format!("not a number of bytes between 1 and {SIZE_MAX}")),
+        _ => Err(format!("{text}: not a number of bytes between 1 and {SIZE_MAX}")),
+    };
+    let range = text.split_once("..").and_then(|(from, rest)| Some((from, rest.split_once('/')?)));
+    let sizes: Vec<usize> = match range {
+        Some((from, (to, step))) => (size(from)?..=size(to)?).step_by(size(step)?).collect(),
+        None => text.split(',').map(size).collect::<Result<_, _>>()?,
+    };
+    match sizes.len() {
+        1..=SIZE_COUNT_MAX => Ok(RaceSizes { text: text.to_owned(), sizes }),
+        count => Err(format!("{count} lengths; give 1 to {SIZE_COUNT_MAX}")),
     }
 }
+
+/// The most lengths of a race: a file for each of them has to fit on the disk.
+const SIZE_COUNT_MAX: usize = 500;
 
 /// Parses a number of pipelined requests. Together, short ones fit in a buffer of the null server on io_uring.
 fn parse_pipeline(text: &str) -> Result<usize, String> {
@@ -389,7 +463,7 @@ fn parse_pipeline(text: &str) -> Result<usize, String> {
 }
 
 /// What functions answer.
-const HELLO_WORLD: &[u8] = b"Hello world\n";
+pub(super) const HELLO_WORLD: &[u8] = b"Hello world\n";
 
 /// The requested page.
 const PAGE: &str = "page.html";

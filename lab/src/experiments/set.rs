@@ -114,7 +114,7 @@ const fn experiment(
 
 /// All experiments. The times were measured on two cores of a virtual machine.
 #[rustfmt::skip]
-const EXPERIMENTS: [PlannedExperiment; 34] = [
+const EXPERIMENTS: [PlannedExperiment; 36] = [
     experiment("race",
         ("race --rounds 5 --seconds 1 --peers nginx,h2o,caddy,lighttpd,apache,static-web-server,python,tarpon-uring-packed,tarpon-epoll-packed,tarpon-poll,tarpon-threads,tarpon-prefork,tarpon-fork", 180),
         Some(("race --rounds 3 --seconds 0.5 --peers nginx,h2o,caddy,lighttpd,apache,static-web-server,python", 60))),
@@ -124,6 +124,12 @@ const EXPERIMENTS: [PlannedExperiment; 34] = [
     experiment("race-large",
         ("race --rounds 3 --seconds 2 --connections 4 --size 1048576,104857600 --peers null-sendfile,nginx,h2o,caddy,lighttpd,apache,static-web-server", 260),
         Some(("race --rounds 2 --seconds 1 --connections 4 --size 1048576 --peers null-sendfile,nginx,lighttpd", 30))),
+    experiment("mix",
+        ("race --rounds 3 --seconds 2 --site lab/site --peers nginx,h2o,caddy,lighttpd,apache,static-web-server,tarpon-uring-packed,tarpon-epoll-packed", 120),
+        None),
+    experiment("sizes",
+        ("race --rounds 1 --seconds 0.2 --connections 1 --size 1000000..100000000/1000000 --only tarpon-uring-tar,tarpon-epoll-tar,nginx", 420),
+        None),
     experiment("race-new",
         ("race --rounds 5 --seconds 1 --reconnect --peers nginx,h2o,caddy,lighttpd,apache,static-web-server", 110),
         Some(("race --rounds 3 --seconds 0.5 --reconnect --peers nginx,h2o,lighttpd", 30))),
@@ -185,7 +191,7 @@ const EXPERIMENTS: [PlannedExperiment; 34] = [
         ("sweep --rounds 5", 180),
         Some(("sweep --rounds 1 --links loopback --sizes 1024,16384,65536,1048576", 15))),
     experiment("connections",
-        ("race --rounds 3 --seconds 1 --connections 1,16,256,4096,10000 --peers nginx,h2o", 220),
+        ("race --rounds 3 --seconds 1 --connections 1,10,100,1000,10000 --peers nginx,h2o", 220),
         None),
     experiment("functions",
         ("race --rounds 5 --seconds 2 --answer function", 120),

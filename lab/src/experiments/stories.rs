@@ -12,6 +12,7 @@ use clap::Args;
 use super::cores::TwoCores;
 use super::options::{CommonArgs, IsolationArgs, TwoCoreArgs, command_line, file_name, with_isolation};
 use super::output::RecordFile;
+use super::race::{HELLO_WORLD, raise_descriptor_limit};
 use crate::client::story_tools;
 use crate::error::LabError;
 use crate::generated_site;
@@ -49,12 +50,20 @@ pub(crate) fn run(args: &StoriesArgs) -> Result<(), LabError> {
 fn measure(args: &StoriesArgs) -> Result<StoriesRecord, LabError> {
     let machine = this_machine();
     let cores = TwoCores::choose(&args.cores)?;
-    let page =
-        |story: Story| (format!("page-{}.html", story.page_len()), generated_site::lines(story.page_len()));
+    let page = |story: Story| {
+        let content = match story {
+            Story::StagedServer => HELLO_WORLD.to_vec(),
+            story => generated_site::lines(story.page_len()),
+        };
+        (format!("page-{}.html", story.page_len()), content)
+    };
     let first = page(Story::SimpleServer);
     let mut bed = TestBed::new(&env::temp_dir(), (&first.0, first.1), args.common.tarpon.as_deref(), None)?;
-    let (name, content) = page(Story::FileServer);
-    fs::write(bed.site().join(name), content)?;
+    raise_descriptor_limit(CONNECTION_COUNT_MAX)?;
+    for story in [Story::FileServer, Story::CaseStudy, Story::StagedServer] {
+        let (name, content) = page(story);
+        fs::write(bed.site().join(name), content)?;
+    }
     let mut wanted: Vec<PeerServer> = Vec::new();
     for row in StoryRow::ALL {
         if !wanted.contains(&row.server) {
@@ -91,6 +100,9 @@ fn measure(args: &StoriesArgs) -> Result<StoriesRecord, LabError> {
     };
     Ok(StoriesRecord { command: args.command(), machine, settings, servers, rows })
 }
+
+/// The most connections of a load.
+const CONNECTION_COUNT_MAX: usize = 10_000;
 
 impl StoriesArgs {
     /// Returns the command that repeats the experiment on any machine.

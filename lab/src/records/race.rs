@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::cpu::{CpuTimes, OTHER_SHARE_MAX, OTHER_SHARE_MAX_FORK};
 use super::machine::MachineInfo;
+use super::memory::MemoryUse;
 use super::round::{MeasuredRound, MeasuredServer, clean};
 use super::server::{PeerServer, RaceAnswer};
-use crate::client::closed_loop::RequestBatch;
 use crate::client::request::RequestForm;
 use crate::format::thousands;
 use crate::stats::Spread;
@@ -52,18 +52,14 @@ pub(crate) struct RaceSettings {
     /// Each request has a connection of its own.
     #[serde(default)]
     pub(crate) reconnect: bool,
+    /// The name of the directory whose visitors send the requests, and how many pages it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) site: Option<(String, usize)>,
     /// The core of server and client.
     pub(crate) core: usize,
     pub(crate) isolated: bool,
     /// The largest clean [`CpuTimes::other_share`].
     pub(crate) other_share_max: f64,
-}
-
-impl RaceSettings {
-    /// Returns what the client sends.
-    pub(crate) fn batch(&self) -> RequestBatch {
-        RequestBatch { form: self.request, count: self.pipeline, closes: self.reconnect }
-    }
 }
 
 /// The pipeline of a record without one.
@@ -100,10 +96,26 @@ pub(crate) struct RaceWindow {
     /// Connections that the server closed and the client opened again.
     #[serde(default)]
     pub(crate) reconnects: u64,
-    /// Bytes of a response.
+    /// Bytes of the first response.
     pub(crate) response_len: usize,
+    /// Bytes of all responses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) times: Option<TimeQuantiles>,
+    /// Memory of the server at the end of the window.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) memory: Option<MemoryUse>,
     #[serde(flatten)]
     pub(crate) cpu: CpuTimes,
+}
+
+/// Response times that a share of the responses did not exceed, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TimeQuantiles {
+    pub(crate) p50_ns: u64,
+    pub(crate) p99_ns: u64,
+    pub(crate) p999_ns: u64,
 }
 
 impl RaceWindow {
@@ -117,6 +129,11 @@ impl RaceWindow {
 
     fn client_us(&self) -> f64 {
         self.cpu.client_ns as f64 / 1e3 / self.requests as f64
+    }
+
+    /// Returns the bytes that the client received per second, if they were counted.
+    fn byte_rate(&self) -> Option<f64> {
+        Some(self.bytes? as f64 / (self.cpu.elapsed_ns as f64 / 1e9))
     }
 }
 
@@ -179,6 +196,24 @@ impl RaceSeries {
         Some(count.calls as f64 / count.requests as f64)
     }
 
+    /// Returns what else was measured of a server. Returns `None` if a record has none of it, or no clean rounds.
+    pub(crate) fn times_and_memory(&self, server: PeerServer) -> Option<TimesAndMemory> {
+        let quantile = |time: fn(TimeQuantiles) -> u64| {
+            Spread::of(self.windows(server).filter_map(|window| Some(time(window.times?) as f64)))
+        };
+        Some(TimesAndMemory {
+            times: [
+                quantile(|times| times.p50_ns)?,
+                quantile(|times| times.p99_ns)?,
+                quantile(|times| times.p999_ns)?,
+            ],
+            byte_rate: Spread::of(self.windows(server).filter_map(RaceWindow::byte_rate))?,
+            memory: Spread::of(
+                self.windows(server).filter_map(|window| Some(window.memory?.private() as f64)),
+            )?,
+        })
+    }
+
     /// Returns the windows of a server in the clean rounds.
     fn windows(&self, server: PeerServer) -> impl Iterator<Item = &RaceWindow> {
         self.clean().filter_map(move |round| round.window(server))
@@ -216,6 +251,17 @@ pub(crate) struct ServerSummary {
     pub(crate) server_us: Spread,
     /// CPU time of the client per request, in microseconds.
     pub(crate) client_us: Spread,
+}
+
+/// Response times, bytes and memory of a server over the clean rounds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct TimesAndMemory {
+    /// p50, p99 and p99.9 in nanoseconds.
+    pub(crate) times: [Spread; 3],
+    /// Bytes per second.
+    pub(crate) byte_rate: Spread,
+    /// Memory that only the exit of the server frees, in bytes.
+    pub(crate) memory: Spread,
 }
 
 /// The current build divided by the earlier build, within each round.

@@ -41,6 +41,10 @@ pub(crate) enum Story {
     SimpleServer,
     /// `fsrv`, in C: a process for each request, and a pool of processes.
     FileServer,
+    /// The case study of a book: nginx, tuned step by step.
+    CaseStudy,
+    /// A server in C++ that was rewritten in stages, and answers from a function.
+    StagedServer,
 }
 
 impl Story {
@@ -50,6 +54,10 @@ impl Story {
             Story::SimpleServer => 137,
             // The story serves the program itself, and does not tell its length.
             Story::FileServer => 20 << 10,
+            // What its disk was read in.
+            Story::CaseStudy => 4 << 10,
+            // "Hello world"
+            Story::StagedServer => 12,
         }
     }
 }
@@ -59,6 +67,8 @@ impl fmt::Display for Story {
         f.write_str(match self {
             Story::SimpleServer => "simple_server",
             Story::FileServer => "fsrv",
+            Story::CaseStudy => "case study",
+            Story::StagedServer => "staged server",
         })
     }
 }
@@ -73,6 +83,14 @@ pub(crate) enum StoryLoad {
     HeyClosed,
     /// `wrk -t8 -c8`
     Wrk,
+    /// `wrk -t12 -c400`
+    WrkCaseStudy,
+    /// `wrk -t8 -c1000`: its warm-up
+    WrkWarmUp,
+    /// `wrk -t8 -c10000`: its baseline
+    WrkMany,
+    /// `wrk -t4 -c5000`, with a head of 4 KiB
+    WrkHeads,
     /// `ab -n 8000 -c 10`
     Ab,
     /// `ab -n 800 -c 10`: a tenth of the story's requests, for a server that needs minutes for all
@@ -87,6 +105,10 @@ impl fmt::Display for StoryLoad {
             StoryLoad::Hey => "hey -c 8",
             StoryLoad::HeyClosed => "hey -c 8 -disable-keepalive",
             StoryLoad::Wrk => "wrk -t8 -c8",
+            StoryLoad::WrkCaseStudy => "wrk -t12 -c400",
+            StoryLoad::WrkWarmUp => "wrk -t8 -c1000",
+            StoryLoad::WrkMany => "wrk -t8 -c10000",
+            StoryLoad::WrkHeads => "wrk -t4 -c5000, heads of 4 KiB",
             StoryLoad::Ab => "ab -n 8000 -c 10",
             StoryLoad::AbTenth => "ab -n 800 -c 10",
             StoryLoad::AbFew => "ab -n 300 -c 4",
@@ -107,10 +129,10 @@ pub(crate) struct StoryRow {
 impl StoryRow {
     /// All rows: those of the stories, and behind each of them the same load on tarpon.
     #[rustfmt::skip]
-    pub(crate) const ALL: [StoryRow; 17] = {
-        use PeerServer::{Apache, NaiveDatabase, NaiveFiles, NaiveProgram, Nginx, Python, TarponEpoll, TarponFork, TarponPrefork, TarponUring};
-        use Story::{FileServer, SimpleServer};
-        use StoryLoad::{Ab, AbFew, AbTenth, Hey, HeyClosed, Wrk};
+    pub(crate) const ALL: [StoryRow; 27] = {
+        use PeerServer::{Apache, FunctionRust, NaiveDatabase, NaiveFiles, NaiveProgram, Nginx, Python, TarponEpoll, TarponFork, TarponPrefork, TarponUring};
+        use Story::{CaseStudy, FileServer, SimpleServer, StagedServer};
+        use StoryLoad::{Ab, AbFew, AbTenth, Hey, HeyClosed, Wrk, WrkCaseStudy, WrkHeads, WrkMany, WrkWarmUp};
         const fn row(story: Story, server: PeerServer, load: StoryLoad, published: Option<u32>) -> StoryRow {
             StoryRow { story, server, load, published }
         }
@@ -132,6 +154,16 @@ impl StoryRow {
             row(FileServer,   TarponPrefork, Ab,        Some(7_257)),
             row(FileServer,   TarponEpoll,   Ab,        None),
             row(FileServer,   TarponUring,   Ab,        None),
+            row(CaseStudy,    Nginx,         WrkCaseStudy, Some(56_789)),
+            row(CaseStudy,    TarponEpoll,   WrkCaseStudy, None),
+            row(CaseStudy,    TarponUring,   WrkCaseStudy, None),
+            row(StagedServer, FunctionRust,  WrkWarmUp, Some(58_248)),
+            row(StagedServer, TarponUring,   WrkWarmUp, None),
+            row(StagedServer, FunctionRust,  WrkMany,   Some(44_944)),
+            row(StagedServer, TarponUring,   WrkMany,   None),
+            row(StagedServer, FunctionRust,  WrkHeads,  Some(34_930)),
+            row(StagedServer, TarponUring,   WrkHeads,  None),
+            row(StagedServer, Nginx,         WrkHeads,  None),
         ]
     };
 }

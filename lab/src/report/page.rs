@@ -72,6 +72,8 @@ const QUESTIONS: &[(&str, &str)] = &[
     ("race", "How many requests per second does each engine serve, and at what cost?"),
     ("race-sizes", "How many requests per second for contents from 137 bytes to 64 KiB?"),
     ("race-large", "How much does a server send of files of 1 and 100 MiB?"),
+    ("mix", "How many requests per second of visitors of a real site?"),
+    ("sizes", "What does a file cost, at each megabyte from 1 to 100?"),
     ("race-new", "What does a new connection for each request cost?"),
     ("rungs", "What did the first servers of these stories do wrong?"),
     ("stories", "Are the figures of these stories reproduced?"),

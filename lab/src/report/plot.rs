@@ -59,11 +59,7 @@ impl LabPlot {
     ) -> Option<LabPlot> {
         let bars = servers.iter().filter_map(|measured| {
             let spread = spread(measured.server)?;
-            let kind = match measured.server {
-                server if server.is_null() => BarKind::Null,
-                server if server.is_tarpon() && server.current_build().is_none() => BarKind::Tarpon,
-                _ => BarKind::Other,
-            };
+            let kind = BarKind::of(measured.server);
             Some(PlotBar { name: measured.name.clone(), spread, value: format(spread.median), kind })
         });
         let bars: Vec<PlotBar> = bars.collect();
@@ -165,6 +161,15 @@ fn draw_lines(area: &SvgArea<'_>, plot: &LinePlot) -> PlotResult {
 }
 
 impl BarKind {
+    /// Returns what the numbers of a server stand for.
+    pub(super) fn of(server: PeerServer) -> BarKind {
+        match server {
+            server if server.is_null() => BarKind::Null,
+            server if server.is_tarpon() && server.current_build().is_none() => BarKind::Tarpon,
+            _ => BarKind::Other,
+        }
+    }
+
     /// Colours of Okabe and Ito, which differ without red and green too.
     fn colour(self) -> RGBColor {
         match self {

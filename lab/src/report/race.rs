@@ -1,13 +1,15 @@
 //! The report of a race: a table for each number of connections.
 
 use super::phrases;
-use super::plot::LabPlot;
+use super::plot::{BarKind, LabPlot, LinePlot, PlotLine};
 use super::table::{LabReport, NONE, ReportColumn, ReportTable, median};
 use crate::client::request::RequestForm;
 use crate::format::{factor, percent, range, rate, thousands};
 use crate::records::cpu::OTHER_SHARE_MAX_FORK;
-use crate::records::race::{BuildComparison, RaceRecord, RaceSeries, RaceSettings};
+use crate::records::race::{BuildComparison, RaceRecord, RaceSeries, RaceSettings, TimesAndMemory};
+use crate::records::round::MeasuredServer;
 use crate::records::server::{PeerServer, RaceAnswer};
+use crate::stats::Spread;
 
 /// Returns the report.
 pub(super) fn report(race: &RaceRecord) -> LabReport {
@@ -17,12 +19,147 @@ pub(super) fn report(race: &RaceRecord) -> LabReport {
         LabPlot::of_servers(&race.servers, rates, |number| format!("{} requests/s", rate(number)))
     };
     let table = |series| ReportTable { columns, rows: rows(race, series), plot: plot(series) };
-    LabReport {
-        tables: race.series.iter().map(|series| (Some(series.to_string()), table(series))).collect(),
-        caption: caption(race),
-        command: race.command.clone(),
+    let mut tables = Vec::new();
+    // So many tables would hide what the plot of them shows.
+    let has_own_tables = race.series.len() <= SERIES_WITH_TABLES_MAX;
+    for series in race.series.iter().filter(|_| has_own_tables) {
+        tables.push((Some(series.to_string()), table(series)));
+        let rows = time_rows(race, series);
+        if !rows.is_empty() {
+            let heading = format!("{series}: response times, bytes and memory");
+            tables.push((Some(heading), ReportTable { columns: TIME_COLUMNS, rows, plot: None }));
+        }
     }
+    tables.extend(by_connections(race));
+    tables.extend(by_size(race));
+    LabReport { tables, caption: caption(race), command: race.command.clone() }
 }
+
+const TIME_COLUMNS: &[ReportColumn] = &[
+    ("server", Some("server")),
+    ("p50 µs", Some("p50, µs")),
+    ("p99 µs", Some("p99, µs")),
+    ("p99.9 µs", Some("p99.9, µs")),
+    ("MB/s", Some("MB/s")),
+    ("MiB", Some("memory, MiB")),
+];
+
+/// Returns a row for each server whose response times, bytes and memory were measured.
+fn time_rows(race: &RaceRecord, series: &RaceSeries) -> Vec<Vec<String>> {
+    let row = |measured: &MeasuredServer| {
+        let TimesAndMemory { times: [p50, p99, p999], byte_rate, memory } =
+            series.times_and_memory(measured.server)?;
+        let us = |time: Spread| thousands((time.median / 1e3).round() as usize);
+        Some(vec![
+            measured.name.clone(),
+            us(p50),
+            us(p99),
+            us(p999),
+            thousands((byte_rate.median / 1e6).round() as usize),
+            format!("{:.1}", memory.median / f64::from(1 << 20)),
+        ])
+    };
+    race.servers.iter().filter_map(row).collect()
+}
+
+/// Returns tables with a plot over the number of connections: throughput, p99 and memory. None for fewer numbers than a line needs.
+fn by_connections(race: &RaceRecord) -> Vec<(Option<String>, ReportTable)> {
+    let is_series = race.series.len() >= 3 && race.series.iter().all(|series| series.size.is_none());
+    if !is_series {
+        return Vec::new();
+    }
+    type ConnectionNumber<'a> = &'a dyn Fn(&RaceSeries, PeerServer) -> Option<f64>;
+    let first = &race.series[0];
+    // What a server takes with the fewest connections is not theirs.
+    let memory_per_connection = |series: &RaceSeries, server| {
+        let private = |series: &RaceSeries| Some(series.times_and_memory(server)?.memory.median);
+        let more = series.connections.checked_sub(first.connections).filter(|more| *more >= 1000)?;
+        Some(((private(series)? - private(first)?) / more as f64).max(0.0))
+    };
+    let numbers: [(&str, &'static str, &'static [ReportColumn], ConnectionNumber<'_>); 3] = [
+        ("Requests per second", "requests/s", RATE_COLUMNS, &|series, server| {
+            Some(series.summary(server, race.peers())?.rate.median)
+        }),
+        ("p99", "p99, µs", P99_COLUMNS, &|series, server| {
+            Some(series.times_and_memory(server)?.times[1].median / 1e3)
+        }),
+        ("Memory for each connection more", "bytes", MEMORY_COLUMNS, &memory_per_connection),
+    ];
+    let table = |(heading, unit, columns, number): (&str, _, _, ConnectionNumber<'_>)| {
+        let (mut rows, mut lines) = (Vec::new(), Vec::new());
+        for MeasuredServer { server, name } in &race.servers {
+            let points = race
+                .series
+                .iter()
+                .filter_map(|series| Some((series.connections as f64, number(series, *server)?)));
+            let points: Vec<(f64, f64)> = points.collect();
+            rows.extend(points.iter().map(|(connections, number)| {
+                let number = thousands(number.round() as usize);
+                vec![name.clone(), thousands(*connections as usize), number]
+            }));
+            if points.len() > 1 {
+                lines.push(PlotLine { name: name.clone(), kind: BarKind::of(*server), points });
+            }
+        }
+        let plot =
+            (!lines.is_empty()).then_some(LabPlot::Lines(LinePlot { axes: ["connections", unit], lines }));
+        (!rows.is_empty()).then(|| {
+            (Some(format!("{heading}, by the number of connections")), ReportTable { columns, rows, plot })
+        })
+    };
+    numbers.into_iter().filter_map(table).collect()
+}
+
+/// Returns a table with the CPU time of a request over the length of the content, for a race with many lengths.
+fn by_size(race: &RaceRecord) -> Option<(Option<String>, ReportTable)> {
+    if race.series.len() <= SERIES_WITH_TABLES_MAX {
+        return None;
+    }
+    let (mut rows, mut lines) = (Vec::new(), Vec::new());
+    let every = race.series.len().div_ceil(SIZE_ROWS_MAX);
+    for MeasuredServer { server, name } in &race.servers {
+        let points = race.series.iter().filter_map(|series| {
+            Some((series.size? as f64, series.summary(*server, race.peers())?.server_us.median))
+        });
+        let points: Vec<(f64, f64)> = points.collect();
+        rows.extend(points.iter().skip(every - 1).step_by(every).map(|(size, us)| {
+            vec![
+                name.clone(),
+                thousands(*size as usize),
+                format!("{us:.0}"),
+                format!("{:.1}", us / (size / 1e6)),
+            ]
+        }));
+        let points = points.into_iter().map(|(size, us)| (size / 1e6, us)).collect();
+        lines.push(PlotLine { name: name.clone(), kind: BarKind::of(*server), points });
+    }
+    let plot = Some(LabPlot::Lines(LinePlot { axes: ["MB of content", "CPU µs for a request"], lines }));
+    let heading = "CPU time of a request, by the length of the content".to_owned();
+    Some((Some(heading), ReportTable { columns: SIZE_COLUMNS, rows, plot }))
+}
+
+const SIZE_COLUMNS: &[ReportColumn] = &[
+    ("server", Some("server")),
+    ("bytes", Some("bytes of content")),
+    ("server µs", Some("server CPU µs/request")),
+    ("µs/MB", Some("µs/MB")),
+];
+
+/// A race with more series has no table for each.
+const SERIES_WITH_TABLES_MAX: usize = 8;
+
+/// Lengths of a race with many of them that the table shows.
+const SIZE_ROWS_MAX: usize = 10;
+
+const RATE_COLUMNS: &[ReportColumn] =
+    &[("server", Some("server")), ("connections", Some("connections")), ("req/s", Some("requests/s"))];
+const P99_COLUMNS: &[ReportColumn] =
+    &[("server", Some("server")), ("connections", Some("connections")), ("p99 µs", Some("p99, µs"))];
+const MEMORY_COLUMNS: &[ReportColumn] = &[
+    ("server", Some("server")),
+    ("connections", Some("connections")),
+    ("bytes", Some("bytes for each connection more")),
+];
 
 fn columns(race: &RaceRecord) -> &'static [ReportColumn] {
     match race.settings.answer {
@@ -181,10 +318,25 @@ fn caption(race: &RaceRecord) -> String {
             RECONNECTS.trim()
         ));
     }
+    if race
+        .series
+        .iter()
+        .any(|series| race.servers.iter().any(|measured| series.times_and_memory(measured.server).is_some()))
+    {
+        sentences.push(
+            "Response times contain the wait for the client, which is on the same core: with so many connections a response takes about as long as a \
+             request of each. Memory is what only the exit of the server frees"
+                .into(),
+        );
+    }
     let control = race.machine.congestion_control.as_deref().unwrap_or("unknown");
+    let has_one_size = race.settings.site.is_none();
     let sizes = race.series.iter().filter_map(|series| series.size).count();
-    let size =
-        if sizes > 0 { String::new() } else { format!(" {} bytes of content;", thousands(settings.size)) };
+    let size = if sizes > 0 || !has_one_size {
+        String::new()
+    } else {
+        format!(" {} bytes of content;", thousands(settings.size))
+    };
     sentences.push(format!(
         "{}{};{size} server and client share one core, {}; congestion control: {control}",
         if settings.reconnect { "A new connection for each request" } else { "Persistent connections" },
@@ -204,6 +356,13 @@ fn caption(race: &RaceRecord) -> String {
 
 /// Returns what the client sends, if it is not one short request at a time.
 fn load(settings: &RaceSettings) -> String {
+    if let Some((site, pages)) = &settings.site {
+        return format!(
+            "; requests of visitors of the site {site} with {} pages: a page, by Zipf's law, then its styles, scripts and pictures, which 40% of the \
+             visitors have already (304), with the fields of a browser; files of text lie beside their copies in gzip",
+            thousands(*pages)
+        );
+    }
     let form = match settings.request {
         RequestForm::Short => "",
         RequestForm::Browser => "; requests of a browser",
@@ -313,6 +472,9 @@ mod tests {
             requests,
             reconnects: 0,
             response_len: 1246,
+            bytes: None,
+            times: None,
+            memory: None,
             cpu: CpuTimes {
                 elapsed_ns: 2_000_000_000,
                 server_ns,
@@ -342,6 +504,7 @@ mod tests {
                 pipeline: 1,
                 request: RequestForm::Short,
                 reconnect: false,
+                site: None,
                 core: 1,
                 isolated: true,
                 other_share_max: 0.03,

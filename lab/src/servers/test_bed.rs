@@ -79,8 +79,9 @@ impl TestBed {
             proxy: None,
             switches: ServerSwitches::default(),
         };
-        fs::create_dir(bed.site())?;
-        fs::write(bed.site().join(page), &bed.content)?;
+        let file = bed.site().join(page);
+        fs::create_dir_all(file.parent().expect("a file of the site"))?;
+        fs::write(file, &bed.content)?;
         Ok(bed)
     }
 
@@ -138,14 +139,22 @@ impl TestBed {
         self.builds.other = Some(command.to_owned());
     }
 
-    /// Puts a copy of each page in gzip beside it, which servers send instead. Call it before [`prepare`](TestBed::prepare).
+    /// Adds a copy of the files of a directory to the site. Call it before [`prepare`](TestBed::prepare).
+    pub(crate) fn add_site(&self, site: &Path) -> Result<(), LabError> {
+        run_command(
+            Command::new("cp")
+                .args(["--recursive", "--dereference", "--no-target-directory"])
+                .arg(site)
+                .arg(self.site()),
+        )
+    }
+
+    /// Puts a copy of each file of text in gzip beside it, which servers send instead. Call it before [`prepare`](TestBed::prepare).
     pub(crate) fn use_gzip(&mut self) -> Result<(), LabError> {
         self.has_gzip = true;
-        let mut gzip = Command::new("gzip");
-        for page in fs::read_dir(self.site())? {
-            gzip.arg(page?.path());
-        }
-        run_command(gzip.args(["-9", "--keep"]))
+        let mut find = Command::new("find");
+        find.arg(self.site()).args(["-regex", r".*\.\(html\|css\|js\|svg\|json\|txt\)", "-type", "f"]);
+        run_command(find.args(["-exec", "gzip", "-9", "--keep", "{}", "+"]))
     }
 
     /// Requests this path from now on.

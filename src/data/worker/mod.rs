@@ -59,7 +59,11 @@ pub(crate) use kernel_tls::KernelSuites;
 pub(crate) use sending::{COPY_LEN_MAX, MissingRange, SendLimits, Stage};
 pub(crate) use slots::{Slot, SlotId, Slots, idle_len};
 
-use crate::{base::settings::Http2Use, data::upstreams::UpstreamLink, sys::socket};
+use crate::{
+    base::settings::Http2Use,
+    data::{probes, upstreams::UpstreamLink},
+    sys::socket,
+};
 use buffer_holders::BufferHolders;
 use clock::{SteadyClock, thread_cpu_us, unix_ms};
 use context::CpuCount;
@@ -260,6 +264,7 @@ impl<S: Default> Worker<S> {
                 transport
             }
         };
+        probes::connection_open(&fd);
         self.insert_slot(Slot::new(fd, conn, transport))
     }
 
@@ -285,6 +290,7 @@ impl<S: Default> Worker<S> {
         self.context.release_inbox(&mut slot);
         slot.transport.closed(&mut slot.conn, &mut self.context.conn_resources());
         self.accept_backoff = None;
+        probes::connection_close(&slot.fd);
         slot.fd
     }
 

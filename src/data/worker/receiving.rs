@@ -1,7 +1,7 @@
 //! Receiving: hands received bytes to connections and keeps the bytes that they have not used.
 
 use super::{context::WorkerContext, slots::Slot};
-use crate::sys::io;
+use crate::{data::probes, sys::io};
 use rustix::io::{Errno, retry_on_intr};
 use std::io::IoSliceMut;
 use tarpon_conn::{BufRange, HandshakeStep, Input, SiteId, TransportError};
@@ -89,8 +89,10 @@ impl WorkerContext {
 
     #[inline]
     fn receive<S>(&mut self, slot: &mut Slot<S>, run: BufRange) -> Result<usize, SendError> {
-        let Slot { transport, conn, .. } = slot;
-        transport.received(conn, &mut self.conn_resources(), run).map_err(|TransportError| SendError)
+        let Slot { fd, transport, conn, .. } = slot;
+        let used = transport.received(conn, &mut self.conn_resources(), run);
+        probes::bytes_received(fd, used.unwrap_or(0));
+        used.map_err(|TransportError| SendError)
     }
 
     /// Makes a run of the scratch buffer the inbox. The connection keeps that buffer, and a new one becomes the scratch buffer.

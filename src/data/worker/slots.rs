@@ -1,6 +1,7 @@
 //! Slots: the connections of one worker, each with the state that its engine keeps for it.
 
 use super::{buffer_holders::HolderLink, timer_wheel::Timer};
+use crate::data::probes;
 use std::{os::fd::OwnedFd, sync::Arc};
 use tarpon_conn::{BufRange, ConnResources, Connection, DriveState, DriveStep, Transport};
 
@@ -79,6 +80,7 @@ impl<S> Slot<S> {
     /// Handles the event that the engine has sent `len` bytes.
     #[inline]
     pub(crate) fn sent(&mut self, cx: &mut ConnResources<'_>, len: u64) {
+        probes::bytes_sent(&self.fd, len);
         self.transport.sent(&mut self.conn, cx, len);
     }
 }
