@@ -9,7 +9,7 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `experiments` | race, cold reads, starts, TLS, TLS in the kernel, HTTP/2, its streams, stalled programs, loads, proxies, tunnels, ladder, cost of a request, packing, cryptography |
+//! | `experiments` | race, cold reads, starts, TLS, TLS in the kernel, HTTP/2, its streams, stalled programs, attacks, loads, proxies, tunnels, ladder, cost of a request, packing, cryptography |
 //! | `servers` | starts, checks and stops servers |
 //! | `null_server` | servers that parse nothing: the upper limit |
 //! | `naive_server` | a server with the mistakes of published stories |
@@ -46,9 +46,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+use self::client::attack;
 use self::experiments::{
-    cold, cost, http2, ktls, ladder, loads, pack, pgo, profile, proxy, race, set, stalled, start, stories,
-    streams, sweep, tls, tls_provider, tunnels,
+    attacks, cold, cost, http2, ktls, ladder, loads, pack, pgo, profile, proxy, race, set, stalled, start,
+    stories, streams, sweep, tls, tls_provider, tunnels,
 };
 use self::report::{document, figures, page};
 
@@ -82,6 +83,8 @@ enum LabCommand {
     Streams(streams::StreamsArgs),
     /// Measure response times of a page while CGI programs, or an upstream, never answer
     Stalled(stalled::StalledArgs),
+    /// Measure response times and memory while clients attack
+    Attacks(attacks::AttacksArgs),
     /// Measure four loads on a program that embeds tarpon, and check every response
     Loads(loads::LoadsArgs),
     /// Measure requests per second, response times and CPU per request of reverse proxies
@@ -102,6 +105,8 @@ enum LabCommand {
     Figures(figures::FiguresArgs),
     /// Write all result files as one page with plots, which needs no other file
     Page(page::PageArgs),
+    /// Attack a server: the attacker of an experiment
+    Attacker(attack::AttackerArgs),
     /// Drop what arrives on a port: the receiver of a sweep
     Sink(sweep::SinkArgs),
     /// Run a null server: it sends the same bytes for every request
@@ -127,6 +132,8 @@ fn main() -> ExitCode {
         LabCommand::Sweep(args) => sweep::run(&args),
         LabCommand::Streams(args) => streams::run(&args),
         LabCommand::Stalled(args) => stalled::run(&args),
+        LabCommand::Attacks(args) => attacks::run(&args),
+        LabCommand::Attacker(args) => attack::run(&args),
         LabCommand::Loads(args) => loads::run(&args),
         LabCommand::Proxy(args) => proxy::run(&args),
         LabCommand::Tunnels(args) => tunnels::run(&args),

@@ -169,6 +169,25 @@ fn short_sweep_writes_record_and_report() {
 }
 
 #[test]
+fn attacker_and_burning_process_are_measured() {
+    let directory = tempfile::tempdir().unwrap();
+    let arguments =
+        ["attacks", "--no-isolation", "--rounds=1", "--seconds=0.2", "--kinds=ranges", "--rate=200"];
+    let (output, record) =
+        measured(&[&arguments[..], &["--servers=tarpon-epoll"]].concat(), directory.path());
+    let message = String::from_utf8_lossy(&output.stderr);
+    if message.contains("may use one core only") {
+        return eprintln!("not measured: {message}");
+    }
+    assert!(output.status.success(), "{message}");
+    let window = record.expect("a record")["windows"][0].clone();
+    assert!(window["attacked"]["Ok"]["requests"].as_u64() > Some(0), "{window}");
+    assert!(window["burning"]["requests"].as_u64() > Some(0), "{window}");
+    assert_eq!(window["descriptors"][0], window["descriptors"][1], "{window}");
+    assert!(reported(directory.path()).contains("**1,300 ranges in a request**"));
+}
+
+#[test]
 fn set_tells_its_commands_beforehand() {
     let planned = lab(&["set", "short", "--plan"]).output().unwrap();
     let text = String::from_utf8(planned.stdout).unwrap();

@@ -5,6 +5,7 @@
 //! | `closed_loop.rs` | a client that sends its next request as soon as it has a response: for races |
 //! | `checked_loop.rs` | a closed loop that checks every response and goes on after errors: for loads |
 //! | `open_loop.rs` | a client that sends requests at fixed times: for response times |
+//! | `attack.rs` | clients that take what they can of a server |
 //! | `tls.rs` | what clients offer with TLS; blocking connections |
 //! | `tls_load.rs` | a closed loop of handshakes, or of requests on connections with TLS |
 //! | `tls_storm.rs` | full handshakes at a fixed rate |
@@ -21,6 +22,7 @@
 //!
 //! Below: one request, one response, on a blocking socket.
 
+pub(crate) mod attack;
 pub(crate) mod checked_loop;
 pub(crate) mod closed_loop;
 pub(crate) mod h2load;

@@ -12,6 +12,7 @@
 //! | `start.rs` | time from start to first response, and memory |
 //! | `tls/` | CPU per handshake and per request with TLS; response times beside handshakes |
 //! | `stalled.rs` | response times of a page while CGI programs, or an upstream, never answer |
+//! | `attacks.rs` | response times and memory while clients attack |
 //! | `loads/` | rates and response times of a program that embeds tarpon, with every response checked |
 //! | `proxy.rs` | rates, response times and CPU per request of reverse proxies |
 //! | `tunnels.rs` | memory and descriptors of idle tunnels |
@@ -32,6 +33,7 @@
 //! | `rounds.rs` | the order of servers; the wait for an idle core; the repetition of dirty rounds |
 //! | `output.rs` | prints the report and writes the record |
 
+pub(crate) mod attacks;
 pub(crate) mod cold;
 pub(crate) mod cost;
 pub(crate) mod http2;

@@ -114,7 +114,7 @@ const fn experiment(
 
 /// All experiments. The times were measured on two cores of a virtual machine.
 #[rustfmt::skip]
-const EXPERIMENTS: [PlannedExperiment; 36] = [
+const EXPERIMENTS: [PlannedExperiment; 37] = [
     experiment("race",
         ("race --rounds 5 --seconds 1 --peers nginx,h2o,caddy,lighttpd,apache,static-web-server,python,tarpon-uring-packed,tarpon-epoll-packed,tarpon-poll,tarpon-threads,tarpon-prefork,tarpon-fork", 180),
         Some(("race --rounds 3 --seconds 0.5 --peers nginx,h2o,caddy,lighttpd,apache,static-web-server,python", 60))),
@@ -204,6 +204,9 @@ const EXPERIMENTS: [PlannedExperiment; 36] = [
         None),
     experiment("stalled",
         ("stalled --rounds 5 --other-max 12", 200),
+        None),
+    experiment("attacks",
+        ("attacks --rounds 3 --seconds 2", 700),
         None),
     experiment("proxy",
         ("proxy --rounds 5 --seconds 1 --sizes 1024,65536 --connections 1,16,100 --other-max 12", 300),

@@ -7,6 +7,7 @@
 //!            ├─ TlsRecord ───┤
 //!            ├─ StormRecord ─┤
 //!            ├─ StalledRecord ┤
+//!            ├─ AttacksRecord ┤
 //!            ├─ LoadsRecord ─┤
 //!            ├─ ProxyRaceRecord ─┤
 //!            ├─ TunnelsRecord ┤
@@ -26,7 +27,7 @@
 //! | `ktls.rs`, `sweep.rs` | the same for kernel TLS, and for ways to send a file |
 //! | `stories.rs` | the same for the loads of published stories |
 //! | `send_method.rs` | the ways to send a file |
-//! | `race.rs`, `cold.rs`, `start.rs`, `tls.rs`, `stalled.rs`, `loads.rs`, `pack.rs` | the record of each experiment, and the numbers derived from it |
+//! | `race.rs`, `cold.rs`, `start.rs`, `tls.rs`, `stalled.rs`, `attacks.rs`, `loads.rs`, `pack.rs` | the record of each experiment, and the numbers derived from it |
 //! | `cost.rs` | the accepted numbers of instructions per request |
 //! | `server.rs` | the servers that the lab can start |
 //! | `round.rs` | rounds, and the servers in them |
@@ -34,6 +35,7 @@
 //!
 //! Derived numbers are computed for each report, never stored.
 
+pub(crate) mod attacks;
 pub(crate) mod cold;
 pub(crate) mod cost;
 pub(crate) mod cpu;
@@ -60,6 +62,7 @@ pub(crate) mod two_cores;
 
 use serde::{Deserialize, Serialize};
 
+use self::attacks::AttacksRecord;
 use self::cold::ColdRecord;
 use self::http2::Http2RaceRecord;
 use self::ktls::KernelTlsRecord;
@@ -87,6 +90,7 @@ pub(crate) enum LabRecord {
     Tls(TlsRecord),
     TlsStorm(StormRecord),
     Stalled(StalledRecord),
+    Attacks(AttacksRecord),
     Loads(LoadsRecord),
     Proxy(ProxyRaceRecord),
     Tunnels(TunnelsRecord),

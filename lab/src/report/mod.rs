@@ -7,7 +7,7 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `race.rs`, `cold.rs`, `start.rs`, `tls.rs`, `stalled.rs`, `loads.rs`, `pack.rs` | the report of each experiment |
+//! | `race.rs`, `cold.rs`, `start.rs`, `tls.rs`, `stalled.rs`, `attacks.rs`, `loads.rs`, `pack.rs` | the report of each experiment |
 //! | `proxy.rs`, `tunnels.rs`, `ladder.rs` | the same for the experiments with an upstream |
 //! | `http2.rs`, `streams.rs` | the same for HTTP/2 |
 //! | `ktls.rs`, `sweep.rs` | the same for kernel TLS, and for ways to send a file |
@@ -25,6 +25,7 @@ pub(crate) mod document;
 pub(crate) mod figures;
 pub(crate) mod page;
 
+mod attacks;
 mod cold;
 mod http2;
 mod ktls;
@@ -57,6 +58,7 @@ pub(crate) fn report(record: &LabRecord) -> LabReport {
         LabRecord::Tls(tls) => tls::report(tls),
         LabRecord::TlsStorm(storm) => tls::storm_report(storm),
         LabRecord::Stalled(stalled) => stalled::report(stalled),
+        LabRecord::Attacks(attacks) => attacks::report(attacks),
         LabRecord::Loads(loads) => loads::report(loads),
         LabRecord::Proxy(proxy) => proxy::report(proxy),
         LabRecord::Tunnels(tunnels) => tunnels::report(tunnels),

@@ -99,6 +99,7 @@ const QUESTIONS: &[(&str, &str)] = &[
     ("loads", "Does a program that embeds tarpon answer every request under load?"),
     ("programs", "What does a request cost that starts a program?"),
     ("stalled", "Do other clients wait for programs that never answer?"),
+    ("attacks", "What do other clients notice of an attack?"),
     ("proxy", "What does a request cost that an upstream server answers?"),
     ("stalled-upstream", "Do other clients wait for an upstream that never answers?"),
     ("tunnels", "What does an idle tunnel cost?"),

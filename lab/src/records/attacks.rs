@@ -1,0 +1,120 @@
+//! The record of attacks: the response times of another client, and what the server took.
+
+use std::fmt;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use super::machine::MachineInfo;
+use super::round::MeasuredServer;
+use super::server::PeerServer;
+use super::two_cores::TwoCoreTimes;
+use crate::stats::Spread;
+
+/// What an attacker does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum AttackKind {
+    /// Opens and resets connections without end
+    Connections,
+    /// Holds 20,000 connections without a request
+    Idle,
+    /// Holds 1,000 connections with a head that grows by a field each second
+    SlowHeads,
+    /// Holds 1,000 connections that request 4 MiB each and read nothing
+    SlowReaders,
+    /// Sends heads of 24 KiB without end
+    LargeHeads,
+    /// Asks for 1,300 ranges at once, without end
+    Ranges,
+    /// Sends pings of HTTP/2 without end
+    Http2Pings,
+    /// Sends settings of HTTP/2 without end
+    Http2Settings,
+    /// Opens and resets streams of HTTP/2 without end
+    Http2Resets,
+    /// Sends fields of one request of HTTP/2 without end
+    Http2Continuations,
+}
+
+impl fmt::Display for AttackKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            AttackKind::Connections => "connections, reset at once",
+            AttackKind::Idle => "20,000 idle connections",
+            AttackKind::SlowHeads => "1,000 heads that never end",
+            AttackKind::SlowReaders => "1,000 clients that read nothing",
+            AttackKind::LargeHeads => "heads of 24 KiB",
+            AttackKind::Ranges => "1,300 ranges in a request",
+            AttackKind::Http2Pings => "HTTP/2: pings",
+            AttackKind::Http2Settings => "HTTP/2: settings",
+            AttackKind::Http2Resets => "HTTP/2: streams, reset at once",
+            AttackKind::Http2Continuations => "HTTP/2: fields without end",
+        })
+    }
+}
+
+/// All numbers of an experiment with attacks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct AttacksRecord {
+    /// The command that repeats the experiment.
+    pub(crate) command: String,
+    pub(crate) machine: MachineInfo,
+    pub(crate) settings: AttacksSettings,
+    pub(crate) servers: Vec<MeasuredServer>,
+    /// In the order of measurement.
+    pub(crate) windows: Vec<AttackWindow>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct AttacksSettings {
+    pub(crate) rounds: u32,
+    /// Length of each part of a window.
+    pub(crate) seconds: f64,
+    /// Requests per second of the other client, on all its connections together.
+    pub(crate) rate: u32,
+    pub(crate) connections: u32,
+    pub(crate) server_core: usize,
+    pub(crate) client_core: usize,
+    pub(crate) isolated: bool,
+}
+
+/// One attack on one server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct AttackWindow {
+    pub(crate) server: PeerServer,
+    pub(crate) kind: AttackKind,
+    /// The other client, beside a process that uses as much of its core as the attacker did.
+    pub(crate) burning: TwoCoreTimes,
+    /// The other client, beside the attack; or why it got no response.
+    pub(crate) attacked: Result<TwoCoreTimes, String>,
+    /// Memory that only the exit of the server frees, before, at the end of the attack, and after it.
+    pub(crate) private_bytes: [u64; 3],
+    /// Descriptors before the attack, and after it.
+    pub(crate) descriptors: [usize; 2],
+}
+
+impl AttackWindow {
+    /// Returns the p99 beside the attack divided by the p99 beside the burning process.
+    pub(crate) fn p99_ratio(&self) -> Option<f64> {
+        let attacked = self.attacked.as_ref().ok()?;
+        Some(attacked.latencies.p99_ns as f64 / self.burning.latencies.p99_ns as f64)
+    }
+}
+
+impl AttacksRecord {
+    /// Returns the windows of an attack on a server.
+    pub(crate) fn windows(
+        &self,
+        server: PeerServer,
+        kind: AttackKind,
+    ) -> impl Iterator<Item = &AttackWindow> {
+        self.windows.iter().filter(move |window| window.server == server && window.kind == kind)
+    }
+
+    /// Returns the ratios of the p99, unless the other client got no response in a round.
+    pub(crate) fn p99_ratio(&self, server: PeerServer, kind: AttackKind) -> Option<Spread> {
+        let ratios: Option<Vec<f64>> = self.windows(server, kind).map(AttackWindow::p99_ratio).collect();
+        Spread::of(ratios?)
+    }
+}

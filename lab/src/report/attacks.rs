@@ -1,0 +1,153 @@
+//! The report of attacks: for each of them, what another client noticed and what the server took.
+
+use clap::ValueEnum;
+
+use super::phrases;
+use super::table::{LabReport, NONE, ReportColumn, ReportTable};
+use crate::format::{range, thousands};
+use crate::records::attacks::{AttackKind, AttackWindow, AttacksRecord};
+use crate::stats::Spread;
+
+/// Returns the report.
+pub(super) fn report(attacks: &AttacksRecord) -> LabReport {
+    let table = |kind: &AttackKind| {
+        let rows: Vec<_> = attacks
+            .servers
+            .iter()
+            .filter_map(|measured| {
+                let windows: Vec<&AttackWindow> = attacks.windows(measured.server, *kind).collect();
+                (!windows.is_empty()).then(|| row(attacks, &measured.name, &windows))
+            })
+            .collect();
+        (!rows.is_empty())
+            .then(|| (Some(kind.to_string()), ReportTable { columns: COLUMNS, rows, plot: None }))
+    };
+    LabReport {
+        tables: AttackKind::value_variants().iter().filter_map(table).collect(),
+        caption: caption(attacks),
+        command: attacks.command.clone(),
+    }
+}
+
+const COLUMNS: &[ReportColumn] = &[
+    ("server", Some("server")),
+    ("burning", Some("p99 beside a burning process, µs")),
+    ("attacked", Some("p99 beside the attack, µs")),
+    ("ratio", Some("ratio of the p99")),
+    ("range", Some("range of the ratio")),
+    ("MiB more", Some("memory at the end of the attack, MiB more")),
+    ("after", Some("memory after it, MiB more")),
+    ("fds", Some("descriptors left open")),
+];
+
+fn row(attacks: &AttacksRecord, name: &str, windows: &[&AttackWindow]) -> Vec<String> {
+    let first = windows[0];
+    let ratio = attacks.p99_ratio(first.server, first.kind);
+    let median = |numbers: Vec<f64>, format: fn(f64) -> String| {
+        Spread::of(numbers).map_or(NONE.to_owned(), |spread| format(spread.median))
+    };
+    let us = |ns: f64| format!("{:.0}", ns / 1e3);
+    let burning = windows.iter().map(|window| window.burning.latencies.p99_ns as f64).collect();
+    let attacked =
+        windows.iter().filter_map(|window| Some(window.attacked.as_ref().ok()?.latencies.p99_ns as f64));
+    let more = |at: usize| {
+        windows
+            .iter()
+            .map(|window| window.private_bytes[at] as f64 - window.private_bytes[0] as f64)
+            .collect()
+    };
+    let mib = |bytes: f64| format!("{:.1}", bytes / f64::from(1 << 20));
+    let left =
+        windows.iter().map(|window| window.descriptors[1].saturating_sub(window.descriptors[0]) as f64);
+    vec![
+        name.to_owned(),
+        median(burning, us),
+        median(attacked.collect(), us),
+        ratio.map_or("no response".to_owned(), |ratio| format!("×{:.2}", ratio.median)),
+        ratio.map_or(NONE.to_owned(), |ratio| {
+            range(&format!("{:.2}", ratio.min), &format!("{:.2}", ratio.max))
+        }),
+        median(more(1), mib),
+        median(more(2), mib),
+        median(left.collect(), |count| format!("{count:.0}")),
+    ]
+}
+
+fn caption(attacks: &AttacksRecord) -> String {
+    let settings = &attacks.settings;
+    let plural = if settings.rounds == 1 { "" } else { "s" };
+    format!(
+        "Response times of a page of 1 KiB, requested {} times per second on {} connections, while an attacker on the same core as this client does what the \
+         heading says; and beside a process that burns as much CPU as the attacker used. A response time counts from the scheduled time of its request. \
+         Medians of {} round{plural}, two parts of {} s each. \"No response\": the client was cut off in a round. The server has one worker, alone on its \
+         core, and the options that it has by default, except that connections stay open and limits on their number are above the attack's. Memory is what only the \
+         exit of the server frees. nginx speaks either HTTP/1.1 or HTTP/2 on a port without TLS, so it has no rows for HTTP/2. {}. {}.",
+        thousands(settings.rate as usize),
+        settings.connections,
+        settings.rounds,
+        settings.seconds,
+        phrases::isolation_with_usual_policy(settings.isolated),
+        attacks.machine,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::records::LabRecord;
+    use crate::records::attacks::AttacksSettings;
+    use crate::records::cold::Latencies;
+    use crate::records::cpu::CpuTimes;
+    use crate::records::machine::MachineInfo;
+    use crate::records::round::MeasuredServer;
+    use crate::records::server::PeerServer;
+    use crate::records::two_cores::TwoCoreTimes;
+
+    #[test]
+    fn each_attack_has_a_table() {
+        let text = report(&attacks()).markdown();
+        assert!(text.contains("**20,000 idle connections**"), "{text}");
+        assert!(text.contains("| tarpon | 100 | 150 | ×1.50 | 1.50–1.50 | 2.0 | 1.0 | 3 |"), "{text}");
+        assert!(text.contains("| tarpon | 100 | – | no response | – | 2.0 | 1.0 | 3 |"), "{text}");
+    }
+
+    #[test]
+    fn record_survives_serialization() {
+        let record = LabRecord::Attacks(attacks());
+        let read: LabRecord = serde_json::from_str(&serde_json::to_string(&record).unwrap()).unwrap();
+        assert_eq!(read, record);
+    }
+
+    fn attacks() -> AttacksRecord {
+        let times = |p99_ns| TwoCoreTimes {
+            latencies: Latencies { requests: 1, p50_ns: 1, p99_ns, max_ns: p99_ns, cpu: CpuTimes::default() },
+            client_core_busy_ns: 0,
+        };
+        let window = |kind, attacked| AttackWindow {
+            server: PeerServer::TarponEpoll,
+            kind,
+            burning: times(100_000),
+            attacked,
+            private_bytes: [1 << 20, 3 << 20, 2 << 20],
+            descriptors: [10, 13],
+        };
+        AttacksRecord {
+            command: "tarpon-lab attacks".into(),
+            machine: MachineInfo::example(),
+            settings: AttacksSettings {
+                rounds: 1,
+                seconds: 3.0,
+                rate: 1000,
+                connections: 4,
+                server_core: 0,
+                client_core: 1,
+                isolated: true,
+            },
+            servers: vec![MeasuredServer { server: PeerServer::TarponEpoll, name: "tarpon".into() }],
+            windows: vec![
+                window(AttackKind::Idle, Ok(times(150_000))),
+                window(AttackKind::Ranges, Err("closed".into())),
+            ],
+        }
+    }
+}
