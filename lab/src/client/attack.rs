@@ -28,6 +28,9 @@ pub(crate) struct AttackerArgs {
     /// Request this path
     #[arg(long, value_name = "PATH")]
     path: String,
+    /// Hold this many idle connections
+    #[arg(long, value_name = "COUNT", default_value_t = IDLE_COUNT_MAX)]
+    idle: usize,
     /// Use this share of a core, in the place of an attack
     #[arg(long, value_name = "SHARE")]
     burn: Option<f64>,
@@ -35,7 +38,7 @@ pub(crate) struct AttackerArgs {
 
 /// Attacks a server. Ends only with an error that makes an attack impossible.
 pub(crate) fn run(args: &AttackerArgs) -> Result<(), LabError> {
-    let AttackerArgs { kind, server, path, burn } = args;
+    let AttackerArgs { kind, server, path, idle, burn } = args;
     if let Some(share) = burn {
         burn_share(*share);
     }
@@ -48,7 +51,7 @@ pub(crate) fn run(args: &AttackerArgs) -> Result<(), LabError> {
                 let _ = set_socket_linger(&stream, Some(Duration::ZERO));
             }
         },
-        AttackKind::Idle => hold(IDLE_COUNT, || TcpStream::connect(server), |_| Ok(())),
+        AttackKind::Idle => hold(*idle, || TcpStream::connect(server), |_| Ok(())),
         AttackKind::SlowHeads => {
             let open = || {
                 let mut stream = TcpStream::connect(server)?;
@@ -185,8 +188,8 @@ fn burn_share(share: f64) -> ! {
     }
 }
 
-/// Idle connections. One address has ports for 28,000.
-const IDLE_COUNT: usize = 20_000;
+/// The most idle connections. One address has ports for 28,000.
+pub(crate) const IDLE_COUNT_MAX: usize = 20_000;
 
 /// Connections that the slow attacks hold.
 const HELD_COUNT: usize = 1000;

@@ -16,6 +16,7 @@ use std::path::Path;
 
 use super::closed_loop::SILENCE_MAX;
 use super::request::RequestForm;
+use super::response::ResponseError;
 use super::{ClientError, connect, read_summary};
 use crate::error::LabError;
 use crate::generated_site::PageRng;
@@ -89,7 +90,7 @@ pub(crate) fn requests(
     plan: &[PlannedVisitRequest],
 ) -> Result<Vec<MixedRequest>, ClientError> {
     let host = server.to_string();
-    let mut validated: HashMap<&str, Vec<u8>> = HashMap::new();
+    let mut validated: HashMap<&str, (Vec<u8>, u16)> = HashMap::new();
     let mut requests = Vec::with_capacity(plan.len());
     for PlannedVisitRequest { path, kind } in plan {
         let whole = RequestForm::Browser.request(&host, path);
@@ -98,22 +99,33 @@ pub(crate) fn requests(
             VisitRequestKind::Missing => (whole, 404),
             VisitRequestKind::Validated => {
                 if !validated.contains_key(&**path) {
-                    let mut stream = connect(server, SILENCE_MAX)?;
-                    stream.write_all(&whole)?;
-                    let mut wire = Vec::new();
-                    let head_len = read_summary(&mut stream, &mut wire)?.size.head_len;
-                    let fields = RequestForm::validators(&wire[..head_len]);
-                    let mut request = whole;
-                    request.truncate(request.len() - 2);
-                    request.extend_from_slice(format!("{fields}\r\n").as_bytes());
-                    validated.insert(path, request);
+                    validated.insert(path, with_validators(server, whole)?);
                 }
-                (validated[&**path].clone(), 304)
+                validated[&**path].clone()
             }
         };
         requests.push(MixedRequest { bytes, status });
     }
     Ok(requests)
+}
+
+/// Returns a request with the validators of the response to it, and the status of the response to that: 304, or 200 from a server without
+/// validators for the file.
+fn with_validators(server: SocketAddr, whole: Vec<u8>) -> Result<(Vec<u8>, u16), ClientError> {
+    let mut stream = connect(server, SILENCE_MAX)?;
+    stream.write_all(&whole)?;
+    let mut wire = Vec::new();
+    let head_len = read_summary(&mut stream, &mut wire)?.size.head_len;
+    let fields = RequestForm::validators(&wire[..head_len]);
+    let mut request = whole;
+    request.truncate(request.len() - 2);
+    request.extend_from_slice(format!("{fields}\r\n").as_bytes());
+    let mut stream = connect(server, SILENCE_MAX)?;
+    stream.write_all(&request)?;
+    match read_summary(&mut stream, &mut Vec::new())?.status {
+        status @ (200 | 304) => Ok((request, status)),
+        _ => Err(ResponseError::Status.into()),
+    }
 }
 
 /// Returns the paths of all pages below a directory, as a client names them, in order.

@@ -16,6 +16,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
+use rustix::process::{Resource, getrlimit};
 use rustix::thread::set_current_timer_slack;
 
 use super::cores::TwoCores;
@@ -25,6 +26,7 @@ use super::options::{
 use super::output::RecordFile;
 use super::race::raise_descriptor_limit;
 use super::rounds::WARM_UP_TIME;
+use crate::client::attack::IDLE_COUNT_MAX;
 use crate::client::open_loop::OpenLoopClient;
 use crate::error::LabError;
 use crate::generated_site;
@@ -81,7 +83,9 @@ pub(crate) fn run(args: &AttacksArgs) -> Result<(), LabError> {
 fn measure(args: &AttacksArgs) -> Result<AttacksRecord, LabError> {
     let machine = this_machine();
     let cores = TwoCores::choose(&args.cores)?;
-    raise_descriptor_limit(CONNECTION_COUNT_MAX)?;
+    // Without the right to raise it, the limit stays.
+    let _ = raise_descriptor_limit(IDLE_COUNT_MAX);
+    let open_files_max = getrlimit(Resource::Nofile).current.map_or(usize::MAX, |limit| limit as usize);
     // The default timer slack delays scheduled requests by up to 50 µs. Threads inherit the setting.
     set_current_timer_slack(NonZeroU64::new(1))?;
     let page = (PAGE, generated_site::lines(1024));
@@ -94,6 +98,7 @@ fn measure(args: &AttacksArgs) -> Result<AttacksRecord, LabError> {
         seconds: args.seconds,
         rate: args.rate,
         connections: CONNECTIONS,
+        idle_connections: IDLE_COUNT_MAX.min(open_files_max.saturating_sub(OTHER_FILES)),
         server_core: cores.server,
         client_core: cores.client,
         isolated: !args.isolation.no_isolation,
@@ -142,7 +147,7 @@ fn measure_window(
     let descriptors = || descriptors_of(&process.processes()?);
     let mut client = connect(bed, settings, cores, &process)?;
     let (memory_before, descriptors_before) = (private()?, descriptors()?);
-    let attacker = Attacker::start(cores, process.address(), kind, None)?;
+    let attacker = Attacker::start(cores, process.address(), settings, kind, None)?;
     // Until the connections of the attack are open.
     sleep(SETTLE_TIME);
     let (start, cpu_before) = (Instant::now(), attacker.cpu_time()?);
@@ -159,7 +164,7 @@ fn measure_window(
 
     let process = bed.start(server)?;
     let mut client = connect(bed, settings, cores, &process)?;
-    let burning = Attacker::start(cores, process.address(), kind, Some(share))?;
+    let burning = Attacker::start(cores, process.address(), settings, kind, Some(share))?;
     sleep(SETTLE_TIME);
     let burned = measure_client(cores, &process, &mut client, time)?;
     drop(burning);
@@ -211,6 +216,7 @@ impl Attacker {
     fn start(
         cores: &TwoCores,
         server: SocketAddr,
+        settings: &AttacksSettings,
         kind: AttackKind,
         burn: Option<f64>,
     ) -> Result<Attacker, LabError> {
@@ -223,6 +229,7 @@ impl Attacker {
             &format!("--server={server}"),
             &format!("--path=/{path}"),
         ]);
+        command.arg(format!("--idle={}", settings.idle_connections));
         command.args(burn.map(|share| format!("--burn={share}")));
         cores.on_client_core(|| Ok(Attacker(command.stdin(Stdio::null()).spawn()?)))
     }
@@ -265,8 +272,8 @@ const LARGE: &str = "large.html";
 /// Connections of the other client.
 const CONNECTIONS: u32 = 4;
 
-/// The most connections of an attack, and some more.
-const CONNECTION_COUNT_MAX: usize = 24_000;
+/// Files that a server has open beside its connections.
+const OTHER_FILES: usize = 500;
 
 /// How long an attack runs before the other client is measured: 20,000 connections take a second.
 const SETTLE_TIME: Duration = Duration::from_millis(1500);

@@ -35,7 +35,9 @@ use crate::measure::syscalls::SyscallCounter;
 use crate::null_server::BATCH_MAX;
 use crate::records::LabRecord;
 use crate::records::cpu::OTHER_SHARE_MAX;
-use crate::records::race::{RaceRecord, RaceSeries, RaceSettings, RaceWindow, SyscallCount, other_share_max};
+use crate::records::race::{
+    RaceRecord, RaceSeries, RaceSettings, RaceWindow, SERIES_WITH_TABLES_MAX, SyscallCount, other_share_max,
+};
 use crate::records::server::{PeerServer, RaceAnswer, names};
 use crate::servers::process::ServerProcess;
 use crate::servers::test_bed::TestBed;
@@ -232,8 +234,9 @@ fn measure_series(
             (share > other_share_max(window.server)).then_some(share)
         },
     )?;
-    // The calls of a program are not those of a thread that exists now.
-    let counted = race.servers.iter().filter(|_| args.answer != RaceAnswer::Program);
+    // The calls of a program are not those of a thread that exists now. The report of many series does not show them.
+    let is_counted = args.answer != RaceAnswer::Program && args.size.sizes.len() <= SERIES_WITH_TABLES_MAX;
+    let counted = race.servers.iter().filter(|_| is_counted);
     for measured in counted {
         match count_syscalls(bed, measured.server, load) {
             Ok(count) => series.syscalls.push(count),
@@ -298,6 +301,8 @@ fn start_and_warm_up(
     let process = bed.start(server)?;
     // A server with fewer workers than connections must close connections.
     let keeps = server.keeps(connections) && !batch.closes;
+    // A pool of processes that is still starting has fewer workers than it will have.
+    let keeps = keeps && (server.pool_size().is_none() || batch.count > 1);
     let on_close = if keeps { OnClose::Fail } else { OnClose::Reconnect };
     if batch.count > 1 && on_close == OnClose::Reconnect {
         let names = names(&[server]);

@@ -128,7 +128,7 @@ const EXPERIMENTS: [PlannedExperiment; 37] = [
         ("race --rounds 3 --seconds 2 --site lab/site --peers nginx,h2o,caddy,lighttpd,apache,static-web-server,tarpon-uring-packed,tarpon-epoll-packed", 120),
         None),
     experiment("sizes",
-        ("race --rounds 1 --seconds 0.2 --connections 1 --size 1000000..100000000/1000000 --only tarpon-uring-tar,tarpon-epoll-tar,nginx", 420),
+        ("race --rounds 1 --seconds 0.4 --connections 1 --size 1000000..100000000/1000000 --only tarpon-uring-tar,tarpon-epoll-tar,nginx", 420),
         None),
     experiment("race-new",
         ("race --rounds 5 --seconds 1 --reconnect --peers nginx,h2o,caddy,lighttpd,apache,static-web-server", 110),

@@ -17,7 +17,7 @@ use crate::stats::Spread;
 pub(crate) enum AttackKind {
     /// Opens and resets connections without end
     Connections,
-    /// Holds 20,000 connections without a request
+    /// Holds up to 20,000 connections without a request
     Idle,
     /// Holds 1,000 connections with a head that grows by a field each second
     SlowHeads,
@@ -41,7 +41,7 @@ impl fmt::Display for AttackKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             AttackKind::Connections => "connections, reset at once",
-            AttackKind::Idle => "20,000 idle connections",
+            AttackKind::Idle => "idle connections",
             AttackKind::SlowHeads => "1,000 heads that never end",
             AttackKind::SlowReaders => "1,000 clients that read nothing",
             AttackKind::LargeHeads => "heads of 24 KiB",
@@ -74,6 +74,8 @@ pub(crate) struct AttacksSettings {
     /// Requests per second of the other client, on all its connections together.
     pub(crate) rate: u32,
     pub(crate) connections: u32,
+    /// Idle connections of the attack of this name: as many as the limit on open files allows.
+    pub(crate) idle_connections: usize,
     pub(crate) server_core: usize,
     pub(crate) client_core: usize,
     pub(crate) isolated: bool,

@@ -13,6 +13,9 @@ use crate::client::request::RequestForm;
 use crate::format::thousands;
 use crate::stats::Spread;
 
+/// A race with more series has no table for each.
+pub(crate) const SERIES_WITH_TABLES_MAX: usize = 8;
+
 /// All numbers of a race, rejected rounds included.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RaceRecord {

@@ -80,12 +80,14 @@ fn caption(attacks: &AttacksRecord) -> String {
         "Response times of a page of 1 KiB, requested {} times per second on {} connections, while an attacker on the same core as this client does what the \
          heading says; and beside a process that burns as much CPU as the attacker used. A response time counts from the scheduled time of its request. \
          Medians of {} round{plural}, two parts of {} s each. \"No response\": the client was cut off in a round. The server has one worker, alone on its \
-         core, and the options that it has by default, except that connections stay open and limits on their number are above the attack's. Memory is what only the \
+         core, and the options that it has by default, except that connections stay open and limits on their number are high. {} connections are idle, as the limit \
+         on open files allows. Memory is what only the \
          exit of the server frees. nginx speaks either HTTP/1.1 or HTTP/2 on a port without TLS, so it has no rows for HTTP/2. {}. {}.",
         thousands(settings.rate as usize),
         settings.connections,
         settings.rounds,
         settings.seconds,
+        thousands(settings.idle_connections),
         phrases::isolation_with_usual_policy(settings.isolated),
         attacks.machine,
     )
@@ -106,7 +108,7 @@ mod tests {
     #[test]
     fn each_attack_has_a_table() {
         let text = report(&attacks()).markdown();
-        assert!(text.contains("**20,000 idle connections**"), "{text}");
+        assert!(text.contains("**idle connections**"), "{text}");
         assert!(text.contains("| tarpon | 100 | 150 | ×1.50 | 1.50–1.50 | 2.0 | 1.0 | 3 |"), "{text}");
         assert!(text.contains("| tarpon | 100 | – | no response | – | 2.0 | 1.0 | 3 |"), "{text}");
     }
@@ -139,6 +141,7 @@ mod tests {
                 seconds: 3.0,
                 rate: 1000,
                 connections: 4,
+                idle_connections: 20_000,
                 server_core: 0,
                 client_core: 1,
                 isolated: true,

@@ -6,7 +6,9 @@ use super::table::{LabReport, NONE, ReportColumn, ReportTable, median};
 use crate::client::request::RequestForm;
 use crate::format::{factor, percent, range, rate, thousands};
 use crate::records::cpu::OTHER_SHARE_MAX_FORK;
-use crate::records::race::{BuildComparison, RaceRecord, RaceSeries, RaceSettings, TimesAndMemory};
+use crate::records::race::{
+    BuildComparison, RaceRecord, RaceSeries, RaceSettings, SERIES_WITH_TABLES_MAX, TimesAndMemory,
+};
 use crate::records::round::MeasuredServer;
 use crate::records::server::{PeerServer, RaceAnswer};
 use crate::stats::Spread;
@@ -144,9 +146,6 @@ const SIZE_COLUMNS: &[ReportColumn] = &[
     ("server µs", Some("server CPU µs/request")),
     ("µs/MB", Some("µs/MB")),
 ];
-
-/// A race with more series has no table for each.
-const SERIES_WITH_TABLES_MAX: usize = 8;
 
 /// Lengths of a race with many of them that the table shows.
 const SIZE_ROWS_MAX: usize = 10;
