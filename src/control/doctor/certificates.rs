@@ -53,12 +53,18 @@ fn of_files(service: &Service, unix_s: i64, findings: &mut Vec<Finding>) {
     }
     let hosts = service.sites.iter().flat_map(|site| site.hosts_of_files());
     let uncovered = hosts.filter(|host| !certificates.iter().any(|certificate| certificate.covers(host)));
-    findings.extend(uncovered.filter_map(|host| {
-        let error = service::uncovered(host, all.first()?);
-        let (found, hint) = error.found_and_hint();
+    let mut uncovered: Vec<String> = uncovered.map(ToString::to_string).collect();
+    uncovered.dedup();
+    if let (Some(first), false) = (all.first(), uncovered.is_empty()) {
+        let value = format!(
+            "no certificate covers {}: clients get {}",
+            uncovered.join(", "),
+            first.chain.printable()
+        );
         let why = "A browser shows a warning instead of the site.";
-        Some(Finding::advice("certificate-names", found, why, hint).about(host))
-    }));
+        let advice = "add a certificate with these names by tls-cert, or obtain one with domain";
+        findings.push(Finding::advice("certificate-names", value, why, advice));
+    }
 }
 
 fn of_acme(service: &Service, unix_s: i64, findings: &mut Vec<Finding>) {

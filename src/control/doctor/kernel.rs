@@ -123,14 +123,18 @@ fn kernel_tls(facts: &SystemFacts, plan: &SystemPlan) -> Finding {
     const WHY: &str =
         "With TLS in the kernel, files go from the page cache to the socket without a copy in the server.";
     let suites = &facts.kernel_suites;
+    let is_loaded = facts.has_tls_module();
     match plan.wants_kernel_tls {
         _ if !suites.is_empty() => Finding::good(CHECK, suites.join(", "), WHY),
         Some(false) => Finding::good(CHECK, "none, and not needed by the configuration", WHY),
+        _ if is_loaded => {
+            let advice = "use a newer kernel, and bring the loopback interface up; without it the server encrypts by itself";
+            Finding::advice(CHECK, "none: the module tls is loaded, and takes no keys", WHY, advice)
+        }
         _ => {
             let advice = "load the module; without it the server encrypts by itself";
-            let command = "modprobe tls   # at each start: echo tls > /etc/modules-load.d/tls.conf";
-            Finding::advice(CHECK, "none: the module tls is not loaded, or cannot be used", WHY, advice)
-                .command(command)
+            let command = "modprobe tls   # at each start: /etc/modules-load.d/tls.conf";
+            Finding::advice(CHECK, "none: the module tls is not loaded", WHY, advice).command(command)
         }
     }
 }
@@ -182,6 +186,7 @@ fn seccomp(facts: &SystemFacts, plan: &SystemPlan) -> Finding {
 mod tests {
     use super::*;
     use crate::control::doctor::finding::Verdict::{self, Advice, Good, Unknown};
+    use crate::control::doctor::system_facts::TestSettings;
 
     const THP: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
     const SHMEM: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
@@ -194,7 +199,7 @@ mod tests {
     #[test]
     fn files_of_the_kernel_have_verdicts() {
         #[rustfmt::skip]
-        let cases: &[(&str, &[(&str, &str)], Verdict)] = &[
+        let cases: &[(&str, TestSettings, Verdict)] = &[
             // check                settings                                            verdict
             ("huge-pages",          &[(THP, "always [madvise] never")],                 Good),
             ("huge-pages",          &[(THP, "always madvise [never]")],                 Advice),

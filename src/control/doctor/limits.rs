@@ -11,7 +11,7 @@ pub(super) fn examine(facts: &SystemFacts, plan: &SystemPlan) -> Vec<Finding> {
     vec![
         open_files(facts.open_files),
         open_files_maximum(facts),
-        SysctlRule::of("file-table").judge(facts),
+        file_table(facts),
         SysctlRule::of("watches").judge(facts),
         watch_instances(facts, plan),
         locked_memory(facts, plan),
@@ -58,6 +58,13 @@ fn open_files_maximum(facts: &SystemFacts) -> Finding {
         }
         Ok(value) => Finding::good(CHECK, value.to_string(), WHY),
     }
+}
+
+/// A small machine has a small table, and needs no larger one for few open files.
+fn file_table(facts: &SystemFacts) -> Finding {
+    let rule = SysctlRule::of("file-table");
+    let least = facts.open_files.1.unwrap_or(u64::MAX).min(OPEN_FILES_ENOUGH);
+    SysctlRule { wanted: rule.wanted.at_least(least), ..rule }.judge(facts)
 }
 
 /// The rule suits a few dozens of sites. More need two instances each.
@@ -162,6 +169,15 @@ mod tests {
     }
 
     #[test]
+    fn file_table_need_not_be_larger_than_the_limit_of_a_process() {
+        for (hard, verdict) in [(Some(4096), Good), (Some(65_536), Advice), (None, Advice)] {
+            let facts =
+                SystemFacts { open_files: (hard, hard), ..SystemFacts::of(&[("fs.file-max", "41384")]) };
+            assert_eq!(file_table(&facts).verdict, verdict, "{hard:?}");
+        }
+    }
+
+    #[test]
     fn locked_memory_matters_to_rings_of_users_other_than_root() {
         #[rustfmt::skip]
         let cases: &[(Engine, bool, Option<u64>, Verdict)] = &[
@@ -188,7 +204,7 @@ mod tests {
             ("open-files-maximum", "fs.nr_open 65536",             Advice),
             ("open-files-maximum", "fs.none 1",                    Unknown),
             ("file-table",         "fs.file-max 9223372036854775807", Good),
-            ("file-table",         "fs.file-max 100000",           Advice),
+            ("file-table",         "fs.file-max 65535",            Advice),
             ("watches",            "fs.inotify.max_user_watches 8192", Advice),
             ("watches",            "fs.inotify.max_user_watches 65536", Good),
             ("overcommit",         "vm.overcommit_memory 0",       Good),

@@ -111,7 +111,7 @@ fn judge(name: &ExaminedName, local: &[IpAddr]) -> Finding {
             return Finding::unknown(CHECK, format!("cannot look it up: {}", reason.printable()), why);
         }
         NameAddresses::Nowhere(reason) => {
-            let value = format!("leads nowhere: {}", reason.printable());
+            let value = format!("the resolver of this machine knows no address: {}", reason.printable());
             return wrong(value, "add records A and AAAA with the addresses of this machine");
         }
     };

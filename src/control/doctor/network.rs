@@ -129,11 +129,12 @@ fn queue_discipline(facts: &SystemFacts) -> Finding {
 mod tests {
     use super::*;
     use crate::control::doctor::finding::Verdict::{self, Advice, Good, Unknown};
+    use crate::control::doctor::system_facts::TestSettings;
 
     #[test]
     fn settings_have_verdicts_and_changes() {
         #[rustfmt::skip]
-        let cases: &[(&str, bool, &[(&str, &str)], Verdict, Option<&str>)] = &[
+        let cases: &[(&str, bool, TestSettings, Verdict, Option<&str>)] = &[
             // check                   upstreams  settings                                             verdict  proposal
             ("accept-backlog",         false, &[("net.core.somaxconn", "4096")],                       Good,    None),
             ("accept-backlog",         false, &[("net.core.somaxconn", "128")],                        Advice,  Some("4096")),

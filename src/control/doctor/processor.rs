@@ -54,8 +54,8 @@ fn numa(facts: &SystemFacts, plan: &SystemPlan) -> Finding {
             Finding::good(CHECK, format!("{count} nodes; each worker has its core"), WHY)
         }
         Some(count) => {
-            let advice = "pin the workers with --cpu-affinity on, or run the server on one node";
-            let command = "numactl --cpunodebind=0 --membind=0 tarpon serve …";
+            let advice = "pin the workers with --cpu-affinity, or run the server on one node";
+            let command = "numactl --cpunodebind=0 --membind=0 tarpon serve";
             Finding::advice(CHECK, format!("{count} nodes; workers move between them"), WHY, advice)
                 .command(command)
         }
@@ -83,7 +83,7 @@ fn workers(facts: &SystemFacts, plan: &SystemPlan) -> Finding {
     let quota = cpu_quota(facts).filter(|quota| *quota < cores as f64);
     let quota_text =
         quota.map(|quota| format!(", of which the group may use {quota:.1}")).unwrap_or_default();
-    let value = format!("{} of the engine {}, {cores} cores{quota_text}", plan.worker_count, plan.engine);
+    let value = format!("{} workers (engine {}), {cores} cores{quota_text}", plan.worker_count, plan.engine);
     let available = quota.map_or(cores, |quota| quota.ceil() as usize).max(1);
     if plan.engine.is_blocking() {
         let why =
@@ -108,8 +108,7 @@ fn cpu_quota(facts: &SystemFacts) -> Option<f64> {
 fn clock(facts: &SystemFacts) -> Finding {
     const CHECK: &str = "clock-source";
     const DIR: &str = "/sys/devices/system/clocksource/clocksource0";
-    const WHY: &str =
-        "Reading these clocks needs no system call. With any other, each reading takes up to a microsecond.";
+    const WHY: &str = "Reading tsc, kvm-clock or arch_sys_counter needs no system call. With any other clock each reading may take a microsecond.";
     let current = match facts.file(&format!("{DIR}/current_clocksource")) {
         Ok(current) => current,
         Err(why) => return Finding::unknown(CHECK, why, WHY),
@@ -137,7 +136,10 @@ mod tests {
     use super::*;
     use crate::{
         base::engine::Engine,
-        control::doctor::finding::Verdict::{self, Advice, Good, Unknown},
+        control::doctor::{
+            finding::Verdict::{self, Advice, Good, Unknown},
+            system_facts::TestSettings,
+        },
     };
 
     const GOVERNORS: [&str; 2] = [
@@ -157,7 +159,7 @@ mod tests {
         let many = |is_pinned| SystemPlan { worker_count: 3, is_pinned, ..plan() };
         let threads = SystemPlan { engine: Engine::Threads, worker_count: 64, ..plan() };
         #[rustfmt::skip]
-        let cases: &[(&str, &[(&str, &str)], SystemPlan, Verdict)] = &[
+        let cases: &[(&str, TestSettings, SystemPlan, Verdict)] = &[
             // check          facts                                                         plan            verdict
             ("cpu-governor",  &[],                                                          plan(),         Unknown),
             ("cpu-governor",  &[(GOVERNORS[0], "performance"), (GOVERNORS[1], "schedutil")], plan(),        Good),

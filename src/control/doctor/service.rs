@@ -8,6 +8,7 @@ use crate::{
     },
     sys::process::SingleThreaded,
 };
+use std::{collections::BTreeSet, path::PathBuf};
 
 /// Examines a service at this time, in seconds since 1970. Sets the addresses that it has by default. This process must have one thread, as
 /// children check the sites as the user of the server.
@@ -69,6 +70,7 @@ fn of_user(service: &Service) -> Vec<Finding> {
         .sites
         .iter()
         .flat_map(|site| [&site.source.path].into_iter().chain(&site.source.follow_links));
-    let paths = sites.map(|path| site_path::examine(path, &privileges, &single_threaded));
+    let distinct: BTreeSet<&PathBuf> = sites.collect();
+    let paths = distinct.into_iter().map(|path| site_path::examine(path, &privileges, &single_threaded));
     [user].into_iter().chain(paths).collect()
 }

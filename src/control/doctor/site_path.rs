@@ -60,10 +60,19 @@ pub(super) fn examine(site: &Path, privileges: &Privileges, single_threaded: &Si
         Ok(walk) => {
             let user = privileges.user.clone().map_or_else(User::current, |user| Ok(Some(user)));
             let user = user.ok().flatten();
-            judge(&walk, user.as_ref(), &privileges.groups)
+            judge(&walk, user.as_ref(), &groups_of(privileges))
         }
     }
     .about(subject)
+}
+
+/// Returns the groups of the user of the server.
+fn groups_of(privileges: &Privileges) -> Vec<u32> {
+    if privileges.user.is_some() {
+        return privileges.groups.clone();
+    }
+    let own = rustix::process::getgroups().unwrap_or_default().into_iter();
+    own.chain([rustix::process::getegid()]).map(|group| group.as_raw()).collect()
 }
 
 const CHECK: &str = "site-path";
@@ -95,7 +104,7 @@ fn walk(path: &Path, privileges: &Privileges) -> Result<PathWalk, String> {
         }
     };
     let is_file = found.end.as_ref().is_ok_and(SiteRoot::is_file);
-    privileges.assume().map_err(|error| error.to_string())?;
+    privileges.assume().map_err(|error| error.found_and_hint().0)?;
     let count = opened.len();
     let steps = opened.iter().enumerate().map(|(number, (fd, at))| {
         let is_dir = !is_file || number + 1 < count;
@@ -153,15 +162,24 @@ fn judge(walk: &PathWalk, user: Option<&User>, groups: &[u32]) -> Finding {
         }
         (closed, None) if walk.is_opened_by_root && closed.iter().all(is_above) => {
             let value = closed.iter().map(|(_, step)| shown(step)).collect::<Vec<_>>().join("; ");
-            let why = "tarpon opens the path as root before it becomes that user, so this site is served all the same.";
-            Finding::good(CHECK, value, why)
+            Finding::good(
+                CHECK,
+                format!("{value}, but tarpon opens the path as root before it becomes that user"),
+                WHY,
+            )
         }
         (closed, barrier) => {
             let mut value = closed.iter().map(|(_, step)| shown(step)).collect::<Vec<_>>();
             value.extend(barrier.clone());
-            let steps: Vec<_> = closed.iter().map(|(_, step)| *step).collect();
-            let finding = Finding::problem(CHECK, value.join("; "), WHY, format!("let {name} in"));
-            match command(&steps, user, groups) {
+            let advice = match user {
+                Some(user) => {
+                    format!("let {name} in; setfacl -m u:{}:rx does so for it alone", user.name().printable())
+                }
+                None => format!("let {name} in"),
+            };
+            let finding = Finding::problem(CHECK, value.join("; "), WHY, advice);
+            let site = barrier.is_none().then_some(last);
+            match command(closed, site, user, groups) {
                 Some(command) => finding.command(command),
                 None => finding,
             }
@@ -169,9 +187,15 @@ fn judge(walk: &PathWalk, user: Option<&User>, groups: &[u32]) -> Finding {
     }
 }
 
-/// Returns the command that opens the steps to the user. `None`: a name cannot be written in a command.
-fn command(closed: &[&PathStep], user: Option<&User>, groups: &[u32]) -> Option<String> {
-    let commands = closed.iter().map(|step| {
+/// Returns the command that opens the steps to the user. `site`: the number of the step that is the site. `None`: a name cannot be written
+/// in a command.
+fn command(
+    closed: &[(usize, &PathStep)],
+    site: Option<usize>,
+    user: Option<&User>,
+    groups: &[u32],
+) -> Option<String> {
+    let commands = closed.iter().map(|(number, step)| {
         // The kernel looks at the first of these that fits.
         let class = match user {
             Some(user) if user.uid() == step.owner => 'u',
@@ -179,7 +203,7 @@ fn command(closed: &[&PathStep], user: Option<&User>, groups: &[u32]) -> Option<
             _ => 'o',
         };
         let bits = match (step.may_enter, step.may_read, step.is_dir) {
-            (false, false, true) if closed.last() == Some(step) => "rx",
+            (false, false, true) if site == Some(*number) => "rx",
             (false, _, _) => "x",
             _ => "r",
         };
@@ -191,7 +215,7 @@ fn command(closed: &[&PathStep], user: Option<&User>, groups: &[u32]) -> Option<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::doctor::finding::Verdict::{self, Good, Problem};
+    use crate::control::doctor::finding::Verdict::{Good, Problem};
 
     fn path_step(path: &str, owner: u32, mode: u32, access: &str) -> PathStep {
         PathStep {
@@ -212,7 +236,7 @@ mod tests {
         let gone = Some("/srv/none does not exist");
         let open = || path_step("/", 0, 0o755, "rx");
         #[rustfmt::skip]
-        let cases: &[(&str, Vec<PathStep>, Option<&str>, bool, Verdict, &str, Option<&str>)] = &[
+        let cases = [
             // case            steps                                                                      barrier by root verdict  value                                                     command
             ("open",           vec![open(), path_step("/srv", 0, 0o755, "rx")],                           None, false, Good,    "all 2 steps",                                                None),
             ("x above",        vec![open(), path_step("/a", 0, 0o711, "x"), path_step("/a/b", 0, 0o755, "rx")], None, false, Good, "all 3 steps",                                             None),
@@ -225,13 +249,12 @@ mod tests {
             ("with a space",   vec![open(), path_step("/a b", 0, 0o700, "")],                             None, false, Problem, "/a b",                                                       Some("chmod o+rx '/a b'")),
             ("no text",        vec![open(), path_step("/a\\xff", 0, 0o700, "")],                          None, false, Problem, "/a\\xff",                                                    None),
             ("missing",        vec![open()],                                                              gone, true,  Problem, "/srv/none does not exist",                                   None),
-            ("unseen",         vec![open(), path_step("/a", 0, 0o700, "")],                               Some("what lies below /a cannot be seen"), false, Problem, "what lies below /a cannot be seen", Some("chmod o+rx /a")),
+            ("unseen",         vec![open(), path_step("/a", 0, 0o700, "")],                               Some("what lies below /a cannot be seen"), false, Problem, "what lies below /a cannot be seen", Some("chmod o+x /a")),
         ];
         for (name, steps, barrier, is_opened_by_root, verdict, value, command) in cases {
-            let (barrier, is_opened_by_root) = (barrier.map(str::to_owned), *is_opened_by_root);
-            let walk = PathWalk { steps: steps.clone(), barrier, is_opened_by_root };
+            let walk = PathWalk { steps, barrier: barrier.map(str::to_owned), is_opened_by_root };
             let found = judge(&walk, Some(&user), &[9]);
-            assert_eq!((found.verdict, found.command.as_deref()), (*verdict, *command), "{name}: {found:?}");
+            assert_eq!((found.verdict, found.command.as_deref()), (verdict, command), "{name}: {found:?}");
             assert!(found.value.contains(value), "{name}: {found:?}");
         }
     }

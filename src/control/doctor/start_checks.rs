@@ -37,6 +37,8 @@ fn finding(StartError { part, error }: &StartError, service: &Service) -> Findin
         ServicePart::Upstream(name) => ("The server does not start with such an upstream.", name.clone()),
         ServicePart::Tls => ("A listener with TLS needs a certificate.", None),
     };
+    // Most messages name it.
+    let subject = subject.filter(|subject| !found.contains(subject));
     let finding = Finding::problem("start", found, why, hint);
     match subject {
         Some(subject) => finding.about(subject),

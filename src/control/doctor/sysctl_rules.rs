@@ -49,7 +49,7 @@ pub(crate) const SYSCTL_RULES: [SysctlRule; 11] = [
         why: "fq paces packets, which BBR expects and others benefit from. A network device takes it when it is set up." },
     SysctlRule { check: "time-wait-reuse", name: "net.ipv4.tcp_tw_reuse", wanted: WantedValue::Exactly("1"),
         why: "It lets new connections to upstream servers take ports in TIME_WAIT. It has no effect on connections of clients." },
-    SysctlRule { check: "file-table", name: "fs.file-max", wanted: WantedValue::AtLeast(1 << 20, 4 << 20),
+    SysctlRule { check: "file-table", name: "fs.file-max", wanted: WantedValue::AtLeast(65_536, 1 << 20),
         why: "The limit of open files of all processes together." },
     SysctlRule { check: "watches", name: "fs.inotify.max_user_watches", wanted: WantedValue::AtLeast(65_536, 524_288),
         why: "tarpon watches each subdirectory of a site that is a directory. A packed site needs no watch." },
@@ -115,7 +115,7 @@ mod tests {
     fn values_below_the_wanted_ones_get_a_proposal() {
         use WantedValue::{AtLeast, Exactly, MaximumAtLeast};
         #[rustfmt::skip]
-        let cases: &[(WantedValue, &str, Result<Option<&str>, ()>)] = &[
+        let cases = [
             (AtLeast(4096, 8192),   "128",                    Ok(Some("8192"))),
             (AtLeast(4096, 8192),   "4095",                   Ok(Some("8192"))),
             (AtLeast(4096, 8192),   "4096",                   Ok(None)),

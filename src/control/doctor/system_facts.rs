@@ -5,7 +5,9 @@ use crate::{
         engine::Engine,
         error::reason,
         settings::{KernelTlsUse, Settings},
+        site_config::SiteConfig,
     },
+    control::supervisor::Service,
     data::engine::{RingFeatures, ring_features},
     sys::{cores, kernel_tls::KernelSuites},
 };
@@ -21,7 +23,7 @@ use tarpon_conn::{KernelCipher, KernelSuite};
 #[derive(Debug)]
 pub(crate) struct SystemFacts {
     /// The text of each file, or why it cannot be read.
-    files: BTreeMap<String, Result<String, String>>,
+    pub(super) files: BTreeMap<String, Result<String, String>>,
     /// The soft and the hard limit of open files. `None`: there is none.
     pub(super) open_files: ResourceLimit,
     /// The limits of locked memory, in bytes.
@@ -74,8 +76,8 @@ impl SystemPlan {
 
     /// Sets what a configuration adds.
     #[must_use]
-    pub(crate) fn with_service(self, service: &crate::Service) -> SystemPlan {
-        let is_directory = |site: &&crate::config::SiteConfig| site.source.path.is_dir();
+    pub(crate) fn with_service(self, service: &Service) -> SystemPlan {
+        let is_directory = |site: &&SiteConfig| site.source.path.is_dir();
         let uses_kernel_tls = service.settings.kernel_tls != KernelTlsUse::Off;
         SystemPlan {
             watched_count: service.sites.iter().filter(is_directory).count(),
@@ -115,10 +117,7 @@ impl SystemFacts {
         let fixed = FILES.iter().map(|path| (*path).to_owned());
         let paths = fixed.chain(SYSCTLS.iter().map(|name| sysctl_path(name))).chain(of_cores);
         let files: BTreeMap<_, _> = paths.map(|path| (path.clone(), read_fact(&path))).collect();
-        // As root, a probe would make the kernel load the module.
-        let has_kernel_tls = ["/proc/net/tls_stat", "/sys/module/tls/initstate"];
-        let has_kernel_tls = has_kernel_tls.iter().any(|path| files.get(*path).is_some_and(Result::is_ok));
-        SystemFacts {
+        let mut facts = SystemFacts {
             files,
             open_files: limits.open_files,
             locked_memory: limits.locked_memory,
@@ -126,9 +125,19 @@ impl SystemFacts {
             cores,
             ring_refusal: ring_refusal(),
             ring_features: ring_features().map_err(|error| reason(&error)),
-            kernel_suites: if has_kernel_tls { suite_names(KernelSuites::probe()) } else { Vec::new() },
+            kernel_suites: Vec::new(),
             landlock: landlock().map_err(|error| reason(&error)),
+        };
+        // As root, a probe would make the kernel load the module.
+        if facts.has_tls_module() {
+            facts.kernel_suites = suite_names(KernelSuites::probe());
         }
+        facts
+    }
+
+    /// Returns whether the kernel has loaded TLS.
+    pub(super) fn has_tls_module(&self) -> bool {
+        ["/proc/net/tls_stat", "/sys/module/tls/initstate"].iter().any(|path| self.file(path).is_ok())
     }
 
     /// Returns the text of a file, with one space between words.
@@ -237,6 +246,10 @@ const SYSCTLS: [&str; 20] = [
     "vm.nr_hugepages",
     "vm.overcommit_memory",
 ];
+
+/// Settings of a test, or files, with their text.
+#[cfg(test)]
+pub(super) type TestSettings = &'static [(&'static str, &'static str)];
 
 #[cfg(test)]
 impl SystemFacts {

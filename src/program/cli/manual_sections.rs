@@ -180,8 +180,8 @@ const SECTIONS: &[ManualSections] = &[
                 "sudo tarpon doctor /etc/tarpon/tarpon.toml",
                 "Examine the sites, certificates, names and ports too.",
             ),
-            ("sudo tarpon doctor --apply", "Change the settings of the kernel that the table lists."),
-            ("sudo tarpon doctor --undo", "Set them back."),
+            ("tarpon doctor --apply", "Change the settings of the kernel that the table lists."),
+            ("tarpon doctor --undo", "Set them back."),
             (
                 "tarpon doctor --sysctl",
                 "Print them as a file for /etc/sysctl.d, so that they outlast a restart.",
