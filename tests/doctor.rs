@@ -343,3 +343,51 @@ fn settings_are_changed_and_restored_in_a_namespace() {
         "the machine keeps its own"
     );
 }
+
+/// A namespace with a public address of its own, and names that a file has. No packet leaves it.
+const NAMES: &str = r#"
+ip link set lo up
+ip address add 9.9.9.1/32 dev lo
+printf '9.9.9.1 here.test\n9.9.9.9 away.test\n127.0.0.1 loop.test\n' > "$0/hosts"
+mount --bind "$0/hosts" /etc/hosts
+exec "$@"
+"#;
+
+#[test]
+fn names_are_compared_with_the_addresses_of_a_namespace() {
+    let wrapper = ["unshare", "--net", "--mount", "--propagation", "private", "sh", "-ec"];
+    let may_wrap = Command::new(wrapper[0]).args(&wrapper[1..5]).arg("true").output();
+    if !rustix::process::geteuid().is_root() || !may_wrap.is_ok_and(|output| output.status.success()) {
+        return eprintln!("not run: this user may not make namespaces");
+    }
+    let dir = site(&[("public/index.html", "home")]);
+    let more = "[[site]]\npath = \"public\"\nhosts = [\"here.test\", \"away.test\", \"loop.test\", \"*.test\"]\n\
+                [[listener]]\naddress = \"0.0.0.0:80\"";
+    let config = configure(dir.path(), more);
+    let mut command = Command::new(wrapper[0]);
+    command.args(&wrapper[1..]).arg(NAMES).arg(dir.path());
+    command
+        .args([OsStr::new(env!("CARGO_BIN_EXE_tarpon")), "doctor".as_ref(), "--json".as_ref()])
+        .arg(config);
+    let exit = RunningProgram::run(command);
+    let found = findings(&exit);
+    #[rustfmt::skip]
+    let cases = [
+        // check, subject              verdict    value
+        ("name", "here.test",          "good",    "9.9.9.1: this machine"),
+        ("name", "away.test",          "advice",  "9.9.9.9: not this machine"),
+        ("name", "loop.test",          "unknown", "other machines may get another answer"),
+        ("port", "here.test:80",       "unknown", "start the server, and ask again"),
+        ("listener", "0.0.0.0:80",     "good",    "free"),
+    ];
+    for (check, subject, verdict, value) in cases {
+        let found = finding(&found, check, subject);
+        assert_eq!(found["verdict"], verdict, "{found}");
+        assert!(found["value"].as_str().unwrap().contains(value), "{found}");
+    }
+    assert_eq!(
+        found.iter().filter(|finding| finding["check"] == "name").count(),
+        3,
+        "no wildcard: {found:#?}"
+    );
+}

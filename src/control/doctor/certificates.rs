@@ -44,7 +44,7 @@ fn of_files(service: &Service, unix_s: i64, findings: &mut Vec<Finding>) {
         findings.push(finding.about(files.chain.printable()));
         findings.extend(warnings.iter().filter(|warning| !warning.is_outage).map(|warning| {
             let (found, hint) = warning.error.found_and_hint();
-            let why = "A user who has the key can pass for this server.";
+            let why = "With the key, any program can pass for this server.";
             Finding::advice("certificate-key", found, why, hint).about(files.key_file().printable())
         }));
     }

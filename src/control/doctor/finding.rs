@@ -1,4 +1,4 @@
-//! What a check has found.
+//! Findings: the results of checks.
 
 use serde::Serialize;
 
@@ -14,14 +14,14 @@ pub(crate) struct FindingGroup {
 pub(crate) struct Finding {
     /// The name of the check.
     pub(crate) check: &'static str,
-    /// What it is about, if the check examines several things: a path, a host, an address.
+    /// The path, host or address that the finding is about, if the check examines several.
     pub(crate) subject: Option<String>,
     pub(crate) verdict: Verdict,
-    /// What was found. For [`Verdict::Unknown`], why it cannot be known.
+    /// The value. For [`Verdict::Unknown`], the reason why it is unknown.
     pub(crate) value: String,
-    /// What to do.
+    /// The change that improves it.
     pub(crate) advice: Option<String>,
-    /// Why it matters to a web server.
+    /// The reason why the value matters to a web server.
     pub(crate) why: String,
     /// The command that follows the advice.
     pub(crate) command: Option<String>,

@@ -12,7 +12,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `finding` | what a check has found: value, verdict, advice, reason, command |
+//! | `finding` | the result of a check: value, verdict, advice, reason, command |
 //! | `system_facts` | reads what the checks of the system judge |
 //! | `sysctl_rules` | the settings of the kernel that the doctor may change, and their values |
 //! | `limits` | open files, watches, memory |

@@ -10,7 +10,7 @@ use std::{
 use tarpon_conn::HostName;
 use tarpon_site::Printable;
 
-/// A name, and what is known of it.
+/// A name with the result of its look-up.
 #[derive(Debug)]
 pub(super) struct ExaminedName {
     pub(super) name: String,
@@ -19,7 +19,7 @@ pub(super) struct ExaminedName {
     pub(super) found: NameAddresses,
 }
 
-/// What a look-up has found.
+/// The result of a look-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NameAddresses {
     /// These addresses.

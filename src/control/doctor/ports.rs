@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-/// What an attempt to connect has found.
+/// The result of an attempt to connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PortState {
     Open,
@@ -41,7 +41,8 @@ pub(super) fn examine(service: &Service, names: &[ExaminedName], refused: &[&Add
     let targets = usable.iter().map(|address| reachable(*address));
     let targets: Vec<SocketAddr> = targets.chain(wanted.iter().map(|(_, target)| *target)).collect();
     let mut states = run_all(targets, CONNECT_LIMIT_OF_ALL, |target| connect(*target)).into_iter();
-    let mut next = || states.next().flatten().unwrap_or(PortState::Silent);
+    let mut next =
+        || states.next().flatten().unwrap_or_else(|| PortState::Unreachable("not tried in time".to_owned()));
     let of_listeners: Vec<(SocketAddr, PortState)> =
         usable.iter().map(|address| (*address, next())).collect();
     let mut findings: Vec<_> =

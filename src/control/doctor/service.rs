@@ -60,7 +60,7 @@ fn of_user(service: &Service) -> Vec<Finding> {
             "remove user = \"root\", and let the sites be readable for a user of their own",
         ),
         Some("nobody") => {
-            let advice = "create a user for the server alone: other programs run as nobody, too";
+            let advice = "create a user for the server alone: other programs use this one too";
             Finding::advice(CHECK, "nobody", WHY, advice)
                 .command("useradd --system --shell /usr/sbin/nologin tarpon")
         }

@@ -7,7 +7,7 @@ use crate::{
 };
 use tarpon_site::Printable;
 
-/// Returns a finding for each error, or one that there are none.
+/// Returns a finding for each error. Without errors, returns a good one.
 pub(super) fn examine(errors: &[StartError], service: &Service) -> Vec<Finding> {
     const WHY: &str = "These checks run the code of the start, as the same users.";
     match errors.is_empty() {

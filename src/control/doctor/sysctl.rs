@@ -19,7 +19,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What has become of the settings, in the order of the changes, and where their former values are.
+/// The outcomes of all changes, in their order, and the file with the former values.
 #[derive(Debug, Serialize)]
 pub(crate) struct ChangeReport {
     pub(crate) outcomes: Vec<ChangeOutcome>,
@@ -27,7 +27,7 @@ pub(crate) struct ChangeReport {
     pub(crate) record: PathBuf,
 }
 
-/// What has become of a setting.
+/// The outcome of a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct ChangeOutcome {
     pub(crate) name: String,
@@ -75,7 +75,7 @@ fn require_root(option: &str) -> Result<(), UserError> {
     ))
 }
 
-/// Where settings are read and written.
+/// The place of the settings: the system, or a directory in tests.
 struct KernelSettings {
     /// A directory in place of the root. Empty: the system.
     root: &'static str,
@@ -152,7 +152,7 @@ fn undo_in(settings: &KernelSettings, state: &Path) -> Result<ChangeReport, User
                 left.values.extend(failure.map(|_| value));
             }
             Ok(now) => {
-                let why = format!("left as it is: it was set to {now} since");
+                let why = format!("not restored: another program has set it to {now}");
                 outcomes.push(outcome(&now, Some(why)));
             }
             Err(why) => {
@@ -269,7 +269,10 @@ mod tests {
         kernel.apply(&[change(BACKLOG, "128", "4096")]);
         kernel.set(BACKLOG, "9999");
         let report = kernel.undo();
-        assert_eq!(report.outcomes[0].failure.as_deref(), Some("left as it is: it was set to 9999 since"));
+        assert_eq!(
+            report.outcomes[0].failure.as_deref(),
+            Some("not restored: another program has set it to 9999")
+        );
         assert_eq!(kernel.get(BACKLOG), "9999");
         // The machine was restarted.
         kernel.apply(&[change(BACKLOG, "9999", "4096")]);

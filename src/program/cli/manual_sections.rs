@@ -177,7 +177,7 @@ const SECTIONS: &[ManualSections] = &[
         examples: &[
             ("tarpon doctor", "Examine this machine."),
             (
-                "sudo tarpon doctor /etc/tarpon/tarpon.toml",
+                "tarpon doctor /etc/tarpon/tarpon.toml",
                 "Examine the sites, certificates, names and ports too.",
             ),
             ("tarpon doctor --apply", "Change the settings of the kernel that the table lists."),
