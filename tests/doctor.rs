@@ -282,7 +282,7 @@ fn only_root_may_change_settings() {
     }
 }
 
-/// Of the settings, only those of the network are writable, and they belong to a namespace that ends with the test: the machine keeps its own.
+/// Runs the doctor where only settings of the network are writable. They belong to a namespace that ends with the test: the machine keeps its own.
 const NAMESPACE: &str = r#"
 mkdir "$0/net"
 mount --bind /proc/sys/net "$0/net"

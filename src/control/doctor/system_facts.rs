@@ -45,7 +45,7 @@ pub(crate) struct SystemFacts {
 /// Soft and hard limit.
 pub(crate) type ResourceLimit = (Option<u64>, Option<u64>);
 
-/// What a server is planned to do with the system.
+/// The demands of a server on the system.
 #[derive(Clone, Debug)]
 pub(crate) struct SystemPlan {
     pub(super) engine: Engine,
