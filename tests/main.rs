@@ -23,6 +23,7 @@ mod compression;
 mod config;
 mod curl;
 mod deltas;
+mod doctor;
 mod events;
 mod examples;
 mod executable;

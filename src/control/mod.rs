@@ -26,6 +26,7 @@
 //! | `stats`, `metrics` | the statistics of a service, for Prometheus and `tarpon status` |
 //! | `process_usage` | what the server process takes from the system |
 //! | `helper_stats` | what helpers and the builder add to them |
+//! | `doctor` | examines the machine and a configuration, and advises |
 //! | `acme` | obtains and renews certificates |
 //! | `cgi` | CGI programs, and the helper that runs them |
 //! | `upstreams` | upstream servers, and the helper that connects to them |
@@ -44,6 +45,8 @@ mod builder_process;
 #[cfg(feature = "program")]
 pub(crate) mod cgi;
 pub(crate) mod counters;
+#[cfg(feature = "program")]
+pub(crate) mod doctor;
 #[cfg(feature = "program")]
 mod handover;
 #[cfg_attr(not(feature = "program"), path = "no_helper_stats.rs")]

@@ -19,6 +19,8 @@
 //! | `forbidden` | reports a system call that seccomp refuses | – |
 //! | `spawn` | clone, as posix_spawn does, with limits and Landlock | refused |
 //! | `seccomp` | adds a filter to this process | – |
+//! | `landlock` | the version of Landlock | – |
+//! | `interfaces` | the addresses of this machine | the same |
 
 #[cfg(not(any(target_os = "linux", target_os = "freebsd", target_os = "macos")))]
 compile_error!("tarpon knows Linux, FreeBSD and macOS");
@@ -27,6 +29,8 @@ pub(crate) mod access;
 mod fault;
 pub(crate) mod inherited;
 pub(crate) mod inject;
+#[cfg(feature = "program")]
+pub(crate) mod interfaces;
 pub(crate) mod io;
 #[cfg_attr(all(feature = "tls", target_os = "linux"), path = "linux/kernel_tls.rs")]
 #[cfg_attr(not(all(feature = "tls", target_os = "linux")), path = "no_kernel_tls.rs")]
@@ -48,6 +52,8 @@ pub(crate) use system::{cached, clock, cores, name, priority, program, signals, 
 
 #[cfg(all(test, target_os = "linux"))]
 pub(crate) use system::attempts;
+#[cfg(all(target_os = "linux", feature = "program"))]
+pub(crate) use system::landlock;
 #[cfg(not(target_os = "linux"))]
 pub(crate) use system::queue;
 #[cfg(target_os = "linux")]

@@ -55,9 +55,7 @@ impl AcmeStore {
     /// # Errors
     /// The state directory cannot be made or written to.
     pub(crate) fn open(state: &Path, directory_url: &str) -> Result<AcmeStore, UserError> {
-        let host = directory_url.split_once("://").map_or(directory_url, |(_, rest)| rest);
-        let host = host.split('/').next().unwrap_or_default();
-        let folder = state.join("acme").join(folder_name(host, directory_url));
+        let folder = directory_folder(state, directory_url);
         make_folder(state, &folder).map_err(|error| state_error(state, &error))?;
         Ok(AcmeStore { folder })
     }
@@ -77,6 +75,26 @@ impl AcmeStore {
             Err(_) => access::may_create_all(state),
         };
         checked.map_err(|error| state_error(state, &error))
+    }
+
+    /// Reads the certificate of a set of names, and changes nothing: makes no folder, and sets no file aside.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is damaged.
+    pub(crate) fn find(
+        state: &Path,
+        directory_url: &str,
+        names: &[String],
+    ) -> io::Result<Option<Certificate>> {
+        let folder = directory_folder(state, directory_url);
+        let path = AcmeStore { folder }.certificate_file(names);
+        match read_file(&path, CERTIFICATE_FILE_LEN_MAX) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+            Ok(text) => Certificate::from_pem(&text, &text, names)
+                .map(Some)
+                .map_err(|error: AcmeCertificateError| io::Error::other(error.to_string())),
+        }
     }
 
     /// Reads the credentials of the account. They belong to this directory.
@@ -158,6 +176,13 @@ impl AcmeStore {
         set_aside(path);
         Stored::Damaged(why)
     }
+}
+
+/// Returns the folder of a directory.
+fn directory_folder(state: &Path, directory_url: &str) -> PathBuf {
+    let host = directory_url.split_once("://").map_or(directory_url, |(_, rest)| rest);
+    let host = host.split('/').next().unwrap_or_default();
+    state.join("acme").join(folder_name(host, directory_url))
 }
 
 /// Returns the state directory: the configured one, that of systemd, or the usual one of the user.
@@ -310,7 +335,9 @@ mod tests {
         }
         let store = AcmeStore::open(state.path(), URL).unwrap();
         assert_eq!(store.account(URL), Stored::Found(account));
-        assert_eq!(store.certificate(&names), Stored::Found(certificate));
+        assert_eq!(store.certificate(&names), Stored::Found(certificate.clone()));
+        assert_eq!(AcmeStore::find(state.path(), URL, &names).unwrap(), Some(certificate));
+        assert_eq!(AcmeStore::find(state.path(), URL, &names[..1]).unwrap(), None, "another set");
         let other = AcmeStore::open(state.path(), "https://ca.example/other").unwrap();
         assert_eq!((other.account(URL), other.certificate(&names)), (Stored::Nothing, Stored::Nothing));
         assert_eq!(store.certificate(&names[..1]), Stored::Nothing, "another set");

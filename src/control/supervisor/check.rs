@@ -65,22 +65,23 @@ pub(crate) enum ServicePart {
     Tls,
 }
 
-/// Returns why a service would not start: nothing if it would. The caller has read its certificates already.
-pub(crate) fn start_errors(mut service: Service, unix_s: i64) -> Vec<StartError> {
-    complete_addresses(&mut service);
+/// Returns why a service would not start: nothing if it would. The caller has read its certificates already. Sets the addresses that the
+/// service has by default.
+pub(crate) fn start_errors(service: &mut Service, unix_s: i64) -> Vec<StartError> {
+    complete_addresses(service);
     let mut errors = StartErrors::default();
-    check_listeners(&service, &mut errors);
+    check_listeners(service, &mut errors);
     for (owner, target) in log_targets(&service.log, &service.sites) {
         errors.add(ServicePart::Log(owner), target.check());
     }
-    let (sets, state) = acme_sets(&service);
+    let (sets, state) = acme_sets(service);
     let of_acme = AcmeService::errors(&service.acme, &sets, &state);
     of_acme.into_iter().for_each(|error| errors.add(ServicePart::Server, Err::<(), _>(error)));
     let of_upstreams = UpstreamService::checked(&service.upstreams, &service.sites).err().unwrap_or_default();
     for UpstreamError { upstream, error } in of_upstreams {
         errors.add(ServicePart::Upstream(upstream), Err::<(), _>(error));
     }
-    errors.add(ServicePart::Tls, prepare_tls(&service, !sets.is_empty(), unix_s));
+    errors.add(ServicePart::Tls, prepare_tls(service, !sets.is_empty(), unix_s));
     let privileges = look_up(|| Privileges::new(service.user.as_deref(), service.sandbox));
     let privileges = privileges.or_else(|error| {
         errors.add(ServicePart::Server, Err::<(), _>(error.about("user")));
@@ -88,7 +89,7 @@ pub(crate) fn start_errors(mut service: Service, unix_s: i64) -> Vec<StartError>
         look_up(|| Privileges::new(None, service.sandbox))
     });
     if let Ok(privileges) = privileges {
-        check_sites(&service, &privileges, &mut errors);
+        check_sites(service, &privileges, &mut errors);
     }
     errors.0
 }
@@ -152,6 +153,6 @@ fn check_sites(service: &Service, privileges: &Privileges, errors: &mut StartErr
 }
 
 /// Looks a user up in a child, as the start does.
-fn look_up(compute: impl Fn() -> Result<Privileges, UserError>) -> Result<Privileges, UserError> {
+pub(crate) fn look_up(compute: impl Fn() -> Result<Privileges, UserError>) -> Result<Privileges, UserError> {
     SingleThreaded::new().and_then(|single| in_child(&single, &compute)).unwrap_or_else(|_| compute())
 }

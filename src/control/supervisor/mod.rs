@@ -44,7 +44,8 @@ mod orders;
 #[cfg(test)]
 mod simulator;
 
-pub(crate) use check::{ServicePart, StartError, start_errors};
+pub(crate) use check::{ServicePart, StartError, look_up, start_errors};
+pub(crate) use driver::{acme_sets, log_targets};
 pub(super) use event::BuilderStart;
 pub use notice::{Notice, Role, ServingReport, SiteLabel};
 

@@ -118,6 +118,18 @@ impl TlsCertificate {
         }
     }
 
+    /// Returns when it becomes valid and expires, in seconds since 1970.
+    #[cfg(feature = "program")]
+    pub(crate) fn validity(&self) -> (i64, i64) {
+        self.validity
+    }
+
+    /// Returns the DNS names and addresses of the certificate in lower case; some begin with `*.`.
+    #[cfg(feature = "program")]
+    pub(crate) fn names(&self) -> &[String] {
+        &self.names
+    }
+
     /// Returns the DER of the certificate of the server.
     pub(crate) fn leaf(&self) -> &[u8] {
         &self.key.cert[0]

@@ -1,6 +1,6 @@
 //! The engine that only BSD and macOS have: kqueue.
 
-use super::{ChosenEngine, Engine, WorkerReady, readiness};
+use super::{ChosenEngine, Engine, RingFeatures, WorkerReady, readiness};
 use crate::data::worker::WorkerConfig;
 use std::io;
 
@@ -12,6 +12,11 @@ pub(super) fn best() -> ChosenEngine {
 /// Returns why this host does not offer an engine of this system. `None`: it does.
 pub(super) fn refusal(_engine: Engine) -> Option<String> {
     None
+}
+
+/// This system has no rings.
+pub(super) fn ring_features() -> io::Result<RingFeatures> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// Runs a worker on one of these engines.

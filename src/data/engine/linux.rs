@@ -1,6 +1,6 @@
 //! The engines that only Linux has: io_uring, and epoll where the host forbids it.
 
-use super::{ChosenEngine, Engine, WorkerReady, readiness, uring};
+use super::{ChosenEngine, Engine, RingFeatures, WorkerReady, readiness, uring};
 use crate::{base::error::reason, data::worker::WorkerConfig};
 use rustix::io::Errno;
 use std::io;
@@ -27,6 +27,11 @@ pub(super) fn refusal(engine: Engine) -> Option<String> {
         Some(Errno::INVAL) => "this kernel is older than Linux 6.1".to_owned(),
         _ => reason(&error),
     })
+}
+
+/// Returns what a ring of this system can do.
+pub(super) fn ring_features() -> io::Result<RingFeatures> {
+    uring::features()
 }
 
 /// Runs a worker on one of these engines.

@@ -63,6 +63,23 @@ struct Closed;
 #[cfg(test)]
 mod tests;
 
+/// What a ring of this system can do, beside what the engine needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RingFeatures {
+    /// Operations that the kernel knows.
+    pub(crate) operation_count: usize,
+    /// Features of newer kernels.
+    pub(crate) names: Vec<&'static str>,
+}
+
+/// Finds out what a ring of this system can do.
+///
+/// # Errors
+/// The system has no io_uring, or forbids it.
+pub(crate) fn ring_features() -> io::Result<RingFeatures> {
+    system::ring_features()
+}
+
 impl Engine {
     /// Checks whether this host offers the engine, and chooses one for `auto`.
     ///

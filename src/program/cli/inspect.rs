@@ -50,7 +50,7 @@ pub(super) fn inspect(path: &Path, json: bool, max_unpacked_len: u64) -> Command
 }
 
 /// Returns the columns of standard output, if it is a terminal.
-fn terminal_width() -> Option<usize> {
+pub(super) fn terminal_width() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok()?;
     Some(usize::from(size.ws_col)).filter(|&width| width > 0)
 }

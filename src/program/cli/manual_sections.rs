@@ -173,6 +173,30 @@ const SECTIONS: &[ManualSections] = &[
         environment: ADMIN_ENVIRONMENT,
     },
     ManualSections {
+        page: "doctor",
+        examples: &[
+            ("tarpon doctor", "Examine this machine."),
+            (
+                "tarpon doctor /etc/tarpon/tarpon.toml",
+                "Examine the sites, certificates, names and ports too.",
+            ),
+            ("tarpon doctor --apply", "Change the settings of the kernel that the table lists."),
+            ("tarpon doctor --undo", "Set them back."),
+            (
+                "tarpon doctor --sysctl",
+                "Print them as a file for /etc/sysctl.d, so that they outlast a restart.",
+            ),
+        ],
+        files: &[
+            TOML,
+            (
+                "/var/lib/tarpon/doctor-undo.json",
+                "The values of settings before --apply. The state directory of the configuration may be another.",
+            ),
+        ],
+        environment: &[("STATE_DIRECTORY", "The state directory, if the configuration has none."), NO_COLOR],
+    },
+    ManualSections {
         page: "reload",
         examples: &[("tarpon reload", "Apply a changed configuration file.")],
         files: &[ADMIN_SOCKET],

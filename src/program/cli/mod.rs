@@ -7,6 +7,7 @@
 //! | `control` | sends reload and upgrade orders to a running server |
 //! | `pack`, `inspect`, `verify`, `release` | make, list, check and activate packed sites |
 //! | `config` | checks and prints the configuration |
+//! | `doctor` | examines the machine and a configuration, and advises |
 //! | `manual` | prints manual pages, generated from the help of the commands |
 //! | `manual_sections` | the examples, files and variables of the environment for each page |
 //! | `reference` | the reference of the configuration file, as manual page and as Markdown |
@@ -18,6 +19,7 @@
 mod completions;
 mod config;
 mod control;
+mod doctor;
 mod embedded;
 mod flags;
 mod inspect;
@@ -57,7 +59,7 @@ struct CliCommand {
 }
 
 /// All commands, in the order of the help.
-const COMMANDS: [CliCommand; 11] = [
+const COMMANDS: [CliCommand; 12] = [
     CliCommand { command: serve::command, run: serve::run },
     CliCommand { command: pack::command, run: pack::run },
     CliCommand { command: inspect::command, run: inspect::run },
@@ -67,6 +69,7 @@ const COMMANDS: [CliCommand; 11] = [
     CliCommand { command: control::Reload::command, run: control::reload },
     CliCommand { command: control::Upgrade::command, run: control::upgrade },
     CliCommand { command: config::command, run: config::run },
+    CliCommand { command: doctor::command, run: doctor::run },
     CliCommand { command: manual::command, run: manual::run },
     CliCommand { command: completions::command, run: completions::run },
 ];

@@ -24,11 +24,16 @@ pub(super) fn config_arg() -> Arg {
 
 /// Returns the arguments of a command about one file: its path, or `--config`.
 pub(super) fn file_args() -> [Arg; 2] {
+    let [path, config] = optional_file_args();
+    [path.required_unless_present("config"), config]
+}
+
+/// Returns the same arguments for a command that also works without a file.
+pub(super) fn optional_file_args() -> [Arg; 2] {
     let path = Arg::new("file")
         .value_name("FILE")
         .value_parser(value_parser!(PathBuf))
         .value_hint(ValueHint::FilePath)
-        .required_unless_present("config")
         .conflicts_with("config")
         .help("Read this configuration file");
     [path, config_arg()]

@@ -155,7 +155,7 @@ pub(super) fn conflicts(entries: &[OptionValue], config: &AcmeConfig, errors: &m
 
 /// Returns the warning that a directory may not reach this server: no listener has the port that it connects to. A router or a container may lead
 /// that port to another one.
-pub(super) fn unreachable(config: &Config) -> Option<UserError> {
+pub(crate) fn unreachable(config: &Config) -> Option<UserError> {
     let (challenge, port, has_tls) = match config.server.acme.challenge {
         AcmeChallenge::Http01 => ("http-01", 80, false),
         AcmeChallenge::TlsAlpn01 => ("tls-alpn-01", 443, true),

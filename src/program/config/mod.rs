@@ -62,7 +62,7 @@ mod upstream;
 mod upstream_address;
 mod upstream_conflict;
 
-pub(crate) use acme::DOMAIN_LISTENERS;
+pub(crate) use acme::{DOMAIN_LISTENERS, unreachable};
 
 pub use crate::base::{
     log_config::{EventFormat, LogConfig, SiteLogConfig},

@@ -17,10 +17,11 @@ use tarpon_site::Printable;
 /// Each reason why it would not.
 pub(crate) fn check_start(
     resolved: &ResolvedConfig,
-    service: Service,
+    mut service: Service,
     unix_s: i64,
 ) -> Result<(), ConfigErrors> {
-    let errors: Vec<_> = start_errors(service, unix_s).iter().map(|error| located(resolved, error)).collect();
+    let errors: Vec<_> =
+        start_errors(&mut service, unix_s).iter().map(|error| located(resolved, error)).collect();
     if errors.is_empty() { Ok(()) } else { Err(ConfigErrors::new(resolved.file.as_ref(), errors)) }
 }
 

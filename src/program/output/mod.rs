@@ -8,6 +8,7 @@
 //! for texts of libraries, of other processes and of the command line. It cannot tell a newline of a name from one of the message,
 //! so the first guard stays necessary.
 
+pub(crate) mod doctor_report;
 pub(crate) mod events;
 pub(crate) mod loading;
 pub(crate) mod messages;

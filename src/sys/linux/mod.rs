@@ -8,6 +8,8 @@ pub(crate) mod cores;
 pub(crate) mod epoll;
 pub(crate) mod forbidden;
 pub(crate) mod huge;
+#[cfg(feature = "program")]
+pub(crate) mod landlock;
 pub(crate) mod name;
 pub(crate) mod priority;
 pub(crate) mod process;

@@ -27,7 +27,7 @@ use std::{io, path::PathBuf, sync::Arc, time::Duration};
 const MESSAGES_PER_TURN: usize = 16;
 
 /// Returns the names of each certificate that a configuration obtains, and the state directory.
-pub(in super::super) fn acme_sets(service: &Service) -> (Vec<Vec<String>>, PathBuf) {
+pub(crate) fn acme_sets(service: &Service) -> (Vec<Vec<String>>, PathBuf) {
     let names = service.sites.iter().map(|site| &site.domains).filter(|domains| !domains.is_empty());
     let sets = names.map(|domains| domains.iter().map(ToString::to_string).collect()).collect();
     let is_root = rustix::process::geteuid().is_root();

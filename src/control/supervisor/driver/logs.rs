@@ -23,7 +23,7 @@ pub(super) struct OpenLog {
 }
 
 /// Returns the logs of a configuration.
-pub(in super::super) fn log_targets<'a>(
+pub(crate) fn log_targets<'a>(
     config: &'a LogConfig,
     sites: &'a [SiteConfig],
 ) -> impl Iterator<Item = (LogOwner, &'a LogTarget)> {

@@ -65,7 +65,8 @@ use crate::{
         signals::Signals,
     },
 };
-pub(super) use {acme::acme_sets, listeners::complete_addresses, logs::log_targets};
+pub(super) use listeners::complete_addresses;
+pub(crate) use {acme::acme_sets, logs::log_targets};
 
 use libc::{POLLIN, POLLOUT};
 use listeners::Listeners;

@@ -34,7 +34,7 @@ mod starved_receives;
 
 use crate::{
     data::{
-        engine::{Closed, NextDrive, WorkerReady},
+        engine::{Closed, NextDrive, RingFeatures, WorkerReady},
         worker::{Worker, WorkerConfig, idle_len, mailbox::ShutdownMode},
     },
     sys::socket,
@@ -119,6 +119,16 @@ enum Send {
 pub(super) fn probe() -> io::Result<()> {
     // On its own thread: the kernel frees a ring later, and interrupts system calls of the thread that made it.
     let probe = thread::Builder::new().name("probe".to_owned()).spawn(|| Ring::new(&GROUPS).map(drop))?;
+    probe.join().expect("making a ring does not panic")
+}
+
+/// Returns what a ring of this host can do.
+///
+/// # Errors
+/// The host has no io_uring, or forbids it.
+pub(super) fn features() -> io::Result<RingFeatures> {
+    // On its own thread, as above.
+    let probe = thread::Builder::new().name("probe".to_owned()).spawn(ring::features)?;
     probe.join().expect("making a ring does not panic")
 }
 

@@ -18,12 +18,12 @@ use super::{
     send_buffers::{SendBuffer, SendBuffers},
 };
 use crate::{
-    data::worker::WAIT_MS_MAX,
+    data::{engine::RingFeatures, worker::WAIT_MS_MAX},
     sys::inject::{self, Call},
 };
 use io_uring::{
     IoUring, cqueue, opcode,
-    register::Restriction,
+    register::{Probe, Restriction},
     squeue,
     types::{self, CancelBuilder, Fd, SubmitArgs},
 };
@@ -36,6 +36,23 @@ use std::{
     ptr,
     time::Duration,
 };
+
+/// Makes a ring, and asks the kernel what it can do.
+pub(super) fn features() -> io::Result<RingFeatures> {
+    let ring = IoUring::new(1)?;
+    let mut probe = Probe::new();
+    ring.submitter().register_probe(&mut probe)?;
+    let params = ring.params();
+    let names = [
+        (probe.is_supported(opcode::SendZc::CODE), "zero-copy send"),
+        (params.is_feature_recvsend_bundle(), "bundles"),
+        (params.is_feature_min_timeout(), "minimum waits"),
+    ];
+    Ok(RingFeatures {
+        operation_count: (0..u8::MAX).filter(|&code| probe.is_supported(code)).count(),
+        names: names.into_iter().filter_map(|(has, name)| has.then_some(name)).collect(),
+    })
+}
 
 /// Submission and completion queue of one worker.
 pub(super) struct Ring {
