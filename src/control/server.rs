@@ -11,6 +11,7 @@ use crate::{
     base::{address::Address, engine::Engine, error::UserError, log_config::LogOwner},
     control::{
         access_log::{AccessLog, LogPlan, LogSink},
+        client_limits::{self, LimitTables, SiteLimitsSource},
         counters::ServerCounters,
         helper_stats::HelperStats,
         kernel_tls,
@@ -68,6 +69,8 @@ pub(crate) struct ServerHelpers {
     pub(crate) stats: Option<HelperStats>,
     /// What the kernel may seal and open of TLS.
     pub(crate) kernel_suites: KernelSuites,
+    /// What all servers of the service count of clients. `None`: this is the only server.
+    pub(crate) limit_tables: Option<LimitTables>,
     /// What tells the usage of the server process.
     pub(crate) usage: Option<Arc<ProcessUsage>>,
 }
@@ -139,12 +142,18 @@ impl Server {
         sites: impl Into<VirtualHosts>,
         dev_null: File,
         counters: ServerCounters,
-        ServerHelpers { acme, mut backends, stats: helper_stats, kernel_suites, usage }: ServerHelpers,
+        ServerHelpers { acme, mut backends, stats: helper_stats, kernel_suites, limit_tables, usage }: ServerHelpers,
     ) -> io::Result<Server> {
         let hosts: VirtualHosts = sites.into();
         let policies: Vec<_> = listeners.iter().map(Listener::policy).collect();
         let routes = hosts.routes(&policies).map_err(io::Error::other)?;
         let VirtualHosts { sites, labels, functions, .. } = hosts;
+        let paths = sites.iter().zip(&labels).map(|(site, label)| SiteLimitsSource {
+            mount: site.mount.as_ref(),
+            label: label.as_deref(),
+            paths: &site.path_limits,
+        });
+        let client_limits = client_limits::resolve(settings, paths, limit_tables)?;
         let engine = settings.engine;
         let worker_count = settings.workers().get();
         if !Engine::EMBEDDED.contains(&engine) {
@@ -228,6 +237,7 @@ impl Server {
                 health_path: settings.health_path.as_ref().map(|path| path.as_bytes().into()),
                 server_header: settings.server_header,
                 proxy_trust: proxy_trust.clone(),
+                client_limits: client_limits.clone(),
                 http2: settings.http2,
                 kernel_suites,
                 acme: acme.clone(),

@@ -29,6 +29,8 @@ pub struct Counters {
     pub client_malformed: Counter,
     /// Connections that were closed because of their PROXY header: it is missing, malformed or late, or the peer is not trusted.
     pub proxy_refused: Counter,
+    /// Requests that were refused because their client had sent too many.
+    pub requests_limited: Counter,
     /// Full handshakes of TLS 1.3.
     pub tls13_full: Counter,
     /// Handshakes of TLS 1.3 that resumed a session.
@@ -155,6 +157,7 @@ impl Counters {
             ("log_dropped", &self.log_dropped),
             ("client_malformed", &self.client_malformed),
             ("proxy_refused", &self.proxy_refused),
+            ("requests_limited", &self.requests_limited),
             ("tls13_full", &self.tls13_full),
             ("tls13_resumed", &self.tls13_resumed),
             ("tls12_full", &self.tls12_full),

@@ -245,6 +245,7 @@ fn worker_config(
         health_path: settings.health_path.as_ref().map(|path| path.as_bytes().into()),
         server_header: settings.server_header,
         proxy_trust: Arc::new(settings.proxy_trust.clone()),
+        client_limits: shared.client_limits.clone(),
         // Each of its processes serves one connection at a time.
         http2: Http2Use::Off,
         // So does their sandbox.

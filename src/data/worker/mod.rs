@@ -145,6 +145,7 @@ impl<S: Default> Worker<S> {
             health_path,
             server_header,
             proxy_trust,
+            client_limits,
             acme,
             loader,
             handshakes,
@@ -207,7 +208,13 @@ impl<S: Default> Worker<S> {
             context.sites.set_challenges(Arc::new(find), routes);
         }
         backends.add_functions(&mut context.sites);
-        let needs_peers = context.records.is_on() || !proxy_trust.proxies.is_empty() || !backends.is_empty();
+        let needs_peers = context.records.is_on()
+            || !proxy_trust.proxies.is_empty()
+            || !backends.is_empty()
+            || client_limits.is_some();
+        if let Some(limits) = client_limits {
+            context.sites.set_client_limits(limits, context.clock.start_us());
+        }
         context.sites.set_proxy_trust(proxy_trust);
         for (number, (versions, _)) in sites.iter().enumerate() {
             context.update_site(SiteId::new(number), versions.clone());
@@ -341,6 +348,7 @@ impl<S: Default> Worker<S> {
             context.producer = Some(producer);
         }
         context.clock = start.steady;
+        context.sites.set_limits_start(context.clock.start_us());
         // Each process has a thread of its own.
         context.cpu = CpuCount { counted_us: 0, next_at: Tick(0) };
         self.set_time(start.unix_ms);

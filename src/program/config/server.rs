@@ -1,7 +1,8 @@
 //! `[server]`: the options that apply to all sites and listeners.
 
 use super::{
-    CommandKind, Config, ConfigSection, FlagForm, Opt, OptionDefault, ValueKind, acme, cgi, option::OPT,
+    CommandKind, Config, ConfigSection, FlagForm, Opt, OptionDefault, ValueKind, acme, cgi, limit,
+    option::OPT,
 };
 use crate::{
     AcmeChallenge, AcmeConfig, Address, AdminAccess, CertificateFiles, CgiConfig, Engine, ForwardedField,
@@ -79,6 +80,9 @@ const SERVER: Opt = Opt { commands: &[Serve, Embedded], heading: "Server", ..OPT
 const TLS: Opt = Opt { heading: "HTTPS", ..SERVER };
 /// The fields that all options about certificates share.
 const ACME: Opt = Opt { commands: &[Serve], heading: "Certificates by ACME", ..OPT };
+
+/// The fields that all limits of clients share.
+const LIMIT: Opt = Opt { heading: "Limits of clients", ..SERVER };
 
 /// The fields that all timeouts here share.
 const TIME: Opt = Opt { value_name: "TIME", example: "1m30s", ..SERVER };
@@ -226,6 +230,30 @@ const OPTIONS: &[Opt] = &[
         help: "Close a connection after this many requests",
         details: "As keepalive_requests of nginx.",
         ..SERVER
+    },
+    Opt {
+        name: "request-rate",
+        value_name: "RATE",
+        kind: ValueKind::Text(limit::rate, |config, rate| {
+            config.server.settings.request_rate = rate.parse().ok()
+        }),
+        example: "50/s",
+        invalid: limit::NO_RATES,
+        help: "Limit the requests of each address to this rate, as 50/s, 300/m or 1000/h",
+        details: "A request over it gets 429 (Too Many Requests) with Retry-After, and the connection stays open. An address is that of the client as a trusted proxy names it; of IPv6 its first 64 bits. [[site.limit]] sets other rates for paths of a site.",
+        ..LIMIT
+    },
+    Opt {
+        name: "request-burst",
+        value_name: "COUNT",
+        kind: ValueKind::Count(limit::BURSTS, "requests", |config, count| {
+            config.server.settings.request_burst = NonZeroU32::new(count);
+        }),
+        default: OptionDefault::Described("the requests of one second"),
+        example: "100",
+        help: "Let this many requests of an address come at once, as a page with its pictures does",
+        details: "It needs --request-rate.",
+        ..LIMIT
     },
     Opt {
         name: "refuse-unknown-hosts",

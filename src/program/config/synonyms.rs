@@ -46,6 +46,8 @@ const SYNONYMS: &[(&[&str], &str)] = &[
         "it is `header-timeout` in [server]"),
     (&["client-max-body-size", "request-body", "max-request-body-size"],
         "it is `max-body` in [[upstream]], and `cgi-max-body` in [server] for CGI programs"),
+    (&["limit-req", "limit-req-zone", "rate-limit", "ratelimit", "requests-per-second"],
+        "the requests of each address are limited by `request-rate` in [server], and in [[site.limit]] for some paths"),
     (&["error-log", "log-file", "log-level", "customlog", "errorlog"],
         "requests go to `access-log` in [log]; messages go to standard error"),
     (&["allow-origin", "cors-allow-origins"],

@@ -43,6 +43,7 @@ use crate::{
     control::{
         acme::driver::AcmeDriver,
         cgi::stats::CgiStats,
+        client_limits::LimitTables,
         counters::ServiceCounters,
         handover::{
             predecessor::{Inheritance, PredecessorChannel, PredecessorEvent},
@@ -115,6 +116,8 @@ pub(super) struct Driver<'a> {
     former: Option<PredecessorChannel>,
     successor: Option<Channel>,
     counters: ServiceCounters,
+    /// What all servers of this supervisor count of clients.
+    limit_tables: LimitTables,
     /// The keys of session tickets of all generations, once one of them has TLS.
     ticket_keys: OnceCell<Arc<TicketKeys>>,
     /// `None`: no configuration has named certificates yet.
@@ -224,6 +227,7 @@ impl<'a> Driver<'a> {
             former: None,
             successor: None,
             counters,
+            limit_tables: LimitTables::new()?,
             ticket_keys: tickets.map(TicketKeys::new).map(OnceCell::from).unwrap_or_default(),
             acme: None,
             net: None,

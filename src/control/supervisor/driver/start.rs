@@ -139,6 +139,7 @@ impl Driver<'_> {
         let endpoints = upstreams.iter().flat_map(|upstreams| upstreams.endpoints());
         numbers.extend(endpoints.map(|endpoint| endpoint.as_fd().as_raw_fd()));
         let (cgi_stats, states) = (self.cgi_stats.clone(), Arc::clone(&generation.states));
+        let limit_tables = self.limit_tables.clone();
         let (all, counters) = (&mut self.listeners, self.counters.assign(process)?);
         let started = fork(&single_threaded, c"tarpon-server", channel, numbers, |channel| {
             let (listeners, admin) = all.take(service, tls);
@@ -152,6 +153,7 @@ impl Driver<'_> {
                 log: &service.log,
                 privileges,
                 counters,
+                limit_tables,
                 acme,
                 cgi,
                 cgi_stats,
