@@ -133,8 +133,8 @@ pub use site::{
     watch::{SiteChange, SiteWatcher, WatchHandle},
 };
 pub use tarpon_conn::{
-    BurstTooLong, HostName, HostNameError, IpNetwork, PathPrefix, PathPrefixError, ProxyTrust, RequestLimit,
-    RequestRate, TrustedProxy,
+    AddressEntry, BurstTooLong, HostName, HostNameError, IpNetwork, PathPrefix, PathPrefixError, ProxyTrust,
+    RequestLimit, RequestRate, TrustedProxy,
 };
 pub use tarpon_http::forwarded::ForwardedField;
 pub use tarpon_pack::{

@@ -1,9 +1,9 @@
 //! The limits of clients for some paths of a site, as they are configured.
 
 use std::num::NonZeroU32;
-use tarpon_conn::{PathPrefix, RequestRate};
+use tarpon_conn::{AddressEntry, PathPrefix, RequestRate};
 
-/// Limits of clients for some paths of a site. What it does not set is that of the section with the longest prefix of its own path, or of the
+/// Limits of clients for some paths of a site. It inherits other limits from the section with the longest prefix of its path, or from the
 /// server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathLimit {
@@ -13,6 +13,10 @@ pub struct PathLimit {
     pub request_rate: Option<LimitChoice<RequestRate>>,
     /// How many requests may come at once. `None`: those of one second. Default: `None`.
     pub request_burst: Option<NonZeroU32>,
+    /// The addresses that get responses. If this or `deny` is set, both replace those of shorter paths. Default: none.
+    pub allow: Vec<AddressEntry>,
+    /// The addresses that get 403 (Forbidden). Default: none.
+    pub deny: Vec<AddressEntry>,
 }
 
 /// A limit, or none where the server has one.

@@ -12,8 +12,11 @@ use crate::{
         client_limits::{LimitChoice, PathLimit},
         settings::Settings,
     },
+    data::connection_limit::{CONNECTION_WORD_COUNT, ConnectionLimit, ConnectionOwner, ConnectionTable},
     sys::shared::SharedArray,
 };
+#[cfg(feature = "program")]
+use std::ops::Range;
 use std::{
     collections::BTreeMap,
     hash::{BuildHasher, RandomState},
@@ -22,14 +25,15 @@ use std::{
     sync::{Arc, atomic::AtomicU64},
 };
 use tarpon_conn::{
-    ClientLimits, LimitReport, PathLimits, PathPrefix, RATE_WORD_COUNT, RateTable, RequestLimit, RequestRate,
-    RequestRule, SitePathLimits,
+    AddressEntry, AddressList, ClientLimits, LimitReport, PathLimits, PathPrefix, RATE_WORD_COUNT, RateTable,
+    RequestLimit, RequestRate, RequestRule, SitePathLimits,
 };
 
 /// What all servers of a supervisor count of clients. Memory that no client has touched is not used.
 #[derive(Clone, Debug)]
 pub(crate) struct LimitTables {
     rates: SharedWords,
+    connections: ConnectionTable,
     /// Secret, so that no client knows which clients share a set of a table with it.
     keys: RandomState,
 }
@@ -50,7 +54,33 @@ impl LimitTables {
     /// Maps tables that are shared with all processes forked later.
     pub(crate) fn new() -> io::Result<LimitTables> {
         let rates = SharedWords(Arc::new(SharedArray::zeros(RATE_WORD_COUNT)?));
-        Ok(LimitTables { rates, keys: RandomState::new() })
+        let keys = RandomState::new();
+        let connections = SharedArray::zeros(CONNECTION_WORD_COUNT)?;
+        let connections = ConnectionTable::new(Arc::new(connections), keys.clone());
+        Ok(LimitTables { rates, connections, keys })
+    }
+
+    /// Forgets the connections of processes that have exited, by the places of their counters.
+    #[cfg(feature = "program")]
+    pub(crate) fn forget_connections(&self, owners: Range<usize>) {
+        self.connections.forget(owners);
+    }
+
+    /// Returns which connections are accepted. `None`: all. `owner`: the process that holds connections; `owner_count`:
+    /// how many processes of the server do.
+    pub(crate) fn connection_limit(
+        &self,
+        settings: &Settings,
+        owner: ConnectionOwner,
+        owner_count: usize,
+    ) -> Option<ConnectionLimit> {
+        let addresses = address_list(&settings.allow, &settings.deny);
+        let count_max = settings.max_connections_per_ip;
+        if addresses.is_none() && count_max.is_none() {
+            return None;
+        }
+        let (table, trust) = (self.connections.clone(), Arc::new(settings.proxy_trust.clone()));
+        Some(ConnectionLimit::new(table, count_max, owner, owner_count, trust, addresses))
     }
 
     /// Returns a rule, whose number depends on nothing but what it says: it keeps its counts if a reload changes other rules.
@@ -68,24 +98,22 @@ impl AsRef<[AtomicU64]> for SharedWords {
 }
 
 /// Returns the limits of the clients of a server. `None`: there are none.
-///
-/// # Errors
-/// There are no `tables`, and the process is out of memory.
 pub(crate) fn resolve<'a>(
     settings: &Settings,
     sites: impl Iterator<Item = SiteLimitsSource<'a>> + Clone,
-    tables: Option<LimitTables>,
-) -> io::Result<Option<Arc<ClientLimits>>> {
+    tables: &LimitTables,
+) -> Option<Arc<ClientLimits>> {
     if settings.request_rate.is_none() && sites.clone().all(|site| site.paths.is_empty()) {
-        return Ok(None);
+        return None;
     }
-    let tables = tables.map_or_else(LimitTables::new, Ok)?;
     let of_server = PathLimits {
         requests: settings.request_rate.map(|rate| tables.rule(rate, settings.request_burst, "all sites")),
+        // Those of the server are checked when a connection is accepted.
+        addresses: None,
     };
-    let sites = sites.map(|site| resolve_site(&site, &of_server, &tables)).collect();
+    let sites = sites.map(|site| resolve_site(&site, &of_server, tables)).collect();
     let rates = RateTable::new(tables.rates.clone(), tables.keys.clone());
-    Ok(Some(Arc::new(ClientLimits { rates, sites, report })))
+    Some(Arc::new(ClientLimits { rates, sites, report }))
 }
 
 fn resolve_site(site: &SiteLimitsSource<'_>, of_server: &PathLimits, tables: &LimitTables) -> SitePathLimits {
@@ -111,11 +139,18 @@ fn resolve_site(site: &SiteLimitsSource<'_>, of_server: &PathLimits, tables: &Li
             Some(LimitChoice::Off) => None,
             Some(LimitChoice::At(rate)) => Some(tables.rule(rate, section.request_burst, &label)),
         };
-        resolved.insert(path, PathLimits { requests });
+        let addresses = address_list(&section.allow, &section.deny).or_else(|| inherited.addresses.clone());
+        resolved.insert(path, PathLimits { requests, addresses });
     }
     let rest = resolved.remove("").unwrap_or_else(|| of_server.clone());
     let parsed = |(path, limits): (String, PathLimits)| (path.parse().expect("a prefix"), limits);
     SitePathLimits { mount: site.mount.cloned(), prefixes: resolved.into_iter().map(parsed).collect(), rest }
+}
+
+/// Returns a list of addresses. `None`: it has no entry, so that all are allowed.
+fn address_list(allow: &[AddressEntry], deny: &[AddressEntry]) -> Option<Arc<AddressList>> {
+    let is_empty = allow.is_empty() && deny.is_empty();
+    (!is_empty).then(|| Arc::new(AddressList::new(allow, deny)))
 }
 
 /// Tells the log of refused clients.
@@ -153,7 +188,8 @@ mod tests {
             SiteLimitsSource { mount: None, label: Some("a.example"), paths: &paths },
             SiteLimitsSource { mount: None, label: None, paths: &[] },
         ];
-        let limits = resolve(&settings, sites.into_iter(), None).unwrap().expect("limits");
+        let tables = LimitTables::new().expect("memory");
+        let limits = resolve(&settings, sites.into_iter(), &tables).expect("limits");
         let shown = |limits: &PathLimits| {
             limits.requests.as_ref().map(|rule| format!("{} to {}", rule.limit().rate, rule.label()))
         };
@@ -176,6 +212,6 @@ mod tests {
             [some(server), some(server)]
         );
         let none: [SiteLimitsSource<'_>; 0] = [];
-        assert!(resolve(&Settings::default(), none.into_iter(), None).unwrap().is_none());
+        assert!(resolve(&Settings::default(), none.into_iter(), &tables).is_none());
     }
 }

@@ -22,6 +22,7 @@ use crate::{
     },
     data::{
         acme_table::AcmeTable,
+        connection_limit::ConnectionOwner,
         engine::WorkerReady,
         functions::{self, FunctionThreads},
         log_ring::LogRings,
@@ -148,12 +149,16 @@ impl Server {
         let policies: Vec<_> = listeners.iter().map(Listener::policy).collect();
         let routes = hosts.routes(&policies).map_err(io::Error::other)?;
         let VirtualHosts { sites, labels, functions, .. } = hosts;
+        let limit_tables = limit_tables.map_or_else(LimitTables::new, Ok)?;
+        // All workers are threads of this process.
+        let owner = ConnectionOwner::of_place(counters.place(0));
+        let connection_limit = limit_tables.connection_limit(settings, owner, 1);
         let paths = sites.iter().zip(&labels).map(|(site, label)| SiteLimitsSource {
             mount: site.mount.as_ref(),
             label: label.as_deref(),
             paths: &site.path_limits,
         });
-        let client_limits = client_limits::resolve(settings, paths, limit_tables)?;
+        let client_limits = client_limits::resolve(settings, paths, &limit_tables);
         let engine = settings.engine;
         let worker_count = settings.workers().get();
         if !Engine::EMBEDDED.contains(&engine) {
@@ -187,6 +192,8 @@ impl Server {
         let logs: Vec<_> = sites.iter().map(|site| site.log).collect();
         let site_set = SiteSet::new(settings, sites);
         let connection_count_max = connection_count_max(worker_count, site_set.descriptor_count());
+        let configured = settings.max_connections.map(|count| (count.get() as usize / worker_count).max(1));
+        let connection_count_max = configured.unwrap_or(connection_count_max).min(connection_count_max);
         let sites = site_set.sites();
         let mailboxes: Arc<[_]> =
             (0..worker_count).map(|_| Mailbox::new().map(Arc::new)).collect::<io::Result<_>>()?;
@@ -238,6 +245,7 @@ impl Server {
                 server_header: settings.server_header,
                 proxy_trust: proxy_trust.clone(),
                 client_limits: client_limits.clone(),
+                connection_limit: connection_limit.clone(),
                 http2: settings.http2,
                 kernel_suites,
                 acme: acme.clone(),

@@ -60,6 +60,7 @@
 // Parts serve TLS alone. The build with all features checks that each is in use.
 #![cfg_attr(not(feature = "tls"), allow(dead_code))]
 
+mod address_list;
 mod backend;
 mod backend_request;
 mod bounded_writer;
@@ -106,6 +107,7 @@ mod tls_session;
 mod transport;
 mod websocket_keys;
 
+pub use address_list::{AddressEntry, AddressList};
 pub use backend::{
     BackendId, BackendLimits, BackendProtocol, BackendRoute, BackendServers, BackendSettings,
     ERROR_LINE_LEN_MAX, FRAME_PREFIX_LEN, FailureReason, FastCgiResponseError, FastCgiSettings, FrameKind,

@@ -1,15 +1,16 @@
 //! What the server allows each client to do at a path: the limits of sites and of their paths.
 //!
 //! ```text
-//! request ─ route ─▶ site ─ path ─ longest prefix ─▶ PathLimits ─ rate ─▶ RateTable ─┬─▶ passes
-//!                                                                                    └─▶ Refusal: 429
+//! request ─ route ─▶ site ─ path ─ longest prefix ─▶ PathLimits ─ address, then rate ─▶ RateTable ─┬─▶ passes
+//!                                                                                                  └─▶ Refusal: 403, 429
 //! ```
 //!
-//! What a path inherits is resolved when the server starts, so a request has one rule at most, and takes one look into the table. The client is
-//! the one that trusted proxies name. A client without an address, behind a Unix socket, has no limit: the permissions of the socket decide
+//! The configuration resolves inherited limits when the server starts, so a request has one rule at most, and takes one look into the table.
+//! Trusted proxies name the client. A client without an address, behind a Unix socket, has no limit: the permissions of the socket decide
 //! about it.
 
 use crate::{
+    address_list::AddressList,
     counters::Counters,
     rate_table::{ClientKey, RateTable, RetryAfter},
     request::Request,
@@ -40,7 +41,7 @@ pub enum LimitReport<'a> {
 /// The limits of a site.
 #[derive(Clone, Debug, Default)]
 pub struct SitePathLimits {
-    /// Where the site is mounted: prefixes are those of the rest of a path.
+    /// The mount of the site. Prefixes apply to the path below it.
     pub mount: Option<PathPrefix>,
     /// The limits of the paths with each prefix.
     pub prefixes: Vec<(PathPrefix, PathLimits)>,
@@ -53,6 +54,8 @@ pub struct SitePathLimits {
 pub struct PathLimits {
     /// How many requests an address may send. `None`: any number.
     pub requests: Option<Arc<RequestRule>>,
+    /// The addresses that get responses. `None`: all.
+    pub addresses: Option<Arc<AddressList>>,
 }
 
 /// A limit of requests.
@@ -75,6 +78,8 @@ pub(crate) struct WorkerLimits {
 /// The reason why a client gets no response to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
+    /// Its address is not among those that get responses.
+    Forbidden,
     /// It has sent too many.
     TooManyRequests(RetryAfter),
 }
@@ -105,6 +110,12 @@ impl WorkerLimits {
             return None;
         }
         let limits = self.limits.of(route.site(), request);
+        if let Some(addresses) = &limits.addresses {
+            // The address of a malformed list is that of the proxy, which may be allowed.
+            if request.client.is_malformed || !addresses.allows(request.client.address) {
+                return Some(Refusal::Forbidden);
+            }
+        }
         let client = request.client.address?;
         let rule = limits.requests.as_deref()?;
         let now_us = self.start_us + now_us;
@@ -179,6 +190,7 @@ impl Refusal {
     #[cold]
     pub(crate) fn count(self, counters: &Counters) {
         match self {
+            Refusal::Forbidden => counters.requests_denied.add(1),
             Refusal::TooManyRequests(_) => counters.requests_limited.add(1),
         }
     }
@@ -199,7 +211,7 @@ mod tests {
         let prefix = |text: &str| text.parse::<PathPrefix>().expect(text);
         let limits = |number| {
             let limit = RequestLimit { rate: "1/s".parse().expect("a rate"), burst: None };
-            PathLimits { requests: Some(Arc::new(RequestRule::new(number, limit, ""))) }
+            PathLimits { requests: Some(Arc::new(RequestRule::new(number, limit, ""))), addresses: None }
         };
         let prefixes =
             vec![(prefix("/api"), limits(1)), (prefix("/api/login"), limits(2)), (prefix("/a b"), limits(3))];

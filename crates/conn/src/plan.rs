@@ -300,6 +300,7 @@ pub(crate) fn health(request: &Request<'_>, health_path: &[u8], is_stopping: boo
 #[cold]
 pub(crate) fn refused(refusal: Refusal, image: &Image, with_content: bool) -> Plan {
     match refusal {
+        Refusal::Forbidden => page(image, Status::Forbidden, with_content),
         Refusal::TooManyRequests(wait) => Plan {
             generated: Generated::RetryAfter(wait),
             ..page(image, Status::TooManyRequests, with_content)

@@ -11,9 +11,9 @@
 //!
 //! **A flood of addresses** takes no memory: a full set replaces the entry of the client that is idle next. A client at its limit is ahead by a
 //! whole burst, so its entry is the last to go. A new address is ahead by one request, so its entry goes first, and a flood of single requests
-//! replaces nothing but itself. To lose its entry, a client needs seven other addresses in its set that are ahead as far as it is. It cannot
-//! choose them, since the hash has a secret key, so it needs about eight times as many addresses as there are sets: 131,072. Each of these may
-//! send requests of its own, which are far more than the client wins.
+//! replaces nothing but itself. A client loses its entry only to seven other addresses of its set that are ahead as far. It cannot choose
+//! them, since the hash has a secret key, so it needs about eight times as many addresses as there are sets: 131,072. Each of these may send
+//! requests of its own, which are far more than the client wins.
 //!
 //! **A tag of another client** stands for a client in one of half a million looks into a full set. Then both share a limit.
 
@@ -32,7 +32,7 @@ pub struct RateTable {
     keys: RandomState,
 }
 
-/// What stands for a client: its IPv4 address, or the first half of its IPv6 address, as a client has a network of that length at least.
+/// The identity of a client: its IPv4 address, or the first half of its IPv6 address, the smallest network that a provider assigns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientKey(u128);
 
@@ -128,7 +128,7 @@ impl RateTable {
     fn set(&self, hash: u32) -> &[AtomicU64] {
         let words = (*self.words).as_ref();
         let count = (words.len() / SET_LEN - 1) as u64;
-        let number = u64::from(hash) * count >> 32;
+        let number = (u64::from(hash) * count) >> 32;
         &words[SET_LEN * (1 + number as usize)..][..SET_LEN]
     }
 }

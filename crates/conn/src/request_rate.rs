@@ -134,8 +134,7 @@ impl FromStr for RequestRate {
         };
         let is_number = count.bytes().all(|byte| byte.is_ascii_digit());
         let count: NonZeroU32 = count.parse().ok().filter(|_| is_number).ok_or(EXPECTED)?;
-        match count.get() / period.seconds() < PER_SECOND_MAX + u32::from(count.get() % period.seconds() == 0)
-        {
+        match count.get() <= PER_SECOND_MAX * period.seconds() {
             true => Ok(RequestRate { count, period }),
             false => Err(EXPECTED),
         }

@@ -36,6 +36,7 @@ use crate::{
     },
     data::{
         acme_table::AcmeTable,
+        connection_limit::{ConnectionLimit, ConnectionOwner},
         engine::{AcceptedSocket, blocking::PreparedWorker},
         log_ring::LogRings,
         services::ServiceEndpoint,
@@ -140,6 +141,8 @@ pub(super) struct SharedMemory {
     pub(super) rings: Option<(Recording, LogRings)>,
     /// The limits of clients, with what all servers of the service count.
     pub(super) client_limits: Option<Arc<ClientLimits>>,
+    /// The limit of the connections of each address.
+    pub(super) connection_limit: Option<ConnectionLimit>,
     /// Also shared with all other processes of the service.
     pub(super) acme: Option<Arc<AcmeTable>>,
     /// The backends of the workers, what their helpers count, and the descriptors that reach the helpers.
@@ -224,9 +227,12 @@ impl<'a> Master<'a> {
             label: label.as_deref(),
             paths: &site.path_limits,
         });
-        let client_limits = client_limits::resolve(settings, paths, Some(limit_tables)).map_err(in_words)?;
+        let client_limits = client_limits::resolve(settings, paths, &limit_tables);
+        // The master itself holds no connection.
+        let owner = ConnectionOwner::of_place(counters.place(slot_count));
+        let connection_limit = limit_tables.connection_limit(settings, owner, slot_count);
         let shared = SharedMemory::new(counters, slot_count, &logs, helpers, endpoints).map_err(in_words)?;
-        let shared = SharedMemory { client_limits, ..shared };
+        let shared = SharedMemory { client_limits, connection_limit, ..shared };
         let settings_of =
             |listener: &Listener| repeat_n(listener.settings(&routes), listener.sockets().len());
         let socket_settings = listeners.iter().flat_map(settings_of).collect();
@@ -432,6 +438,7 @@ impl SharedMemory {
         let idle_workers = Arc::new(SharedArray::new(1)?).row(0);
         Ok(SharedMemory {
             client_limits: None,
+            connection_limit: None,
             counters,
             idle_workers,
             rings,

@@ -66,6 +66,11 @@ impl StartTime {
     pub(crate) fn now() -> StartTime {
         StartTime { steady: SteadyClock::start(), unix_ms: unix_ms() }
     }
+
+    /// Returns the time in microseconds of a clock that all processes share.
+    pub(crate) fn us(self) -> u64 {
+        self.steady.start_us()
+    }
 }
 
 /// Returns the CPU time of this thread, in microseconds.

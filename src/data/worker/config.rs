@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     base::settings::Http2Use,
-    data::{acme_table::AcmeTable, log_ring::RingProducer},
+    data::{acme_table::AcmeTable, connection_limit::ConnectionLimit, log_ring::RingProducer},
     site::versions::SiteVersions,
     sys::shared::SharedRow,
 };
@@ -50,6 +50,8 @@ pub(crate) struct WorkerConfig {
     pub(crate) proxy_trust: Arc<ProxyTrust>,
     /// The limits of clients. `None`: no path has one.
     pub(crate) client_limits: Option<Arc<ClientLimits>>,
+    /// The limit of the connections of each address.
+    pub(crate) connection_limit: Option<ConnectionLimit>,
     /// Certificates and the answers to directories. `None`: no site has names for which certificates are obtained.
     pub(crate) acme: Option<Arc<AcmeTable>>,
     pub(crate) backends: Backends,
@@ -135,6 +137,7 @@ impl WorkerConfig {
             server_header: true,
             proxy_trust: Arc::default(),
             client_limits: None,
+            connection_limit: None,
             acme: None,
             http2: Http2Use::On,
             kernel_suites: KernelSuites::NONE,

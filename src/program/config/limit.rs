@@ -1,7 +1,7 @@
 //! `[[site.limit]]`: what each client may do at some paths of a site, and values that the server has too.
 
 use super::{Config, ConfigSection, Opt, OptionDefault, ValueKind, option::OFF, option::OPT};
-use crate::{LimitChoice, PathLimit, PathPrefix, RequestRate};
+use crate::{AddressEntry, LimitChoice, PathLimit, PathPrefix, RequestRate};
 use std::{num::NonZeroU32, ops::RangeInclusive};
 
 pub(super) const SECTION: ConfigSection = ConfigSection {
@@ -20,7 +20,7 @@ pub(super) const SECTION: ConfigSection = ConfigSection {
             example: "/login",
             invalid: NO_PREFIXES,
             help: "Set limits for this path and all paths below it",
-            details: "In whole segments: /api stands for /api and /api/a, but not for /apis. What a section does not set is that of the section with the next shorter path, and at last that of [server].",
+            details: "In whole segments: /api stands for /api and /api/a, but not for /apis. A section inherits other limits from the section with the next shorter path, and at last from [server].",
             ..OPT
         },
         Opt {
@@ -49,6 +49,32 @@ pub(super) const SECTION: ConfigSection = ConfigSection {
             details: "As request-burst in [server]; it needs request-rate beside it.",
             ..OPT
         },
+        Opt {
+            name: "allow",
+            value_name: "NETWORK",
+            kind: ValueKind::Text(address_entry, |config, text| {
+                config.path_limit().allow.extend(text.parse::<AddressEntry>())
+            }),
+            is_list: true,
+            example: "10.0.0.0/8",
+            invalid: NO_ENTRIES,
+            help: "Serve these paths to clients from these networks only, and answer 403 to others",
+            details: "Trusted proxies name the client. The most specific network of allow and deny decides; both together replace those of a shorter path.",
+            ..OPT
+        },
+        Opt {
+            name: "deny",
+            value_name: "NETWORK",
+            kind: ValueKind::Text(address_entry, |config, text| {
+                config.path_limit().deny.extend(text.parse::<AddressEntry>())
+            }),
+            is_list: true,
+            example: "192.0.2.0/24",
+            invalid: NO_ENTRIES,
+            help: "Answer 403 (Forbidden) to clients from these networks",
+            details: "See allow.",
+            ..OPT
+        },
     ],
     add: |config| config.site().path_limits.push(PathLimit::default()),
 };
@@ -67,6 +93,15 @@ impl Config {
     fn path_limit(&mut self) -> &mut PathLimit {
         self.site().path_limits.last_mut().expect("add() pushed a section")
     }
+}
+
+/// Texts that are no addresses.
+pub(super) const NO_ENTRIES: &[&str] =
+    &["", "10.0.0.1/8", "10.0.0.0/33", "localhost", "10.0.0.0-10.0.0.9", "none"];
+
+/// Accepts addresses to allow or deny.
+pub(super) fn address_entry(text: &str) -> Result<String, String> {
+    text.parse().map(|entry: AddressEntry| entry.to_string())
 }
 
 /// Accepts a rate of requests.

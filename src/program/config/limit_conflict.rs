@@ -30,6 +30,23 @@ pub(super) fn find(
             errors.push(path.error(0, found, place_of(file, before, path), "merge the two sections"));
         }
     }
+    for deny in entries.iter().filter(|entry| entry.option.name == "deny" && entry.number.is_some()) {
+        let is_beside = |entry: &&OptionValue| {
+            entry.option.name == "allow"
+                && entry.section.name == deny.section.name
+                && (entry.number, &entry.within) == (deny.number, &deny.within)
+        };
+        let Some(allow) = entries.iter().find(is_beside) else { continue };
+        for (at, value) in deny.values.iter().enumerate().filter(|(_, value)| allow.values.contains(value)) {
+            let found = format!("{value} is allowed and denied");
+            errors.push(deny.error(
+                at,
+                found,
+                place_of(file, allow, deny),
+                "remove it from one of both lists",
+            ));
+        }
+    }
     for burst in entries_of(entries, "site.limit", &["request-burst"]) {
         let rate = entries_of(entries, "site.limit", &["request-rate"])
             .find(|rate| (rate.number, &rate.within) == (burst.number, &burst.within));

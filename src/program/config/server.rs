@@ -5,8 +5,8 @@ use super::{
     option::OPT,
 };
 use crate::{
-    AcmeChallenge, AcmeConfig, Address, AdminAccess, CertificateFiles, CgiConfig, Engine, ForwardedField,
-    HostName, Http2Use, KernelTlsUse, Settings, TrustedProxy,
+    AcmeChallenge, AcmeConfig, Address, AddressEntry, AdminAccess, CertificateFiles, CgiConfig, Engine,
+    ForwardedField, HostName, Http2Use, KernelTlsUse, Settings, TrustedProxy,
 };
 use CommandKind::{Embedded, Serve};
 use std::{
@@ -230,6 +230,55 @@ const OPTIONS: &[Opt] = &[
         help: "Close a connection after this many requests",
         details: "As keepalive_requests of nginx.",
         ..SERVER
+    },
+    Opt {
+        name: "allow",
+        value_name: "NETWORK",
+        kind: ValueKind::Text(limit::address_entry, |config, text| {
+            config.server.settings.allow.extend(text.parse::<AddressEntry>());
+        }),
+        is_list: true,
+        example: "10.0.0.0/8",
+        invalid: limit::NO_ENTRIES,
+        help: "Accept connections from these networks only: 10.0.0.0/8, 2001:db8::/32, unix or all",
+        details: "Any other is reset before anything is read of it. The most specific network of allow and deny decides. The address of the peer counts: that of a proxy, not of its clients.",
+        ..LIMIT
+    },
+    Opt {
+        name: "deny",
+        value_name: "NETWORK",
+        kind: ValueKind::Text(limit::address_entry, |config, text| {
+            config.server.settings.deny.extend(text.parse::<AddressEntry>());
+        }),
+        is_list: true,
+        example: "192.0.2.0/24",
+        invalid: limit::NO_ENTRIES,
+        help: "Reset connections from these networks",
+        details: "Before anything is read of them. See allow.",
+        ..LIMIT
+    },
+    Opt {
+        name: "max-connections",
+        value_name: "COUNT",
+        kind: ValueKind::Count(1..=1 << 20, "connections", |config, count| {
+            config.server.settings.max_connections = NonZeroU32::new(count);
+        }),
+        default: OptionDefault::Described("what the limit on open files allows"),
+        example: "10000",
+        help: "Limit the open connections of all clients",
+        details: "Further clients wait. Each worker has an equal share, at least one. With threads, prefork and fork, --workers is the limit.",
+        ..LIMIT
+    },
+    Opt {
+        name: "max-connections-per-ip",
+        value_name: "COUNT",
+        kind: ValueKind::Count(1..=100_000, "connections", |config, count| {
+            config.server.settings.max_connections_per_ip = NonZeroU32::new(count);
+        }),
+        example: "50",
+        help: "Reset connections of an address that has this many open",
+        details: "Before anything is read of them. An address is an IPv4 address, or the first 64 bits of an IPv6 address. Trusted proxies, which carry many clients, and Unix sockets have no limit.",
+        ..LIMIT
     },
     Opt {
         name: "request-rate",

@@ -12,9 +12,9 @@ use std::{
     sync::{Arc, atomic::AtomicU64},
 };
 use tarpon_conn::{
-    AcceptedClient, BackendId, BackendLimits, BackendRoute, BackendSim, ClientLimits, Close, Hosts,
-    HttpVersions, Limits, PathLimits, PeerAddress, ProxyTrust, RATE_WORD_COUNT, RateTable, RequestLimit,
-    RequestRule, RouteTable, RouteTarget, SiteId, SitePathLimits, Sites,
+    AcceptedClient, AddressList, BackendId, BackendLimits, BackendRoute, BackendSim, ClientLimits, Close,
+    Hosts, HttpVersions, Limits, PathLimits, PeerAddress, ProxyTrust, RATE_WORD_COUNT, RateTable,
+    RequestLimit, RequestRule, RouteTable, RouteTarget, SiteId, SitePathLimits, Sites,
     sim::{Cuts, Sim},
 };
 use tarpon_http::forwarded::ForwardedField;
@@ -137,6 +137,26 @@ fn an_exchange_with_a_backend_counts() {
     assert_eq!(statuses, ["200", "200", "200", "429", "429"]);
 }
 
+#[test]
+fn only_allowed_addresses_get_responses() {
+    let entries =
+        |texts: &[&str]| texts.iter().map(|text| text.parse().expect("an entry")).collect::<Vec<_>>();
+    let list = AddressList::new(&entries(&["10.0.0.0/8"]), &entries(&["10.9.0.0/16"]));
+    let rest = PathLimits { requests: None, addresses: Some(Arc::new(list)) };
+    let mut sites = sites();
+    sites.set_client_limits(limits_of(rest), 0);
+    let proxies = ["10.0.0.1".parse().expect("a network")].into();
+    sites.set_proxy_trust(Arc::new(ProxyTrust { proxies, field: Some(ForwardedField::Forwarded) }));
+    let mut sim = sim_with(sites, accepted(Some("10.0.0.1")));
+    let request = |client: &str| format!("GET / HTTP/1.1\r\nHost: a\r\nForwarded: for={client}\r\n\r\n");
+    // A malformed list names the proxy, whose own address is allowed.
+    let clients = ["10.1.2.3", "10.9.2.3", "192.0.2.1", "\"[::1]\"", "10.1.2.3, ,=", "unknown", "10.1.2.3"];
+    sim.client_sends(clients.map(request).concat().as_bytes());
+    sim.run(Cuts::NONE);
+    assert_eq!(statuses(&sim), "200 403 403 403 403 200 200");
+    assert_eq!((sim.counters.requests_denied.get(), sim.close()), (4, Close::No));
+}
+
 fn statuses(sim: &Sim) -> String {
     let wire = String::from_utf8_lossy(&sim.wire);
     let statuses: Vec<_> = wire.split("HTTP/1.1 ").skip(1).map(|response| &response[..3]).collect();
@@ -166,9 +186,15 @@ fn sites() -> Sites {
 }
 
 fn client_limits() -> Arc<ClientLimits> {
-    let words: Vec<_> = iter::repeat_with(AtomicU64::default).take(RATE_WORD_COUNT).collect();
     let limit = RequestLimit { rate: "1/m".parse().expect("a rate"), burst: NonZeroU32::new(BURST as u32) };
-    let rest = PathLimits { requests: Some(Arc::new(RequestRule::new(1, limit, "all sites"))) };
+    let rest =
+        PathLimits { requests: Some(Arc::new(RequestRule::new(1, limit, "all sites"))), addresses: None };
+    limits_of(rest)
+}
+
+/// Returns these limits for all paths.
+fn limits_of(rest: PathLimits) -> Arc<ClientLimits> {
+    let words: Vec<_> = iter::repeat_with(AtomicU64::default).take(RATE_WORD_COUNT).collect();
     let sites = vec![SitePathLimits { mount: None, prefixes: Vec::new(), rest }];
     Arc::new(ClientLimits { rates: RateTable::new(words, RandomState::new()), sites, report: |_| () })
 }

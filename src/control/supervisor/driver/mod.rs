@@ -349,7 +349,8 @@ impl<'a> Driver<'a> {
             self.starts.remove(&process);
             self.helper_exited(process);
             self.cgi_helper_exited(process);
-            self.counters.free(process);
+            // A worker process of it may live a moment longer: what it holds is forgotten when its slot is used again.
+            self.limit_tables.forget_connections(self.counters.free(process));
             self.events.push_back(SupervisorEvent::Exited(process, exit));
         }
     }

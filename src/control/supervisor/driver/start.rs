@@ -141,6 +141,7 @@ impl Driver<'_> {
         let (cgi_stats, states) = (self.cgi_stats.clone(), Arc::clone(&generation.states));
         let limit_tables = self.limit_tables.clone();
         let (all, counters) = (&mut self.listeners, self.counters.assign(process)?);
+        limit_tables.forget_connections(counters.places());
         let started = fork(&single_threaded, c"tarpon-server", channel, numbers, |channel| {
             let (listeners, admin) = all.take(service, tls);
             let start = ServerStart {
@@ -163,7 +164,9 @@ impl Driver<'_> {
             };
             server_process::run(start, channel)
         });
-        started.inspect_err(|_| self.counters.free(process))
+        started.inspect_err(|_| {
+            self.counters.free(process);
+        })
     }
 
     /// Starts the program file, and sends what the program takes over.

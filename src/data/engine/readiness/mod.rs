@@ -207,8 +207,9 @@ impl<S: Selector> EventLoop<S> {
     /// Drives a new connection before it is watched: often the request has arrived with it, and a connection for one request is then
     /// never watched at all.
     fn accepted(&mut self, fd: OwnedFd, listener: usize) {
-        let index = self.worker.insert(fd, listener);
-        self.start(index);
+        if let Some(index) = self.worker.insert(fd, listener) {
+            self.start(index);
+        }
     }
 
     /// Drives a new connection, and watches it then.

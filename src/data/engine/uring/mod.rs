@@ -450,8 +450,9 @@ impl UringEngine {
     }
 
     fn start(&mut self, fd: OwnedFd, listener: usize) {
-        let index = self.worker.insert(fd, listener);
-        self.drive(index);
+        if let Some(index) = self.worker.insert(fd, listener) {
+            self.drive(index);
+        }
     }
 
     fn read_mailbox(&mut self, completion: &Completion) -> io::Result<()> {
