@@ -99,6 +99,7 @@ mod sys;
 pub use base::{
     address::{Address, ListenAddress, ListenValue, default_addresses},
     admin_access::AdminAccess,
+    client_limits::{LimitChoice, PathLimit},
     engine::{ChosenEngine, Engine},
     error::UserError,
     functions::{
@@ -132,7 +133,8 @@ pub use site::{
     watch::{SiteChange, SiteWatcher, WatchHandle},
 };
 pub use tarpon_conn::{
-    HostName, HostNameError, IpNetwork, PathPrefix, PathPrefixError, ProxyTrust, TrustedProxy,
+    AddressEntry, BurstTooLong, HostName, HostNameError, IpNetwork, PathPrefix, PathPrefixError, ProxyTrust,
+    RequestLimit, RequestRate, TrustedProxy,
 };
 pub use tarpon_http::forwarded::ForwardedField;
 pub use tarpon_pack::{

@@ -41,6 +41,7 @@ mod include;
 mod ktls;
 mod leaks;
 mod library;
+mod limits;
 mod links;
 mod lint;
 mod listeners;

@@ -12,6 +12,7 @@
 //! | `site_config` | the configuration of a site: source, hosts, user directories |
 //! | `acme_config` | how certificates are obtained by ACME |
 //! | `cgi_config` | how CGI programs run, and those of a site |
+//! | `client_limits` | the limits of clients for some paths of a site |
 //! | `log_config` | the access log and the event log: format, content, targets, rotation |
 //! | `engine` | the engines by name |
 //! | `functions/` | functions of the embedding program: routes, requests, responses |
@@ -26,6 +27,7 @@ pub(crate) mod acme_config;
 pub(crate) mod address;
 pub(crate) mod admin_access;
 pub(crate) mod cgi_config;
+pub(crate) mod client_limits;
 #[cfg(test)]
 mod documented_defaults;
 pub(crate) mod engine;

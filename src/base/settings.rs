@@ -5,7 +5,7 @@ use std::{
     num::{NonZeroU32, NonZeroUsize},
     time::Duration,
 };
-use tarpon_conn::{Limits, ProxyTrust};
+use tarpon_conn::{AddressEntry, Limits, ProxyTrust, RequestRate};
 
 /// How a server runs. The default is that of `tarpon serve` without options.
 #[derive(Clone, Debug)]
@@ -52,6 +52,22 @@ pub struct Settings {
     /// # Ok::<(), String>(())
     /// ```
     pub proxy_trust: ProxyTrust,
+    /// How many connections may be open; further clients wait. Each worker has its share. `None`: as many as the limit on open files allows.
+    /// Engines that [serve one connection at a time](Engine::is_blocking) have one for each worker. Default: `None`.
+    pub max_connections: Option<NonZeroU32>,
+    /// How many connections each address may have open. A further one is reset before anything is read of it. An address is an IPv4
+    /// address, or the first 64 bits of an IPv6 address; trusted proxies and clients of Unix sockets have no limit. `None`: any number. Default: `None`.
+    pub max_connections_per_ip: Option<NonZeroU32>,
+    /// The addresses that may connect; a connection of another one is reset before anything is read of it. The most specific network of this list
+    /// and of `deny` decides. Empty: all that are not denied. Default: empty.
+    pub allow: Vec<AddressEntry>,
+    /// The addresses that may not connect. Default: empty.
+    pub deny: Vec<AddressEntry>,
+    /// How many requests each address may send, of all sites together. A request over it gets 429 (Too Many Requests). An address is an IPv4
+    /// address, or the first 64 bits of an IPv6 address. `None`: any number. Default: `None`.
+    pub request_rate: Option<RequestRate>,
+    /// How many requests an address may send at once. `None`: those of one second. Default: `None`.
+    pub request_burst: Option<NonZeroU32>,
     /// Whether clients may speak HTTP/2, or must. Default: [`Http2Use::On`].
     pub http2: Http2Use,
     /// Whether the kernel encrypts after the handshake of TLS, on Linux. Engines that serve one connection at a time encrypt by themselves.
@@ -105,6 +121,12 @@ impl Default for Settings {
             health_path: None,
             server_header: true,
             proxy_trust: ProxyTrust::default(),
+            max_connections: None,
+            max_connections_per_ip: None,
+            allow: Vec::new(),
+            deny: Vec::new(),
+            request_rate: None,
+            request_burst: None,
             http2: Http2Use::On,
             kernel_tls: KernelTlsUse::default(),
             debug: false,

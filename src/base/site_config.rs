@@ -1,8 +1,8 @@
 //! The configuration of a site: its source, hosts, limits and user directories.
 
 use super::{
-    address::ListenAddress, cgi_config::SiteCgi, log_config::SiteLogConfig, settings::SiteLimits,
-    tls_config::CertificateFiles, upstream_config::SiteProxy,
+    address::ListenAddress, cgi_config::SiteCgi, client_limits::PathLimit, log_config::SiteLogConfig,
+    settings::SiteLimits, tls_config::CertificateFiles, upstream_config::SiteProxy,
 };
 use std::path::PathBuf;
 use tarpon_conn::{HostName, PathPrefix};
@@ -36,6 +36,8 @@ pub struct SiteConfig {
     pub https_port: u16,
     /// Limits that override those of the server. Default: those of the server.
     pub limits: SiteLimits,
+    /// Limits of clients for its paths. Default: none.
+    pub path_limits: Vec<PathLimit>,
     /// How many earlier versions of the site to keep. Default: 0.
     pub keep_releases: usize,
     /// Which users have directories below the site. Default: no user.

@@ -23,6 +23,7 @@
 //! | `systemd` | socket activation and readiness |
 //! | `admin` | the admin listener: health, metrics, orders |
 //! | `counters` | the counters of all servers of a service, which outlive each of them |
+//! | `client_limits` | the limits of clients, and the memory in which all workers count them |
 //! | `stats`, `metrics` | the statistics of a service, for Prometheus and `tarpon status` |
 //! | `process_usage` | what the server process takes from the system |
 //! | `helper_stats` | what helpers and the builder add to them |
@@ -44,6 +45,7 @@ pub(crate) mod admin;
 mod builder_process;
 #[cfg(feature = "program")]
 pub(crate) mod cgi;
+pub(crate) mod client_limits;
 pub(crate) mod counters;
 #[cfg(feature = "program")]
 pub(crate) mod doctor;

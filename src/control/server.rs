@@ -11,6 +11,7 @@ use crate::{
     base::{address::Address, engine::Engine, error::UserError, log_config::LogOwner},
     control::{
         access_log::{AccessLog, LogPlan, LogSink},
+        client_limits::{self, LimitTables, SiteLimitsSource},
         counters::ServerCounters,
         helper_stats::HelperStats,
         kernel_tls,
@@ -21,6 +22,7 @@ use crate::{
     },
     data::{
         acme_table::AcmeTable,
+        connection_limit::ConnectionOwner,
         engine::WorkerReady,
         functions::{self, FunctionThreads},
         log_ring::LogRings,
@@ -68,6 +70,8 @@ pub(crate) struct ServerHelpers {
     pub(crate) stats: Option<HelperStats>,
     /// What the kernel may seal and open of TLS.
     pub(crate) kernel_suites: KernelSuites,
+    /// What all servers of the service count of clients. `None`: this is the only server.
+    pub(crate) limit_tables: Option<LimitTables>,
     /// What tells the usage of the server process.
     pub(crate) usage: Option<Arc<ProcessUsage>>,
 }
@@ -139,12 +143,22 @@ impl Server {
         sites: impl Into<VirtualHosts>,
         dev_null: File,
         counters: ServerCounters,
-        ServerHelpers { acme, mut backends, stats: helper_stats, kernel_suites, usage }: ServerHelpers,
+        ServerHelpers { acme, mut backends, stats: helper_stats, kernel_suites, limit_tables, usage }: ServerHelpers,
     ) -> io::Result<Server> {
         let hosts: VirtualHosts = sites.into();
         let policies: Vec<_> = listeners.iter().map(Listener::policy).collect();
         let routes = hosts.routes(&policies).map_err(io::Error::other)?;
         let VirtualHosts { sites, labels, functions, .. } = hosts;
+        let limit_tables = limit_tables.map_or_else(LimitTables::new, Ok)?;
+        // All workers are threads of this process.
+        let owner = ConnectionOwner::of_place(counters.place(0));
+        let connection_limit = limit_tables.connection_limit(settings, owner, 1);
+        let paths = sites.iter().zip(&labels).map(|(site, label)| SiteLimitsSource {
+            mount: site.mount.as_ref(),
+            label: label.as_deref(),
+            paths: &site.path_limits,
+        });
+        let client_limits = client_limits::resolve(settings, paths, &limit_tables);
         let engine = settings.engine;
         let worker_count = settings.workers().get();
         if !Engine::EMBEDDED.contains(&engine) {
@@ -178,6 +192,8 @@ impl Server {
         let logs: Vec<_> = sites.iter().map(|site| site.log).collect();
         let site_set = SiteSet::new(settings, sites);
         let connection_count_max = connection_count_max(worker_count, site_set.descriptor_count());
+        let configured = settings.max_connections.map(|count| (count.get() as usize / worker_count).max(1));
+        let connection_count_max = configured.unwrap_or(connection_count_max).min(connection_count_max);
         let sites = site_set.sites();
         let mailboxes: Arc<[_]> =
             (0..worker_count).map(|_| Mailbox::new().map(Arc::new)).collect::<io::Result<_>>()?;
@@ -228,6 +244,8 @@ impl Server {
                 health_path: settings.health_path.as_ref().map(|path| path.as_bytes().into()),
                 server_header: settings.server_header,
                 proxy_trust: proxy_trust.clone(),
+                client_limits: client_limits.clone(),
+                connection_limit: connection_limit.clone(),
                 http2: settings.http2,
                 kernel_suites,
                 acme: acme.clone(),

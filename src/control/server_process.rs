@@ -18,6 +18,7 @@ use crate::{
         access_log::LogSink,
         admin::{Admin, Order},
         cgi::{service::CgiBackends, stats::CgiStats},
+        client_limits::LimitTables,
         counters::ServerCounters,
         helper_stats::HelperStats,
         kernel_tls,
@@ -69,6 +70,7 @@ pub(crate) struct ServerStart<'a> {
     pub(crate) log: &'a LogConfig,
     pub(crate) privileges: &'a Privileges,
     pub(crate) counters: ServerCounters,
+    pub(crate) limit_tables: LimitTables,
     /// Certificates and the answers to directories, if any site has names for them.
     pub(crate) acme: Option<Arc<AcmeTable>>,
     /// The CGI programs of the sites, and the numbers of all.
@@ -149,6 +151,7 @@ fn start_server(
         log,
         privileges,
         counters,
+        limit_tables,
         acme,
         cgi,
         cgi_stats,
@@ -211,6 +214,7 @@ fn start_server(
         rows,
         ServerHelpers {
             kernel_suites,
+            limit_tables: Some(limit_tables),
             ..helpers(cgi.as_ref(), upstreams.as_ref(), stats, usage).map_err(|error| error.to_string())?
         },
     )
@@ -286,6 +290,7 @@ impl PendingSite {
             mount: mount.clone(),
             listen: listen.iter().flat_map(ListenAddress::addresses).collect(),
             limits: *limits,
+            path_limits: config.path_limits.clone(),
             https_port: config.redirects_to_https.unwrap_or(false).then_some(config.https_port),
             keep_releases: Some(*keep_releases),
             log: log.resolve(logging),

@@ -10,6 +10,7 @@
 //! | `engine` | waits for the kernel and drives connections |
 //! | `worker` | what all engines share: slots, timers, mailbox, residency, sending |
 //! | `acme_table` | certificates, their states and the answers to ACME directories, in shared memory |
+//! | `connection_limit` | the open connections of each address, in shared memory |
 //! | `functions/` | functions of the embedding program, on workers and on threads |
 //! | `log_ring` | the bounded queue of log records from a worker to the log |
 //! | `upstreams/` | the servers of upstreams: their numbers, the choice among them, the connections to them |
@@ -19,6 +20,7 @@
 //! | `no_upstreams` | takes the place of `upstreams/` without the feature `program`: no server has upstreams |
 
 pub(crate) mod acme_table;
+pub(crate) mod connection_limit;
 #[allow(unsafe_code)]
 pub(crate) mod engine;
 pub(crate) mod functions;

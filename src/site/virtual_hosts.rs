@@ -12,6 +12,7 @@
 use crate::{
     base::{
         address::Address,
+        client_limits::PathLimit,
         error::UserError,
         functions::Functions,
         log_config::SiteLog,
@@ -45,6 +46,8 @@ pub struct VirtualHost {
     pub https_port: Option<u16>,
     /// Limits that override those of the server.
     pub limits: SiteLimits,
+    /// Limits of clients for some of its paths. No two have the same path.
+    pub path_limits: Vec<PathLimit>,
     /// Overrides [`Settings::keep_releases`](crate::Settings::keep_releases).
     pub keep_releases: Option<usize>,
     /// The access log of the site.
@@ -134,6 +137,7 @@ impl From<Site> for VirtualHost {
             listen: Vec::new(),
             https_port: None,
             limits,
+            path_limits: Vec::new(),
             keep_releases: None,
             log,
         }

@@ -29,6 +29,14 @@ pub struct Counters {
     pub client_malformed: Counter,
     /// Connections that were closed because of their PROXY header: it is missing, malformed or late, or the peer is not trusted.
     pub proxy_refused: Counter,
+    /// Connections that were reset because their address had too many.
+    pub connections_limited: Counter,
+    /// Connections that were reset because their address is denied.
+    pub connections_denied: Counter,
+    /// Requests that were refused because their client's address is denied.
+    pub requests_denied: Counter,
+    /// Requests that were refused because their client had sent too many.
+    pub requests_limited: Counter,
     /// Full handshakes of TLS 1.3.
     pub tls13_full: Counter,
     /// Handshakes of TLS 1.3 that resumed a session.
@@ -155,6 +163,10 @@ impl Counters {
             ("log_dropped", &self.log_dropped),
             ("client_malformed", &self.client_malformed),
             ("proxy_refused", &self.proxy_refused),
+            ("connections_limited", &self.connections_limited),
+            ("connections_denied", &self.connections_denied),
+            ("requests_denied", &self.requests_denied),
+            ("requests_limited", &self.requests_limited),
             ("tls13_full", &self.tls13_full),
             ("tls13_resumed", &self.tls13_resumed),
             ("tls12_full", &self.tls12_full),

@@ -32,6 +32,7 @@ pub(crate) fn write(
             challenge.write(find, request, to)
         }
         Generated::Unsatisfied { of } => Some(byte_ranges::write_unsatisfied(of, to)),
+        Generated::RetryAfter(wait) => wait.write(to),
         Generated::LocationWithQuery { .. } | Generated::ByteRanges(_) => None,
     }
 }

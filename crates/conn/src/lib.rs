@@ -60,6 +60,7 @@
 // Parts serve TLS alone. The build with all features checks that each is in use.
 #![cfg_attr(not(feature = "tls"), allow(dead_code))]
 
+mod address_list;
 mod backend;
 mod backend_request;
 mod bounded_writer;
@@ -81,14 +82,17 @@ mod https_redirect;
 mod log_paths;
 mod mount;
 mod open_exchanges;
+mod path_limits;
 mod pipe;
 mod plan;
 mod plan_route;
 mod pool;
 mod program_value;
 mod proxy_trust;
+mod rate_table;
 mod record;
 mod request;
+mod request_rate;
 mod response_prefix;
 mod retained_assets;
 mod route_table;
@@ -103,6 +107,7 @@ mod tls_session;
 mod transport;
 mod websocket_keys;
 
+pub use address_list::{AddressEntry, AddressList};
 pub use backend::{
     BackendId, BackendLimits, BackendProtocol, BackendRoute, BackendServers, BackendSettings,
     ERROR_LINE_LEN_MAX, FRAME_PREFIX_LEN, FailureReason, FastCgiResponseError, FastCgiSettings, FrameKind,
@@ -121,6 +126,7 @@ pub use h1::CONTENT_LEN_MAX;
 pub use h2::SectionBuffer;
 pub use hosts::{HostName, HostNameError, Hosts, HostsError};
 pub use open_exchanges::OPEN_COUNT_MAX;
+pub use path_limits::{ClientLimits, LimitReport, PathLimits, RequestRule, SitePathLimits};
 pub use pipe::{
     BackendRefusal, PipeId, Pipes, Unconnected,
     content::{CONTENT_PART_COUNT_MAX, ContentRoom},
@@ -129,10 +135,12 @@ pub use pipe::{
 pub use pool::{BUF_LEN, BufId, BufRange, Pool};
 pub use program_value::{ProgramValue, drop_caught};
 pub use proxy_trust::{IpNetwork, PeerAddress, ProxyTrust, TrustedProxy};
+pub use rate_table::{ClientKey, RATE_WORD_COUNT, RateTable};
 pub use record::{
     AGENT_LEN_MAX, AcceptedClient, ExchangeId, HEADS_LEN_MAX, HOST_LEN_MAX, HttpVersions, LINE_LEN_MAX,
     RECORDS_LEN, REFERER_LEN_MAX, Record, RecordedText, Recording, Records, RequestEnd, RequestStart,
 };
+pub use request_rate::{BurstTooLong, RequestLimit, RequestRate};
 pub use response_prefix::{Persistence, ResponsePrefix, ResponsePrefixes};
 pub use route_table::{PathPrefix, PathPrefixError, RouteTable, RouteTableId, RouteTaken, RouteTarget};
 pub use site_backends::SiteBackends;

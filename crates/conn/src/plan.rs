@@ -16,6 +16,8 @@ use crate::{
     health::Health,
     host_redirect::HostRedirect,
     https_redirect::HttpsRedirect,
+    path_limits::Refusal,
+    rate_table::RetryAfter,
     request::{Request, RequestPart, Resource},
     rules::{self, RuleAction, RuleRedirect, RuledPath},
     sites::{NoSite, Route},
@@ -80,6 +82,8 @@ pub(crate) enum Generated {
         /// The length of the representation in bytes.
         of: u64,
     },
+    /// The Retry-After line of a response to a client that sends too many requests.
+    RetryAfter(RetryAfter),
 }
 
 /// What a plan depends on, besides request and image.
@@ -290,6 +294,18 @@ pub(crate) fn challenge(challenge: Challenge) -> Plan {
 pub(crate) fn health(request: &Request<'_>, health_path: &[u8], is_stopping: bool) -> Option<Plan> {
     let (status, health) = Health::new(request, health_path, is_stopping)?;
     Some(Plan::generated(status, Generated::Health(health)))
+}
+
+/// Plans the response to a request that the limits of clients refuse.
+#[cold]
+pub(crate) fn refused(refusal: Refusal, image: &Image, with_content: bool) -> Plan {
+    match refusal {
+        Refusal::Forbidden => page(image, Status::Forbidden, with_content),
+        Refusal::TooManyRequests(wait) => Plan {
+            generated: Generated::RetryAfter(wait),
+            ..page(image, Status::TooManyRequests, with_content)
+        },
+    }
 }
 
 /// Plans a response with the page of a status.

@@ -8,6 +8,7 @@
 
 use crate::{
     log_paths,
+    path_limits::Refusal,
     plan::{self, Generated, Plan, PlanOptions},
     request::Request,
     retained_assets,
@@ -57,6 +58,13 @@ pub(crate) fn plan_route(
         }
     }
     PlannedRoute { image, planned }
+}
+
+/// Plans the response to a request that the limits of clients refuse.
+#[cold]
+pub(crate) fn refused(sites: &Sites, request: &Request<'_>, site: SiteId, refusal: Refusal) -> PlannedRoute {
+    let (image, current) = sites.current(site);
+    PlannedRoute { image, planned: Ok(plan::refused(refusal, current, request.with_content())) }
 }
 
 /// Returns whether the site logs an exchange: no path keeps it out.

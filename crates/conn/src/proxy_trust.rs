@@ -88,6 +88,16 @@ impl IpNetwork {
         Some(IpNetwork { address, prefix_len })
     }
 
+    /// Returns the first address of the network.
+    pub fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    /// Returns the number of bits that its addresses have in common.
+    pub fn prefix_len(&self) -> u8 {
+        self.prefix_len
+    }
+
     /// Returns whether an address belongs to the network. An IPv4-mapped address counts as its IPv4 form.
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();

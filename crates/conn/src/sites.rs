@@ -16,6 +16,7 @@ use crate::{
     challenge::{Challenge, FindChallenge},
     functions::{CollectBudget, InlineFunction, InlineFunctions},
     hosts::{HostMatch, Hosts},
+    path_limits::{ClientLimits, WorkerLimits},
     proxy_trust::ProxyTrust,
     request::Request,
     route_table::{FoundRoute, RouteTable, RouteTableId},
@@ -79,6 +80,8 @@ pub struct Sites {
     functions: InlineFunctions,
     /// The proxies that are trusted to name the client.
     proxy_trust: Arc<ProxyTrust>,
+    /// The limits of clients. `None`: no path has one.
+    client_limits: Option<Box<WorkerLimits>>,
     /// The images by number.
     slots: Vec<ImageSlot>,
     /// The images that no site is served from any more. Spans may still name them.
@@ -188,6 +191,7 @@ impl Sites {
             challenges: None,
             functions: InlineFunctions::default(),
             proxy_trust: Arc::default(),
+            client_limits: None,
             slots,
             retiring: Vec::new(),
             requested,
@@ -236,6 +240,24 @@ impl Sites {
     /// Returns the proxies that are trusted.
     pub(crate) fn proxy_trust(&self) -> &ProxyTrust {
         &self.proxy_trust
+    }
+
+    /// Sets the limits of clients, for new connections. `start_us`: the time of the table of rates at which the clock of this worker was 0.
+    pub fn set_client_limits(&mut self, limits: Arc<ClientLimits>, start_us: u64) {
+        self.client_limits = Some(Box::new(WorkerLimits { limits, start_us }));
+    }
+
+    /// Sets the time of the table of rates at which the clock of this worker was 0.
+    pub fn set_limits_start(&mut self, start_us: u64) {
+        if let Some(limits) = &mut self.client_limits {
+            limits.start_us = start_us;
+        }
+    }
+
+    /// Returns the limits of clients.
+    #[inline]
+    pub(crate) fn client_limits(&self) -> Option<&WorkerLimits> {
+        self.client_limits.as_deref()
     }
 
     /// Replaces the images of a site with `image`, for new exchanges. Returns its name.
@@ -302,9 +324,9 @@ impl Sites {
         }
     }
 
-    /// Returns whether the first site answers every request of a connection.
+    /// Returns whether the first site answers every request of a connection, whatever its client is.
     pub(crate) fn has_only_site(&self, has_tls: bool) -> bool {
-        self.routes.is_none() && (has_tls || self.https_port.is_none())
+        self.routes.is_none() && self.client_limits.is_none() && (has_tls || self.https_port.is_none())
     }
 
     #[inline(never)]

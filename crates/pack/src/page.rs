@@ -29,7 +29,7 @@ h1{{line-height:1.2;text-wrap:balance}}</style>
 
 /// Status, reason (RFC 9110, section 15), and an explanation for visitors.
 #[rustfmt::skip]
-const TEXTS: [(u16, &str, &str); 19] = [
+const TEXTS: [(u16, &str, &str); 20] = [
     (400, "Bad Request",                     "The server could not understand this request."),
     (403, "Forbidden",                       "This server does not allow access to this address."),
     (404, "Not Found",                       "There is no page at this address. It may have moved, or the address may be mistyped."),
@@ -42,6 +42,7 @@ const TEXTS: [(u16, &str, &str); 19] = [
     (416, "Range Not Satisfiable",           "The requested range begins after the end of the content."),
     (417, "Expectation Failed",              "The request expects something that this server does not support."),
     (421, "Misdirected Request",             "This server does not serve this host, or serves it over HTTPS only."),
+    (429, "Too Many Requests",               "Too many requests came from your network address. Please try again in a moment."),
     (431, "Request Header Fields Too Large", "The header of the request is larger than this server accepts."),
     (500, "Internal Server Error",           "Something went wrong on this server. It is not your fault."),
     (501, "Not Implemented",                 "This server does not support this kind of request."),

@@ -65,6 +65,12 @@ impl ServerCounters {
         Ok(self)
     }
 
+    /// Returns the places of all rows that the server may have.
+    #[cfg(feature = "program")]
+    pub(crate) fn places(&self) -> Range<usize> {
+        self.own.start..self.own.start + ROWS_PER_SERVER
+    }
+
     /// Returns the row of a worker.
     pub(crate) fn row(&self, number: usize) -> SharedRow<Counters> {
         self.rows.row(self.place(number))

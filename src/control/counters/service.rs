@@ -14,6 +14,7 @@ use std::{
     collections::{BTreeMap, VecDeque},
     fs::File,
     io,
+    ops::Range,
     os::fd::OwnedFd,
     sync::Arc,
 };
@@ -97,12 +98,13 @@ impl ServiceCounters {
         })
     }
 
-    /// Frees the slot of a server that was reaped or did not start.
-    pub(crate) fn free(&mut self, process: ProcessId) {
-        let Some(slot) = self.slots.remove(&process) else { return };
+    /// Frees the slot of a server that was reaped or did not start. Returns the places of its rows.
+    pub(crate) fn free(&mut self, process: ProcessId) -> Range<usize> {
+        let Some(slot) = self.slots.remove(&process) else { return 0..0 };
         self.history.table.rows_of(slot).iter().for_each(Counters::lose_open);
         self.history.table.set_answering(slot, false);
         self.free.push_back(slot);
+        slot * ROWS_PER_SERVER..(slot + 1) * ROWS_PER_SERVER
     }
 
     /// Returns all counters for a successor, with the descriptors of the tables.

@@ -53,6 +53,14 @@ pub struct Metrics {
     pub client_malformed: u64,
     /// Connections closed because of their PROXY header: it is missing, malformed or late, or the peer is not trusted.
     pub proxy_refused: u64,
+    /// Connections reset because their address had too many open. They count neither as accepted nor as open.
+    pub connections_limited: u64,
+    /// Connections reset because their address may not connect. They count neither as accepted nor as open.
+    pub connections_denied: u64,
+    /// Requests refused with 403 because the address of their client is denied.
+    pub requests_denied: u64,
+    /// Requests refused with 429 because their client had sent too many.
+    pub requests_limited: u64,
     /// TLS handshakes by version and kind.
     pub tls_handshakes: Vec<TlsHandshakes>,
     /// Connections that failed in TLS: no agreement with the client, an invalid record, or a request without TLS.
@@ -179,6 +187,10 @@ impl Metrics {
         self.log_dropped = totals.log_dropped.get();
         self.client_malformed = totals.client_malformed.get();
         self.proxy_refused = totals.proxy_refused.get();
+        self.connections_limited = totals.connections_limited.get();
+        self.connections_denied = totals.connections_denied.get();
+        self.requests_denied = totals.requests_denied.get();
+        self.requests_limited = totals.requests_limited.get();
         let handshakes = [
             ("1.3", false, &totals.tls13_full),
             ("1.3", true, &totals.tls13_resumed),
@@ -250,6 +262,14 @@ impl Metrics {
         let help =
             "Connections closed as their PROXY header is missing, malformed, late, or not of a trusted proxy";
         page.number("proxy_header_refused_total", "counter", help, self.proxy_refused);
+        let help = "Connections reset, as their address had too many open";
+        page.number("connections_limited_total", "counter", help, self.connections_limited);
+        let help = "Connections reset, as their address may not connect";
+        page.number("connections_denied_total", "counter", help, self.connections_denied);
+        let help = "Requests refused with 403, as the address of their client is denied";
+        page.number("requests_denied_total", "counter", help, self.requests_denied);
+        let help = "Requests refused with 429, as their client had sent too many";
+        page.number("requests_limited_total", "counter", help, self.requests_limited);
         page.family("tls_handshakes_total", "counter", "Complete TLS handshakes");
         for TlsHandshakes { version, is_resumed, count } in &self.tls_handshakes {
             let kind = if *is_resumed { "resumed" } else { "full" };

@@ -72,7 +72,7 @@ pub(super) struct WorkerFilter(Vec<FilterInstruction>);
 impl WorkerFilter {
     pub(super) fn new() -> io::Result<WorkerFilter> {
         // `common` allows `tgkill` with the process ID of the master, which would let the worker signal its parent.
-        let making = [libc::SYS_clone, libc::SYS_clone3, libc::SYS_tgkill];
+        let making = [libc::SYS_clone, libc::SYS_clone3, libc::SYS_tgkill, libc::SYS_kill];
         // A worker connects to a helper by a socket pair, as `serving` allows.
         let calls = [STARTING, FORKING, &making].into_iter().flatten().copied();
         let calls: Vec<_> = calls.filter(|call| *call != libc::SYS_socketpair).collect();
@@ -363,8 +363,14 @@ const PR_SET_VMA: u64 = 0x5356_4d41;
 fn forking() -> Vec<Conditional> {
     let flags = libc::CLONE_CHILD_SETTID | libc::CLONE_CHILD_CLEARTID;
     let only = |flags: libc::c_int| (libc::SYS_clone, vec![equal(0, (flags | libc::SIGCHLD) as u64)]);
-    // The flags of glibc, and of musl.
-    vec![only(flags), only(0), (libc::SYS_prctl, vec![equal(0, libc::PR_SET_PDEATHSIG as u64)])]
+    vec![
+        // The flags of glibc, and of musl.
+        only(flags),
+        only(0),
+        (libc::SYS_prctl, vec![equal(0, libc::PR_SET_PDEATHSIG as u64)]),
+        // A child that does not end by itself in time.
+        (libc::SYS_kill, vec![equal(1, libc::SIGKILL as u64)]),
+    ]
 }
 
 /// Returns the calls that a helper which connects may make with these arguments only.

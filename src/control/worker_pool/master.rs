@@ -16,6 +16,7 @@ use crate::{
     },
     control::{
         access_log::LogPlan,
+        client_limits::{self, SiteLimitsSource},
         counters::ServerCounters,
         helper_stats::HelperStats,
         listeners::Listener,
@@ -35,6 +36,7 @@ use crate::{
     },
     data::{
         acme_table::AcmeTable,
+        connection_limit::{ConnectionLimit, ConnectionOwner},
         engine::{AcceptedSocket, blocking::PreparedWorker},
         log_ring::LogRings,
         services::ServiceEndpoint,
@@ -64,7 +66,7 @@ use std::{
     thread,
     time::Duration,
 };
-use tarpon_conn::{Recording, RouteTable};
+use tarpon_conn::{ClientLimits, Recording, RouteTable};
 
 /// The master. It has a single thread, so that it may fork at any time.
 pub(super) struct Master<'a> {
@@ -137,6 +139,10 @@ pub(super) struct SharedMemory {
     pub(super) counters: ServerCounters,
     pub(super) idle_workers: SharedRow<IdleWorkers>,
     pub(super) rings: Option<(Recording, LogRings)>,
+    /// The limits of clients, with what all servers of the service count.
+    pub(super) client_limits: Option<Arc<ClientLimits>>,
+    /// The limit of the connections of each address.
+    pub(super) connection_limit: Option<ConnectionLimit>,
     /// Also shared with all other processes of the service.
     pub(super) acme: Option<Arc<AcmeTable>>,
     /// The backends of the workers, what their helpers count, and the descriptors that reach the helpers.
@@ -175,6 +181,7 @@ impl<'a> Master<'a> {
             log,
             privileges,
             counters,
+            limit_tables,
             acme,
             cgi,
             cgi_stats,
@@ -201,7 +208,7 @@ impl<'a> Master<'a> {
             listen: site.listen.iter().flat_map(ListenAddress::addresses).collect(),
             https_port: site.redirects_to_https.unwrap_or(false).then_some(site.https_port),
         });
-        let labels: Vec<_> = addresses.clone().map(|address| address.label()).collect();
+        let labels: Vec<Option<String>> = addresses.clone().map(|address| address.label()).collect();
         let policies: Vec<_> = listeners.iter().map(Listener::policy).collect();
         let routes = server_routes(addresses, unknown_host, &policies).map_err(|error| error.to_string())?;
         let slot_count = settings.workers().get();
@@ -215,7 +222,17 @@ impl<'a> Master<'a> {
         let helpers = helpers.map_err(|error| error.to_string())?;
         let endpoints = upstreams.iter().flat_map(|upstreams| upstreams.endpoints()).cloned();
         let endpoints = cgi.iter().map(|cgi| cgi.workers.clone()).chain(endpoints).collect();
+        let paths = sites.iter().zip(&labels).map(|(site, label)| SiteLimitsSource {
+            mount: site.mount.as_ref(),
+            label: label.as_deref(),
+            paths: &site.path_limits,
+        });
+        let client_limits = client_limits::resolve(settings, paths, &limit_tables);
+        // The master itself holds no connection.
+        let owner = ConnectionOwner::of_place(counters.place(slot_count));
+        let connection_limit = limit_tables.connection_limit(settings, owner, slot_count);
         let shared = SharedMemory::new(counters, slot_count, &logs, helpers, endpoints).map_err(in_words)?;
+        let shared = SharedMemory { client_limits, connection_limit, ..shared };
         let settings_of =
             |listener: &Listener| repeat_n(listener.settings(&routes), listener.sockets().len());
         let socket_settings = listeners.iter().flat_map(settings_of).collect();
@@ -420,6 +437,8 @@ impl SharedMemory {
         };
         let idle_workers = Arc::new(SharedArray::new(1)?).row(0);
         Ok(SharedMemory {
+            client_limits: None,
+            connection_limit: None,
             counters,
             idle_workers,
             rings,

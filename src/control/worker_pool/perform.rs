@@ -18,6 +18,11 @@ use crate::{
         server_process::PendingSite,
         supervisor::Notice,
     },
+    data::{
+        connection_limit::{ConnectionOwner, ConnectionVerdict},
+        engine::AcceptedSocket,
+        worker::{StartTime, peer},
+    },
     site::set::SiteSet,
     sys::io::output_has_room,
 };
@@ -61,6 +66,9 @@ impl Master<'_> {
             PoolAction::SetIdle { slot, is_idle } => self.shared.idle_workers.set(slot, is_idle),
             PoolAction::RepairSlot { slot } => {
                 self.shared.counters[slot].lose_open();
+                if let Some(limit) = &self.shared.connection_limit {
+                    limit.forget(ConnectionOwner::of_place(self.shared.counters.place(slot)));
+                }
                 self.shared.idle_workers.set(slot, false);
                 if let Some(upstreams) =
                     self.shared.helper_stats.as_ref().and_then(|stats| stats.upstreams.as_ref())
@@ -80,6 +88,10 @@ impl Master<'_> {
         }
         match self.listeners.accept() {
             Accepted::Client(connection) => {
+                let Some(connection) = self.admitted(connection) else {
+                    // If others wait, the next poll tells.
+                    return PoolEvent::BacklogEmpty;
+                };
                 let client = ClientId(self.next_number());
                 self.clients.insert(client, connection);
                 PoolEvent::ClientAccepted(client)
@@ -87,6 +99,19 @@ impl Master<'_> {
             Accepted::Empty => PoolEvent::BacklogEmpty,
             Accepted::Short(error) => self.accept_failed(&error),
             Accepted::Failed(error) => PoolEvent::ListenerFailed { error: reason(&error) },
+        }
+    }
+
+    /// Resets a connection that its worker would reset, before a process is forked for it. Returns any other.
+    fn admitted(&self, connection: AcceptedSocket) -> Option<AcceptedSocket> {
+        let Some(limit) = &self.shared.connection_limit else { return Some(connection) };
+        match limit.check(peer(&connection.fd).0) {
+            verdict @ (ConnectionVerdict::Refused | ConnectionVerdict::Denied) => {
+                let own_row = self.settings.workers().get();
+                limit.reset(connection.fd, verdict, &self.shared.counters[own_row], StartTime::now().us());
+                None
+            }
+            ConnectionVerdict::Counted(_) | ConnectionVerdict::Unlimited => Some(connection),
         }
     }
 

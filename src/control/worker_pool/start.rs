@@ -15,6 +15,7 @@ use crate::{
         stats::ServerStats,
     },
     data::{
+        connection_limit::ConnectionOwner,
         engine::{
             WorkerReady,
             blocking::{self, IdleWait, PreparedWorker},
@@ -245,6 +246,9 @@ fn worker_config(
         health_path: settings.health_path.as_ref().map(|path| path.as_bytes().into()),
         server_header: settings.server_header,
         proxy_trust: Arc::new(settings.proxy_trust.clone()),
+        client_limits: shared.client_limits.clone(),
+        connection_limit: (shared.connection_limit.as_ref())
+            .map(|limit| limit.of(ConnectionOwner::of_place(shared.counters.place(slot)))),
         // Each of its processes serves one connection at a time.
         http2: Http2Use::Off,
         // So does their sandbox.

@@ -197,6 +197,9 @@ const CONNECTION: usize = 1;
 const MAILBOX: usize = 2;
 const LISTENERS: usize = 3;
 
+/// Clients of a listener that a worker refuses before it returns to its connection.
+const REFUSED_COUNT_MAX: usize = 64;
+
 /// An unused connection may give way after this time in milliseconds. A client that reads a page and then requests its parts takes
 /// less.
 const IDLE_MS_MIN: u64 = 250;
@@ -509,9 +512,13 @@ impl Blocking {
     fn accept(&mut self) -> io::Result<Option<AcceptedSocket>> {
         let count = self.worker.listeners.len();
         for number in (0..count).map(|number| (self.first_listener + number) % count) {
-            if let Some(fd) = accept::accept(&mut self.worker, number)? {
-                self.first_listener = number + 1;
-                return Ok(Some(AcceptedSocket { fd, listener: number }));
+            for _ in 0..REFUSED_COUNT_MAX {
+                let Some(fd) = accept::accept(&mut self.worker, number)? else { break };
+                // No connection gives way to a client that is refused.
+                if let Some(fd) = self.worker.refuse_early(fd) {
+                    self.first_listener = number + 1;
+                    return Ok(Some(AcceptedSocket { fd, listener: number }));
+                }
             }
         }
         Ok(None)
@@ -534,7 +541,8 @@ impl Blocking {
         if let Some(backend) = self.backend {
             self.on_ready(backend, POLLIN);
         }
-        self.client = self.worker.insert(accepted.fd, accepted.listener);
+        let Some(client) = self.worker.insert(accepted.fd, accepted.listener) else { return };
+        self.client = client;
         if self.worker.is_shutting_down() {
             self.drain_client();
         }

@@ -19,6 +19,12 @@ impl SteadyClock {
         SteadyClock { started_at: clock_gettime(ClockId::Monotonic), now_us: 0, next_step_at_us: STEP_US }
     }
 
+    /// Returns the start in microseconds of a clock that all processes share.
+    pub(super) fn start_us(&self) -> u64 {
+        let Timespec { tv_sec, tv_nsec } = self.started_at;
+        (tv_sec * 1_000_000 + tv_nsec / 1_000).max(0) as u64
+    }
+
     /// Reads the clock. Returns whether it has moved by a step.
     #[inline]
     pub(super) fn advance(&mut self) -> bool {
@@ -59,6 +65,11 @@ impl StartTime {
     /// Reads the clocks.
     pub(crate) fn now() -> StartTime {
         StartTime { steady: SteadyClock::start(), unix_ms: unix_ms() }
+    }
+
+    /// Returns the time in microseconds of a clock that all processes share.
+    pub(crate) fn us(self) -> u64 {
+        self.steady.start_us()
     }
 }
 

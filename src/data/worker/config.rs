@@ -6,12 +6,14 @@ use super::{
 };
 use crate::{
     base::settings::Http2Use,
-    data::{acme_table::AcmeTable, log_ring::RingProducer},
+    data::{acme_table::AcmeTable, connection_limit::ConnectionLimit, log_ring::RingProducer},
     site::versions::SiteVersions,
     sys::shared::SharedRow,
 };
 use std::{os::fd::OwnedFd, sync::Arc};
-use tarpon_conn::{Counters, Limits, ProxyTrust, Recording, RouteTable, RouteTableId, TlsServerConfig};
+use tarpon_conn::{
+    ClientLimits, Counters, Limits, ProxyTrust, Recording, RouteTable, RouteTableId, TlsServerConfig,
+};
 #[cfg(test)]
 use {
     crate::sys::shared::SharedArray,
@@ -46,6 +48,10 @@ pub(crate) struct WorkerConfig {
     /// Whether responses have the field Server.
     pub(crate) server_header: bool,
     pub(crate) proxy_trust: Arc<ProxyTrust>,
+    /// The limits of clients. `None`: no path has one.
+    pub(crate) client_limits: Option<Arc<ClientLimits>>,
+    /// The limit of the connections of each address.
+    pub(crate) connection_limit: Option<ConnectionLimit>,
     /// Certificates and the answers to directories. `None`: no site has names for which certificates are obtained.
     pub(crate) acme: Option<Arc<AcmeTable>>,
     pub(crate) backends: Backends,
@@ -130,6 +136,8 @@ impl WorkerConfig {
             health_path: None,
             server_header: true,
             proxy_trust: Arc::default(),
+            client_limits: None,
+            connection_limit: None,
             acme: None,
             http2: Http2Use::On,
             kernel_suites: KernelSuites::NONE,

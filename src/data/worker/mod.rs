@@ -61,7 +61,11 @@ pub(crate) use slots::{Slot, SlotId, Slots, idle_len};
 
 use crate::{
     base::settings::Http2Use,
-    data::{probes, upstreams::UpstreamLink},
+    data::{
+        connection_limit::{ConnectionLimit, ConnectionOwner, ConnectionVerdict, CountedConnection},
+        probes,
+        upstreams::UpstreamLink,
+    },
     sys::socket,
 };
 use buffer_holders::BufferHolders;
@@ -120,6 +124,10 @@ pub(crate) struct Worker<S> {
     needs_peers: bool,
     /// Whether clients may speak HTTP/2.
     versions: HttpVersions,
+    /// The limit of the connections of each address.
+    connection_limit: Option<ConnectionLimit>,
+    /// By slot: what counts towards it. Empty without a limit.
+    counted: Vec<Option<CountedConnection>>,
 }
 
 /// Limit of buffers per worker: 64 MiB, which take memory only once they are used. A connection holds a buffer only for part of a head,
@@ -149,6 +157,8 @@ impl<S: Default> Worker<S> {
             health_path,
             server_header,
             proxy_trust,
+            client_limits,
+            connection_limit,
             acme,
             loader,
             handshakes,
@@ -211,7 +221,14 @@ impl<S: Default> Worker<S> {
             context.sites.set_challenges(Arc::new(find), routes);
         }
         backends.add_functions(&mut context.sites);
-        let needs_peers = context.records.is_on() || !proxy_trust.proxies.is_empty() || !backends.is_empty();
+        let needs_peers = context.records.is_on()
+            || !proxy_trust.proxies.is_empty()
+            || !backends.is_empty()
+            || client_limits.is_some()
+            || connection_limit.is_some();
+        if let Some(limits) = client_limits {
+            context.sites.set_client_limits(limits, context.clock.start_us());
+        }
         context.sites.set_proxy_trust(proxy_trust);
         for (number, (versions, _)) in sites.iter().enumerate() {
             context.update_site(SiteId::new(number), versions.clone());
@@ -238,12 +255,25 @@ impl<S: Default> Worker<S> {
             upstreams,
             needs_peers,
             versions,
+            connection_limit,
+            counted: Vec::new(),
         }
     }
 
-    /// Adds a connection that the listener of this number has accepted. Returns its slot.
-    pub(crate) fn insert(&mut self, fd: OwnedFd, listener: usize) -> u32 {
+    /// Adds a connection that the listener of this number has accepted. Returns its slot. `None`: its address has too many or is denied, and it is reset.
+    pub(crate) fn insert(&mut self, fd: OwnedFd, listener: usize) -> Option<u32> {
         let (peer, peer_port) = if self.needs_peers { peer(&fd) } else { (None, None) };
+        let mut counted = None;
+        if let Some(limit) = &self.connection_limit {
+            counted = match limit.count(peer) {
+                ConnectionVerdict::Counted(counted) => Some(counted),
+                ConnectionVerdict::Unlimited => None,
+                verdict @ (ConnectionVerdict::Refused | ConnectionVerdict::Denied) => {
+                    self.reset(fd, verdict);
+                    return None;
+                }
+            };
+        }
         let &SocketSettings { routes, expects_proxy_header, ref tls } = &self.socket_settings[listener];
         let accepted = AcceptedClient {
             number: self.slots.next_index(),
@@ -265,7 +295,34 @@ impl<S: Default> Worker<S> {
             }
         };
         probes::connection_open(&fd);
-        self.insert_slot(Slot::new(fd, conn, transport))
+        let index = self.insert_slot(Slot::new(fd, conn, transport));
+        if counted.is_some() {
+            let place = index as usize;
+            self.counted.resize(self.counted.len().max(place + 1), None);
+            self.counted[place] = counted;
+        }
+        Some(index)
+    }
+
+    /// Resets a connection that is not accepted.
+    #[cold]
+    fn reset(&self, fd: OwnedFd, verdict: ConnectionVerdict) {
+        let WorkerContext { clock, counters, .. } = &self.context;
+        if let Some(limit) = &self.connection_limit {
+            limit.reset(fd, verdict, counters, clock.start_us() + clock.now_us());
+        }
+    }
+
+    /// Resets a connection that [`insert`](Worker::insert) would reset, before a worker makes room for it. Returns any other.
+    pub(crate) fn refuse_early(&self, fd: OwnedFd) -> Option<OwnedFd> {
+        let Some(limit) = &self.connection_limit else { return Some(fd) };
+        match limit.check(peer(&fd).0) {
+            verdict @ (ConnectionVerdict::Refused | ConnectionVerdict::Denied) => {
+                self.reset(fd, verdict);
+                None
+            }
+            ConnectionVerdict::Counted(_) | ConnectionVerdict::Unlimited => Some(fd),
+        }
     }
 
     fn insert_slot(&mut self, slot: Slot<S>) -> u32 {
@@ -288,6 +345,7 @@ impl<S: Default> Worker<S> {
             let _ = set_socket_linger(&slot.fd, Some(Duration::ZERO));
         }
         self.context.release_inbox(&mut slot);
+        self.release_counted(index as usize);
         slot.transport.closed(&mut slot.conn, &mut self.context.conn_resources());
         self.accept_backoff = None;
         probes::connection_close(&slot.fd);
@@ -342,11 +400,14 @@ impl<S: Default> Worker<S> {
             upstreams.take_row(number);
         }
         context.counters.select(counters);
+        self.connection_limit =
+            self.connection_limit.take().map(|limit| limit.of(ConnectionOwner::of_place(counters)));
         if let Some((seed, producer)) = log {
             context.records.set_seed(seed);
             context.producer = Some(producer);
         }
         context.clock = start.steady;
+        context.sites.set_limits_start(context.clock.start_us());
         // Each process has a thread of its own.
         context.cpu = CpuCount { counted_us: 0, next_at: Tick(0) };
         self.set_time(start.unix_ms);
@@ -544,8 +605,19 @@ impl<S> Drop for Worker<S> {
 }
 
 impl<S> Worker<S> {
+    /// Ends the count of the connection in a slot, if it has one.
+    #[inline]
+    fn release_counted(&mut self, place: usize) {
+        if let Some(limit) = &self.connection_limit
+            && let Some(counted) = self.counted.get_mut(place).and_then(Option::take)
+        {
+            limit.release(counted);
+        }
+    }
+
     /// Records the end of open exchanges.
     pub(crate) fn end(&mut self) {
+        (0..self.counted.len()).for_each(|place| self.release_counted(place));
         for slot in self.slots.slots.iter_mut().flatten() {
             if !slot.conn.is_client() {
                 // The end of this worker is no failure of the backend.
@@ -563,7 +635,7 @@ impl<S> Worker<S> {
 }
 
 /// Returns the address and the port of the peer.
-fn peer(fd: impl AsFd) -> (Option<PeerAddress>, Option<NonZeroU16>) {
+pub(crate) fn peer(fd: impl AsFd) -> (Option<PeerAddress>, Option<NonZeroU16>) {
     // The call fails if the client has disconnected already.
     let address = getpeername(&fd).ok().flatten().and_then(|address| SocketAddr::try_from(address).ok());
     match address {

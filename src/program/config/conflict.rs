@@ -1,7 +1,8 @@
 //! Conflicts between options whose values are valid by themselves: duplicates, contradictions and missing counterparts.
 
 use super::{
-    Config, ConfigError, ConfigFile, OptionValue, Origin, acme, cgi, tls_conflict, upstream_conflict,
+    Config, ConfigError, ConfigFile, OptionValue, Origin, acme, cgi, limit_conflict, tls_conflict,
+    upstream_conflict,
 };
 use crate::{AcmeChallenge, Http2Use, ListenAddress, ListenValue};
 use std::{
@@ -24,6 +25,7 @@ pub(super) fn find(
     port_conflicts(file, entries, errors);
     access_conflicts(entries, errors);
     default_conflicts(entries, errors);
+    limit_conflict::find(file, entries, config, errors);
     // An invalid value is missing among the entries.
     if errors.is_empty() {
         proxy_conflicts(entries, errors);

@@ -15,6 +15,7 @@
 //! | `option` | the definition of an option, and the check of its values |
 //! | `site`, `upstream`, `listener`, `server`, `log` | the sections and their options |
 //! | `location` | the sections of options for parts of a site |
+//! | `limit` | the section of limits for some paths of a site, and values of limits |
 //! | `rules` | the sections of rules, which belong to a site, and the check of these |
 //! | `proxy` | the option `proxy` of sites |
 //! | `upstream_address` | the addresses of upstream servers |
@@ -24,7 +25,7 @@
 //! | `include` | finds the files that a file includes |
 //! | `environment` | replaces `${NAME}` in values |
 //! | `read` | merges defaults, file and flags into a `Config` |
-//! | `conflict`, `tls_conflict`, `upstream_conflict` | finds options that contradict each other |
+//! | `conflict`, `limit_conflict`, `tls_conflict`, `upstream_conflict` | finds options that contradict each other |
 //! | `system` | finds files and engines that this system does not have |
 //! | `start` | finds what else would keep the server from starting |
 //! | `certificates` | checks the files of certificates |
@@ -43,6 +44,8 @@ mod errors;
 mod exposed;
 mod file;
 mod include;
+mod limit;
+mod limit_conflict;
 mod listener;
 mod location;
 mod log;
@@ -98,12 +101,13 @@ pub struct Config {
 
 /// All sections, in the order of the documentation. A section follows its parent.
 #[rustfmt::skip]
-pub const SECTIONS: [&ConfigSection; 9] = [
+pub const SECTIONS: [&ConfigSection; 10] = [
     &site::SECTION,
     &rules::HEADER,
     &rules::REDIRECT,
     &location::LOCATION,
     &location::ERROR_PAGE,
+    &limit::SECTION,
     &upstream::SECTION,
     &listener::SECTION,
     &server::SECTION,

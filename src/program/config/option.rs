@@ -541,8 +541,8 @@ mod tests {
     /// The verbs that the help of an option may begin with.
     #[rustfmt::skip]
     const VERBS: &[&str] = &[
-        "Abort", "Add", "Allow", "Answer", "Close", "Compress", "Count", "Exclude", "Give", "Keep", "Kill", "Leave", "Let", "Limit", "Listen", "Log", "Make", "Offer", "Open", "Override", "Pin", "Print", "Read",
-        "Redirect", "Refuse", "Request", "Require", "Restrict", "Rotate", "Run", "Select", "Send", "Serve", "Set", "Use", "Write",
+        "Abort", "Accept", "Add", "Allow", "Answer", "Close", "Compress", "Count", "Exclude", "Give", "Keep", "Kill", "Leave", "Let", "Limit", "Listen", "Log", "Make", "Offer", "Open", "Override", "Pin", "Print", "Read",
+        "Redirect", "Refuse", "Request", "Require", "Reset", "Restrict", "Rotate", "Run", "Select", "Send", "Serve", "Set", "Use", "Write",
     ];
 
     #[test]

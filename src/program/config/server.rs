@@ -1,11 +1,12 @@
 //! `[server]`: the options that apply to all sites and listeners.
 
 use super::{
-    CommandKind, Config, ConfigSection, FlagForm, Opt, OptionDefault, ValueKind, acme, cgi, option::OPT,
+    CommandKind, Config, ConfigSection, FlagForm, Opt, OptionDefault, ValueKind, acme, cgi, limit,
+    option::OPT,
 };
 use crate::{
-    AcmeChallenge, AcmeConfig, Address, AdminAccess, CertificateFiles, CgiConfig, Engine, ForwardedField,
-    HostName, Http2Use, KernelTlsUse, Settings, TrustedProxy,
+    AcmeChallenge, AcmeConfig, Address, AddressEntry, AdminAccess, CertificateFiles, CgiConfig, Engine,
+    ForwardedField, HostName, Http2Use, KernelTlsUse, Settings, TrustedProxy,
 };
 use CommandKind::{Embedded, Serve};
 use std::{
@@ -79,6 +80,9 @@ const SERVER: Opt = Opt { commands: &[Serve, Embedded], heading: "Server", ..OPT
 const TLS: Opt = Opt { heading: "HTTPS", ..SERVER };
 /// The fields that all options about certificates share.
 const ACME: Opt = Opt { commands: &[Serve], heading: "Certificates by ACME", ..OPT };
+
+/// The fields that all limits of clients share.
+const LIMIT: Opt = Opt { heading: "Limits of clients", ..SERVER };
 
 /// The fields that all timeouts here share.
 const TIME: Opt = Opt { value_name: "TIME", example: "1m30s", ..SERVER };
@@ -226,6 +230,79 @@ const OPTIONS: &[Opt] = &[
         help: "Close a connection after this many requests",
         details: "As keepalive_requests of nginx.",
         ..SERVER
+    },
+    Opt {
+        name: "allow",
+        value_name: "NETWORK",
+        kind: ValueKind::Text(limit::address_entry, |config, text| {
+            config.server.settings.allow.extend(text.parse::<AddressEntry>());
+        }),
+        is_list: true,
+        example: "10.0.0.0/8",
+        invalid: limit::NO_ENTRIES,
+        help: "Accept connections from these networks only: 10.0.0.0/8, 2001:db8::/32, unix or all",
+        details: "Any other is reset before anything is read of it. The most specific network of allow and deny decides. The address of the peer counts: that of a proxy, not of its clients.",
+        ..LIMIT
+    },
+    Opt {
+        name: "deny",
+        value_name: "NETWORK",
+        kind: ValueKind::Text(limit::address_entry, |config, text| {
+            config.server.settings.deny.extend(text.parse::<AddressEntry>());
+        }),
+        is_list: true,
+        example: "192.0.2.0/24",
+        invalid: limit::NO_ENTRIES,
+        help: "Reset connections from these networks",
+        details: "Before anything is read of them. See allow.",
+        ..LIMIT
+    },
+    Opt {
+        name: "max-connections",
+        value_name: "COUNT",
+        kind: ValueKind::Count(1..=1 << 20, "connections", |config, count| {
+            config.server.settings.max_connections = NonZeroU32::new(count);
+        }),
+        default: OptionDefault::Described("what the limit on open files allows"),
+        example: "10000",
+        help: "Limit the open connections of all clients",
+        details: "Further clients wait. Each worker has an equal share, at least one. With threads, prefork and fork, --workers is the limit.",
+        ..LIMIT
+    },
+    Opt {
+        name: "max-connections-per-ip",
+        value_name: "COUNT",
+        kind: ValueKind::Count(1..=100_000, "connections", |config, count| {
+            config.server.settings.max_connections_per_ip = NonZeroU32::new(count);
+        }),
+        example: "50",
+        help: "Reset connections of an address that has this many open",
+        details: "Before anything is read of them. An address is an IPv4 address, or the first 64 bits of an IPv6 address. Trusted proxies, which carry many clients, and Unix sockets have no limit.",
+        ..LIMIT
+    },
+    Opt {
+        name: "request-rate",
+        value_name: "RATE",
+        kind: ValueKind::Text(limit::rate, |config, rate| {
+            config.server.settings.request_rate = rate.parse().ok()
+        }),
+        example: "50/s",
+        invalid: limit::NO_RATES,
+        help: "Limit the requests of each address to this rate, as 50/s, 300/m or 1000/h",
+        details: "A request over it gets 429 (Too Many Requests) with Retry-After, and the connection stays open. An address is that of the client as a trusted proxy names it; of IPv6 its first 64 bits. [[site.limit]] sets other rates for paths of a site.",
+        ..LIMIT
+    },
+    Opt {
+        name: "request-burst",
+        value_name: "COUNT",
+        kind: ValueKind::Count(limit::BURSTS, "requests", |config, count| {
+            config.server.settings.request_burst = NonZeroU32::new(count);
+        }),
+        default: OptionDefault::Described("the requests of one second"),
+        example: "100",
+        help: "Let this many requests of an address come at once, as a page with its pictures does",
+        details: "It needs --request-rate.",
+        ..LIMIT
     },
     Opt {
         name: "refuse-unknown-hosts",

@@ -9,14 +9,14 @@
 use super::echo::EchoBackend;
 use crate::{
     AcceptedClient, BUF_LEN, BackendRefusal, BackendServers, BackendSettings, BufRange, ConnResources,
-    Connection, Counters, DriveState, DriveStep, HttpVersions, Pipes, Pool, Records, ResponsePrefixes,
-    SectionBuffer, Sites, Span, Tick, Transport,
+    Connection, Counters, DriveState, DriveStep, HttpVersions, PeerAddress, Pipes, Pool, Records,
+    ResponsePrefixes, SectionBuffer, Sites, Span, Tick, Transport,
     pipe::{MESSAGE_COUNT_MAX, content::CONTENT_PART_COUNT_MAX},
     sim::{Cuts, Through, TransportClient},
     span::MESSAGE_BUF_COUNT_MAX,
 };
 use rustls::{ClientConfig, ServerConfig};
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 use tarpon_site::Region;
 
 /// A simulation of the connections of one worker.
@@ -154,9 +154,18 @@ impl BackendSim {
 
     /// Accepts a client. Returns its number.
     pub fn connect(&mut self) -> usize {
+        self.accept(AcceptedClient::default())
+    }
+
+    /// Accepts a client at this address. Returns its number.
+    pub fn connect_from(&mut self, address: IpAddr) -> usize {
+        self.accept(AcceptedClient { peer: Some(PeerAddress::Ip(address)), ..AcceptedClient::default() })
+    }
+
+    fn accept(&mut self, accepted: AcceptedClient) -> usize {
         let number = self.parties.len();
         let versions = self.versions;
-        let accepted = AcceptedClient { number: number as u32, versions, ..AcceptedClient::default() };
+        let accepted = AcceptedClient { number: number as u32, versions, ..accepted };
         let conn = Connection::new(&mut self.cx(), accepted);
         let mut party = SimParty::new(conn, None);
         party.peer = TransportClient::new(&self.through, &mut party.socket);

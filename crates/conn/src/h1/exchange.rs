@@ -84,7 +84,16 @@ impl Http1 {
 
         let route = cx.sites.route(self.finder.accepted().routes, &request);
         let site = route.site();
-        if let Route::Backend(_, backend) = route {
+        let mut refusal = None;
+        if let Some(limits) = cx.sites.client_limits()
+            && self.limited_count != self.request_count + 1
+        {
+            refusal = limits.check(&request, route, cx.now_us);
+            self.limited_count = self.request_count + u32::from(refusal.is_none());
+        }
+        if let Route::Backend(_, backend) = route
+            && refusal.is_none()
+        {
             // A response needs a buffer: without one the function is not called.
             if !cx.pool.has_for_response() {
                 return self.refuse(cx, out, input, site, Status::ServiceUnavailable);
@@ -105,7 +114,10 @@ impl Http1 {
 
         let options = PlanOptions { unix_s: cx.prefixes.unix_s(), with_ranges: cx.pool.has_for_response() };
         let is_stopping = self.ending == Ending::Stopping;
-        let PlannedRoute { image, planned } = plan_route(cx.sites, &request, route, options, is_stopping);
+        let PlannedRoute { image, planned } = match refusal {
+            None => plan_route(cx.sites, &request, route, options, is_stopping),
+            Some(refusal) => plan_route::refused(cx.sites, &request, site, refusal),
+        };
         let plan = match &planned {
             Ok(plan) => plan,
             Err(missing) => {
@@ -124,6 +136,9 @@ impl Http1 {
             let start = self.exchange_start(cx, out, site, client, plan.status);
             let start = ExchangeStart { is_logged, ..start };
             cx.records.start_record(start, Some(head), &bytes[..head_len]);
+        }
+        if let Some(refusal) = refusal {
+            refusal.count(cx.counters);
         }
         let (version, with_content) = (head.version, request.with_content());
         let persistence = self.admit(cx.sites, head, site, content.is_some(), plan.status);

@@ -77,6 +77,8 @@ pub(crate) struct Http1 {
     acknowledged_len: u64,
     /// Requests whose heads were parsed.
     request_count: u32,
+    /// The number of the last request that has passed the limits of clients: it may wait for room, and is offered again.
+    limited_count: u32,
     /// The site whose limits apply: that of the last request.
     site: SiteId,
     /// Responses queued since the outbox was empty.
@@ -161,6 +163,7 @@ impl Http1 {
             sent_len: 0,
             acknowledged_len: 0,
             request_count: 0,
+            limited_count: 0,
             site,
             queued_count: 0,
             queued_since_us: cx.now_us,

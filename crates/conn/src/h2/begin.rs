@@ -20,6 +20,7 @@ use crate::{
     backend::BackendRoute,
     h1::CONTENT_LEN_MAX,
     open_exchanges::NO_PLACE,
+    path_limits::Refusal,
     plan::{self, Plan, PlanOptions},
     plan_route::{self, PlannedRoute, plan_route},
     request::{Client, Request, Resource},
@@ -110,6 +111,14 @@ impl Http2 {
             is_logged: true,
         };
         let with_content = request.with_content();
+        if let Some(limits) = cx.sites.client_limits()
+            && self.limited_stream != stream
+        {
+            match limits.check(&request, route, cx.now_us) {
+                None => self.limited_stream = stream,
+                Some(refusal) => return self.refuse_client(cx, out, &begun, &request, refusal),
+            }
+        }
         if parsed.protocol.is_some()
             && let Err(status) = check_tunnel(cx, &parsed, route)
         {
@@ -186,6 +195,33 @@ impl Http2 {
             is_logged: true,
         };
         self.respond_with_page(cx, out, &begun, Status::RequestHeaderFieldsTooLarge, true)
+    }
+
+    /// Answers a request that the limits of clients refuse. Returns whether that was possible.
+    #[cold]
+    fn refuse_client(
+        &mut self,
+        cx: &mut ConnResources<'_>,
+        out: &mut Outbox,
+        begun: &BegunRequest<'_>,
+        request: &Request<'_>,
+        refusal: Refusal,
+    ) -> bool {
+        let (image, current) = cx.sites.current(begun.site);
+        let plan = plan::refused(refusal, current, request.with_content());
+        match self.respond(cx, out, begun, image, &plan) {
+            Ok(()) => {
+                refusal.count(cx.counters);
+                true
+            }
+            Err(UnqueuedHead::Missing(page)) => {
+                self.missing = Some(MissingPage::new(image, page));
+                false
+            }
+            Err(UnqueuedHead::Status(status)) => {
+                self.respond_with_page(cx, out, begun, status, request.with_content())
+            }
+        }
     }
 
     /// Answers with the page of a status. Returns whether that was possible: pages are in memory, and short.

@@ -130,6 +130,8 @@ pub(crate) struct Http2 {
     overhead: FloodBudget,
     resets: FloodBudget,
     request_count: u32,
+    /// The last stream whose request has passed the limits of clients: it may wait for room, and is offered again. 0: none has.
+    limited_stream: u32,
     /// The site whose limits apply: that of the last request.
     site: SiteId,
     /// Bytes sent.
@@ -204,6 +206,7 @@ impl Http2 {
             overhead: FloodBudget::new(OVERHEAD_COUNT_MAX, OVERHEAD_COUNT_PER_S, cx.now),
             resets: FloodBudget::new(RESET_COUNT_MAX, RESET_COUNT_PER_S, cx.now),
             request_count: 0,
+            limited_stream: 0,
             site,
             sent_len: 0,
             acknowledged_len: 0,

@@ -17,6 +17,7 @@
 //! | `http2_client.rs` | a client of HTTP/2 for these tests |
 //! | `http2_of_others.rs` | connections of HTTP/2 with a client that others wrote |
 //! | `proxies.rs` | the clients behind proxies, and PROXY headers |
+//! | `client_limits.rs` | the limits of clients |
 //! | `transports.rs` | what a sealing transport adds: a handshake, records, an alert |
 //! | `tls.rs` | connections through TLS |
 //! | `sites.rs` | the sites of these tests |
@@ -27,6 +28,7 @@
 
 mod backend_tls;
 mod backends;
+mod client_limits;
 mod ends;
 mod functions;
 mod http2;

@@ -43,6 +43,7 @@ use crate::{
     control::{
         acme::driver::AcmeDriver,
         cgi::stats::CgiStats,
+        client_limits::LimitTables,
         counters::ServiceCounters,
         handover::{
             predecessor::{Inheritance, PredecessorChannel, PredecessorEvent},
@@ -116,6 +117,8 @@ pub(super) struct Driver<'a> {
     former: Option<PredecessorChannel>,
     successor: Option<Channel>,
     counters: ServiceCounters,
+    /// What all servers of this supervisor count of clients.
+    limit_tables: LimitTables,
     /// The keys of session tickets of all generations, once one of them has TLS.
     ticket_keys: OnceCell<Arc<TicketKeys>>,
     /// `None`: no configuration has named certificates yet.
@@ -225,6 +228,7 @@ impl<'a> Driver<'a> {
             former: None,
             successor: None,
             counters,
+            limit_tables: LimitTables::new()?,
             ticket_keys: tickets.map(TicketKeys::new).map(OnceCell::from).unwrap_or_default(),
             acme: None,
             net: None,
@@ -346,7 +350,8 @@ impl<'a> Driver<'a> {
             self.starts.remove(&process);
             self.helper_exited(process);
             self.cgi_helper_exited(process);
-            self.counters.free(process);
+            // A worker process of it may live a moment longer: what it holds is forgotten when its slot is used again.
+            self.limit_tables.forget_connections(self.counters.free(process));
             self.events.push_back(SupervisorEvent::Exited(process, exit));
         }
     }

@@ -139,7 +139,9 @@ impl Driver<'_> {
         let endpoints = upstreams.iter().flat_map(|upstreams| upstreams.endpoints());
         numbers.extend(endpoints.map(|endpoint| endpoint.as_fd().as_raw_fd()));
         let (cgi_stats, states) = (self.cgi_stats.clone(), Arc::clone(&generation.states));
+        let limit_tables = self.limit_tables.clone();
         let (all, counters) = (&mut self.listeners, self.counters.assign(process)?);
+        limit_tables.forget_connections(counters.places());
         let started = fork(&single_threaded, c"tarpon-server", channel, numbers, |channel| {
             let (listeners, admin) = all.take(service, tls);
             let start = ServerStart {
@@ -152,6 +154,7 @@ impl Driver<'_> {
                 log: &service.log,
                 privileges,
                 counters,
+                limit_tables,
                 acme,
                 cgi,
                 cgi_stats,
@@ -161,7 +164,9 @@ impl Driver<'_> {
             };
             server_process::run(start, channel)
         });
-        started.inspect_err(|_| self.counters.free(process))
+        started.inspect_err(|_| {
+            self.counters.free(process);
+        })
     }
 
     /// Starts the program file, and sends what the program takes over.

@@ -77,9 +77,6 @@ pub(super) enum ReadyEvent {
     },
 }
 
-/// Limit of connections accepted in a row, so that open connections do not wait.
-const ACCEPT_MAX: usize = 64;
-
 /// Runs a worker until it has shut down.
 pub(super) fn run<S: Selector>(config: WorkerConfig, ready: WorkerReady) -> io::Result<()> {
     accept::set_nonblocking(&config.listeners)?;
@@ -117,7 +114,7 @@ impl<S: Selector> EventLoop<S> {
                     ReadyEvent::Ready { id, readable, writable, hung_up, failed } => {
                         self.ready(id, readable, writable, hung_up, failed);
                     }
-                    ReadyEvent::Client(number) => self.accept(number, ACCEPT_MAX)?,
+                    ReadyEvent::Client(number) => self.accept(number, accept::ACCEPT_MAX)?,
                     ReadyEvent::Mailbox => self.read_mailbox()?,
                 }
             }
@@ -207,8 +204,9 @@ impl<S: Selector> EventLoop<S> {
     /// Drives a new connection before it is watched: often the request has arrived with it, and a connection for one request is then
     /// never watched at all.
     fn accepted(&mut self, fd: OwnedFd, listener: usize) {
-        let index = self.worker.insert(fd, listener);
-        self.start(index);
+        if let Some(index) = self.worker.insert(fd, listener) {
+            self.start(index);
+        }
     }
 
     /// Drives a new connection, and watches it then.

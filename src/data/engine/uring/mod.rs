@@ -34,7 +34,7 @@ mod starved_receives;
 
 use crate::{
     data::{
-        engine::{Closed, NextDrive, RingFeatures, WorkerReady},
+        engine::{Closed, NextDrive, RingFeatures, WorkerReady, accept::ACCEPT_MAX},
         worker::{Worker, WorkerConfig, idle_len, mailbox::ShutdownMode},
     },
     sys::socket,
@@ -142,6 +142,7 @@ pub(super) fn run(config: WorkerConfig, ready: WorkerReady) -> io::Result<()> {
     let mut engine = UringEngine {
         accepts: vec![Receive::Idle; worker.listeners.len()],
         accept_recheck: AcceptRecheck::new(worker.context.now),
+        arrivals: VecDeque::new(),
         shutdown_mode: None,
         worker,
         ring: Ring::new(groups)?,
@@ -171,6 +172,8 @@ struct UringEngine {
     /// State of the accept of each listener.
     accepts: Vec<Receive>,
     accept_recheck: AcceptRecheck,
+    /// Accepted connections without a slot, with their listeners. While there are many, the kernel accepts no more.
+    arrivals: VecDeque<(OwnedFd, usize)>,
     /// Shutdown mode while accepts are still in flight.
     shutdown_mode: Option<ShutdownMode>,
     /// Slots to drive again without a completion.
@@ -183,6 +186,9 @@ struct UringEngine {
 /// Limit of the memory of an idle connection, in bytes: its operations in flight need more than a known readiness, and so does the kernel.
 const IDLE_LEN_MAX: usize = 900;
 const _: () = assert!(idle_len::<InFlight>() <= IDLE_LEN_MAX);
+
+/// Accepted connections without a slot at which the kernel is asked to stop accepting.
+const ARRIVALS_MAX: usize = 256;
 
 /// Limit of calls at a stop that a signal may interrupt before connections are told to stop.
 const STOP_RETRY_COUNT: usize = 16;
@@ -198,6 +204,7 @@ impl UringEngine {
             self.ring.wait(self.wait_ms())?;
             self.worker.update_time();
             self.complete()?;
+            self.start_arrivals(ACCEPT_MAX);
             self.take_rests();
             if self.accept_recheck.take_due(self.worker.context.now) {
                 self.cancel_accepts();
@@ -236,7 +243,7 @@ impl UringEngine {
     /// Returns how many milliseconds to wait for a completion. `None`: for ever.
     #[inline]
     fn wait_ms(&self) -> Option<u64> {
-        if !self.again.is_empty() || !self.starved.is_empty() {
+        if !self.again.is_empty() || !self.starved.is_empty() || !self.arrivals.is_empty() {
             return Some(0);
         }
         let recheck = self.accept_recheck.wait_ms(self.worker.context.now);
@@ -448,7 +455,7 @@ impl UringEngine {
             self.accepts[number as usize] = Receive::Idle;
         }
         match completion.result {
-            Ok(fd) => self.start(accepted(fd), number as usize),
+            Ok(fd) => self.arrivals.push_back((accepted(fd), number as usize)),
             Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
                 self.worker.back_off_accepting()
             }
@@ -459,9 +466,19 @@ impl UringEngine {
         self.shut_down_clients()
     }
 
+    /// Starts up to `count_max` connections: one accept of the kernel may bring hundreds, and open connections must not wait for them.
+    #[inline]
+    fn start_arrivals(&mut self, count_max: usize) {
+        for _ in 0..count_max {
+            let Some((fd, listener)) = self.arrivals.pop_front() else { break };
+            self.start(fd, listener);
+        }
+    }
+
     fn start(&mut self, fd: OwnedFd, listener: usize) {
-        let index = self.worker.insert(fd, listener);
-        self.drive(index);
+        if let Some(index) = self.worker.insert(fd, listener) {
+            self.drive(index);
+        }
     }
 
     fn read_mailbox(&mut self, completion: &Completion) -> io::Result<()> {
@@ -482,6 +499,7 @@ impl UringEngine {
         let Some(shutdown_mode) = self.shutdown_mode.filter(|_| !any_in_flight) else { return Ok(()) };
         self.shutdown_mode = None;
         self.accepts.clear();
+        self.start_arrivals(usize::MAX);
         self.accept_backlog()?;
         if shutdown_mode == ShutdownMode::Stop {
             // Bytes that have arrived count as a request. Receives that have bytes complete before the connections are told to stop;
@@ -538,7 +556,7 @@ impl UringEngine {
     /// Starts or cancels accepts, depending on whether the worker may accept.
     #[inline]
     fn update_accepting(&mut self) {
-        let open = self.worker.may_accept() && !self.worker.is_shutting_down();
+        let open = self.worker.may_accept() && !self.worker.is_shutting_down() && self.arrivals.len() < ARRIVALS_MAX;
         for (number, listener) in self.worker.listeners.iter().enumerate() {
             let accepting = &mut self.accepts[number];
             match (open, *accepting) {

@@ -1,0 +1,29 @@
+//! The limits of clients for some paths of a site, as they are configured.
+
+use std::num::NonZeroU32;
+use tarpon_conn::{AddressEntry, PathPrefix, RequestRate};
+
+/// Limits of clients for some paths of a site. It inherits other limits from the section with the longest prefix of its path, or from the
+/// server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PathLimit {
+    /// The paths, in whole segments, below the mount of the site. `None`: all. Default: `None`.
+    pub path: Option<PathPrefix>,
+    /// How many requests each address may send. Default: `None`.
+    pub request_rate: Option<LimitChoice<RequestRate>>,
+    /// How many requests may come at once. `None`: those of one second. Default: `None`.
+    pub request_burst: Option<NonZeroU32>,
+    /// The addresses that get responses. If this or `deny` is set, both replace those of shorter paths. Default: none.
+    pub allow: Vec<AddressEntry>,
+    /// The addresses that get 403 (Forbidden). Default: none.
+    pub deny: Vec<AddressEntry>,
+}
+
+/// A limit, or none where the server has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitChoice<T> {
+    /// No limit.
+    Off,
+    /// This one.
+    At(T),
+}
