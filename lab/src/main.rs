@@ -48,7 +48,7 @@ use clap::Parser;
 
 use self::client::attack;
 use self::experiments::{
-    attacks, cold, cost, http2, ktls, ladder, loads, pack, pgo, profile, proxy, race, set, stalled, start,
+    attacks, cold, cost, http2, ktls, ladder, loads, pack, profile, proxy, race, set, stalled, start,
     stories, streams, sweep, tls, tls_provider, tunnels,
 };
 use self::report::{document, figures, page};
@@ -71,8 +71,6 @@ enum LabCommand {
     Http2(http2::Http2RaceArgs),
     /// Count instructions and system calls with TLS in the kernel, in a virtual machine
     Ktls(ktls::KernelTlsArgs),
-    /// Build tarpon by a profile of its loads, and race it with the usual build
-    Pgo(pgo::PgoArgs),
     /// Show where the time of a server goes: utilisation, CPU, system calls, distributions
     Profile(profile::ProfileArgs),
     /// Repeat the loads of published stories, beside their figures
@@ -126,7 +124,6 @@ fn main() -> ExitCode {
         LabCommand::Tls(args) => tls::run(&args),
         LabCommand::Http2(args) => http2::run(&args),
         LabCommand::Ktls(args) => ktls::run(&args),
-        LabCommand::Pgo(args) => pgo::run(&args),
         LabCommand::Profile(args) => profile::run(&args),
         LabCommand::Stories(args) => stories::run(&args),
         LabCommand::Sweep(args) => sweep::run(&args),

@@ -20,7 +20,6 @@
 //! | `http2.rs` | requests per second and CPU per request over HTTP/2 |
 //! | `ktls/` | instructions and system calls with TLS in the kernel, in a virtual machine |
 //! | `stories.rs` | the loads of published stories, with their own programs |
-//! | `pgo.rs` | a profile-guided build, in a race with the usual one |
 //! | `profile.rs` | where the time of a server goes |
 //! | `sweep.rs` | CPU time of each way to send a file, by length |
 //! | `streams.rs` | memory of idle connections and of open streams of HTTP/2 |
@@ -41,7 +40,6 @@ pub(crate) mod ktls;
 pub(crate) mod ladder;
 pub(crate) mod loads;
 pub(crate) mod pack;
-pub(crate) mod pgo;
 pub(crate) mod profile;
 pub(crate) mod proxy;
 pub(crate) mod race;

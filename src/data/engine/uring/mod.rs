@@ -556,7 +556,8 @@ impl UringEngine {
     /// Starts or cancels accepts, depending on whether the worker may accept.
     #[inline]
     fn update_accepting(&mut self) {
-        let open = self.worker.may_accept() && !self.worker.is_shutting_down() && self.arrivals.len() < ARRIVALS_MAX;
+        let open =
+            self.worker.may_accept() && !self.worker.is_shutting_down() && self.arrivals.len() < ARRIVALS_MAX;
         for (number, listener) in self.worker.listeners.iter().enumerate() {
             let accepting = &mut self.accepts[number];
             match (open, *accepting) {
