@@ -34,7 +34,7 @@ use rustix::time::Timespec;
 use super::request::RequestForm;
 use super::response::{ResponseError, ResponseSize, ResponseSummary};
 use super::response_times::ResponseTimes;
-use super::visits::MixedRequest;
+use super::visits::VisitRequest;
 use super::{ClientError, connect, read_response, read_summary};
 use crate::records::race::TimeQuantiles;
 
@@ -44,7 +44,7 @@ pub(crate) struct ClosedLoopClient {
     events: Vec<epoll::Event>,
     connections: Vec<ClosedLoopConnection>,
     /// The batches that a connection sends in turn: one, unless there is a mix.
-    batches: Vec<MixedRequest>,
+    batches: Vec<VisitRequest>,
     times: ResponseTimes,
     input: Box<[u8]>,
     server: SocketAddr,
@@ -142,7 +142,7 @@ impl ClosedLoopClient {
             watch(&epoll, number, &connection.stream)?;
             connections.push(connection);
         }
-        let batches = vec![MixedRequest { bytes: request.repeat(batch.count), status: batch.form.status() }];
+        let batches = vec![VisitRequest { bytes: request.repeat(batch.count), status: batch.form.status() }];
         Ok(ClosedLoopClient {
             epoll,
             events: Vec::with_capacity(EVENT_COUNT_MAX),
@@ -165,7 +165,7 @@ impl ClosedLoopClient {
     }
 
     /// Sends these requests from now on, each connection from another place on, and parses each response.
-    pub(crate) fn send_mix(&mut self, mix: Vec<MixedRequest>) {
+    pub(crate) fn send_mix(&mut self, mix: Vec<VisitRequest>) {
         let count = self.connections.len();
         for (number, connection) in self.connections.iter_mut().enumerate() {
             connection.current = number * mix.len() / count;
@@ -313,7 +313,7 @@ impl ClosedLoopConnection {
         ending: bool,
         on_close: OnClose,
         input: &mut [u8],
-        batches: &[MixedRequest],
+        batches: &[VisitRequest],
     ) -> Result<ReceiveProgress, ClientError> {
         let (mut completed, mut bytes) = (0, 0);
         let progress = |completed, bytes, closed| Ok(ReceiveProgress { completed, bytes, closed });

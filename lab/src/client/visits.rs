@@ -22,7 +22,7 @@ use crate::error::LabError;
 use crate::generated_site::PageRng;
 
 /// A request of a mix, or a batch of equal ones.
-pub(crate) struct MixedRequest {
+pub(crate) struct VisitRequest {
     pub(crate) bytes: Vec<u8>,
     /// The status of each response.
     pub(crate) status: u16,
@@ -88,7 +88,7 @@ pub(crate) fn plan(site: &Path) -> Result<Vec<PlannedVisitRequest>, LabError> {
 pub(crate) fn requests(
     server: SocketAddr,
     plan: &[PlannedVisitRequest],
-) -> Result<Vec<MixedRequest>, ClientError> {
+) -> Result<Vec<VisitRequest>, ClientError> {
     let host = server.to_string();
     let mut validated: HashMap<&str, (Vec<u8>, u16)> = HashMap::new();
     let mut requests = Vec::with_capacity(plan.len());
@@ -104,7 +104,7 @@ pub(crate) fn requests(
                 validated[&**path].clone()
             }
         };
-        requests.push(MixedRequest { bytes, status });
+        requests.push(VisitRequest { bytes, status });
     }
     Ok(requests)
 }

@@ -49,7 +49,7 @@ impl fmt::Display for AttackKind {
             AttackKind::Http2Pings => "HTTP/2: pings",
             AttackKind::Http2Settings => "HTTP/2: settings",
             AttackKind::Http2Resets => "HTTP/2: streams, reset at once",
-            AttackKind::Http2Continuations => "HTTP/2: fields without end",
+            AttackKind::Http2Continuations => "HTTP/2: headers without end",
         })
     }
 }

@@ -358,7 +358,7 @@ fn load(settings: &RaceSettings) -> String {
     if let Some((site, pages)) = &settings.site {
         return format!(
             "; requests of visitors of the directory {site}, with {} pages: a page, by Zipf's law, then its styles, scripts and pictures, which 40% of the \
-             visitors have already (304), with the fields of a browser; files of text lie beside their copies in gzip",
+             visitors have already (304), with the headers of a browser; files of text lie beside their copies in gzip",
             thousands(*pages)
         );
     }
