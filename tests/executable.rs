@@ -61,7 +61,7 @@ fn executable_serves_inspects_verifies_and_extracts_its_site() {
 #[test]
 #[cfg(target_os = "linux")]
 fn program_has_its_static_probes() {
-    let program = fs::read(tarpon(["--version"]).get_program()).unwrap();
+    let program = fs::read(tarpon([OsStr::new("--version")]).get_program()).unwrap();
     for name in ["connection_open", "bytes_received", "bytes_sent", "connection_close"] {
         // As the notes of the program have them.
         let note = format!("tarpon\0{name}\0");
