@@ -1,4 +1,4 @@
-//! Faults of the machine: full disks, no memory, stopped processes, clocks that jump. What is served is right, and service returns.
+//! Faults of the machine: full disks, no memory, stopped processes, clocks that jump. Responses stay right, and service returns.
 //!
 //! | module | fault |
 //! |---|---|

@@ -16,11 +16,11 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// What is stopped, and what is served meanwhile.
+/// A process to stop, and the paths that the others serve meanwhile.
 #[derive(Clone, Copy)]
 struct StopCase {
     engine: &'static str,
-    /// The name of the process. Of several workers, one without a connection is stopped.
+    /// The name of the process. Among several workers, the test stops one without a connection.
     process: &'static str,
     /// The paths that are served while the process is stopped, on a connection that is open.
     served: &'static [&'static str],

@@ -26,7 +26,7 @@ const ENGINES: [&str; 5] = ["epoll", "io_uring", "poll", "threads", "prefork"];
 #[test]
 #[ignore = "soak: boots a virtual machine"]
 fn clock_that_jumps_changes_dates_and_nothing_else() {
-    let Some(machine) = Machine::boot() else { return };
+    let Some(machine) = FaultyMachine::boot() else { return };
     // The first half of a request has arrived when the clock jumps: no deadline passes, and none is forgotten.
     let mut clients: Vec<_> = machine.addresses.iter().map(|address| TestClient::connect(*address)).collect();
     for client in &mut clients {
@@ -79,7 +79,7 @@ fn clock_that_jumps_changes_dates_and_nothing_else() {
 #[ignore = "soak: boots a virtual machine"]
 fn system_without_files_lets_clients_wait() {
     const COUNT: usize = 20;
-    let Some(machine) = Machine::boot() else { return };
+    let Some(machine) = FaultyMachine::boot() else { return };
     // Workers of the other engines have made the file of their next connection already.
     for (number, engine) in ENGINES.into_iter().enumerate().take(3) {
         let address = machine.addresses[number];
@@ -107,7 +107,7 @@ const PORT: usize = 4_000;
 const REQUEST: [&str; 2] = ["GET / HTTP/1.1\r\nHo", "st: localhost\r\n\r\n"];
 
 /// A running machine, with a server of each engine.
-struct Machine {
+struct FaultyMachine {
     program: RunningProgram,
     console: PipeWriter,
     addresses: Vec<SocketAddr>,
@@ -115,9 +115,9 @@ struct Machine {
     _root: TempDir,
 }
 
-impl Machine {
+impl FaultyMachine {
     /// Boots a machine. `None`: this system has no emulator or no kernel for it.
-    fn boot() -> Option<Machine> {
+    fn boot() -> Option<FaultyMachine> {
         if !Path::new(env!("CARGO_TARGET_TMPDIR")).join("vm/6.12").is_dir() {
             let why = "SKIPPED: no kernel or emulator: run tests/setup --soak";
             // Past the output that a passing test hides.
@@ -141,7 +141,7 @@ impl Machine {
                 (out.matches("Ctrl-C").count() >= count).then_some(())
             });
         }
-        Some(Machine { program, console, addresses, _ports: ports, _root: root })
+        Some(FaultyMachine { program, console, addresses, _ports: ports, _root: root })
     }
 
     /// Runs a command of the shell as root. Returns its output.
