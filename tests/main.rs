@@ -27,6 +27,7 @@ mod doctor;
 mod events;
 mod examples;
 mod executable;
+mod faults;
 mod forged;
 mod functions;
 mod handover;

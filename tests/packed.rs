@@ -207,8 +207,8 @@ fn interrupted_pack_leaves_no_file() {
 fn full_disk_is_an_error_and_leaves_no_file() {
     let (dir, out) = (small_site(), out());
     let archive = out.path().join("site.tar");
-    let script = "mount -t tmpfs -o size=64k none \"$(dirname \"$OUT\")\" || exit 77; \"$0\" \"$@\"; code=$?; \
-        ls -A \"$(dirname \"$OUT\")\"; exit $code";
+    let script = "cd \"$(dirname \"$OUT\")\" && mount -t tmpfs -o size=64k none . && cd \"$PWD\" || exit 77; \
+        printf earlier >\"$OUT\"; \"$0\" \"$@\"; code=$?; ls -A; cat \"$OUT\"; exit $code";
     let mut command =
         wrap_command(&["unshare", "-rm", "bash", "-c", script], &pack(dir.path(), &archive, &[]));
     command.env("OUT", &archive);
@@ -217,8 +217,13 @@ fn full_disk_is_an_error_and_leaves_no_file() {
         eprintln!("skipped, as this system forbids mounts: {}", ended.err);
         return;
     }
-    assert!(last_line(&ended).contains("no space left on device"), "{ended:?}");
-    assert_eq!((ended.status.code(), &*ended.out), (Some(1), ""), "{ended:?}");
+    let message = last_line(&ended);
+    assert!(
+        message.contains(&archive.display().to_string()) && message.contains("no space left on device"),
+        "{ended:?}"
+    );
+    // The earlier archive is whole, and no other file is there.
+    assert_eq!((ended.status.code(), &*ended.out), (Some(1), "site.tar\nearlier"), "{ended:?}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::{
     base::{
         address::ListenAddress,
         engine::{ChosenEngine, Engine},
-        error::UserError,
+        error::{UserError, reason},
         log_config::{LogConfig, LogOwner, Logging},
         settings::{Settings, UnknownHost},
         site_config::SiteConfig,
@@ -352,7 +352,10 @@ fn log_sink(descriptors: Descriptors, supervisor: &Arc<SupervisorChannel>, of: L
 /// Its descriptors were lost, or the site is invalid.
 pub(crate) fn receive_site(transfer: &SiteTransfer, descriptors: Descriptors) -> Result<Site, SiteRejection> {
     let descriptors = descriptors.map_err(|lost| rejection(&lost, true))?;
-    Site::from_transfer(transfer, descriptors).map_err(|error| rejection(&error, is_shortage(&error)))
+    Site::from_transfer(transfer, descriptors).map_err(|error| SiteRejection {
+        why: format!("cannot take over the site: {}", reason(&error)),
+        is_shortage: is_shortage(&error),
+    })
 }
 
 /// Returns why a site cannot be used.

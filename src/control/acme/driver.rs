@@ -14,11 +14,11 @@ use crate::{
         acme_config::AcmeConfig,
         error::{UserError, reason},
     },
-    control::metrics::CertificateMetrics,
+    control::{metrics::CertificateMetrics, process::clock},
     data::acme_table::{AcmeTable, CERTIFICATE_COUNT_MAX},
 };
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     fmt,
     fs::File,
     io::Read,
@@ -51,9 +51,20 @@ pub(crate) struct AcmeDriver {
     /// The places of the sets in the table. A set keeps its place as long as a configuration names it.
     places: BTreeMap<Vec<String>, usize>,
     certificates: BTreeMap<Vec<String>, Certificate>,
+    unstored: Unstored,
     /// What the helper was told to do last.
     job: Option<HelperJob>,
     states: Vec<NameSetStatus>,
+}
+
+/// Credentials in use that the store lacks, as after a full disk.
+#[derive(Debug, Default)]
+struct Unstored {
+    account: bool,
+    /// The names of each certificate.
+    sets: BTreeSet<Vec<String>>,
+    /// When to store it.
+    retry_at: Option<Tick>,
 }
 
 /// A job of the helper.
@@ -85,6 +96,9 @@ pub(crate) enum AcmeOutput {
 
 /// Bytes of a file with roots, at most: the roots of all browsers have a quarter of it.
 const ROOTS_LEN_MAX: u64 = 1 << 20;
+
+/// The time between two attempts to store something.
+const STORE_INTERVAL: Duration = Duration::from_secs(60);
 
 impl fmt::Debug for ServedAcme {
     /// Without the key of the account.
@@ -167,6 +181,7 @@ impl AcmeDriver {
             served: None,
             places: BTreeMap::new(),
             certificates: BTreeMap::new(),
+            unstored: Unstored::default(),
             job: None,
             states: Vec::new(),
         })
@@ -199,21 +214,26 @@ impl AcmeDriver {
         outputs: &mut Vec<AcmeOutput>,
     ) {
         let sets = service.map_or_else(Vec::new, |service| service.sets.clone());
-        if let Some(AcmeService { config, store, .. }) = service {
-            let is_same_directory = self.served.as_ref().map(|served| served.directory == config.directory);
+        let directory = service.map(|service| &service.config.directory);
+        let is_same_directory = self.served.as_ref().map(|served| Some(&served.directory) == directory);
+        if let Some(AcmeService { store, .. }) = service {
             if is_same_directory == Some(false) {
                 // The certificates of the former directory serve on, and are replaced at once.
                 self.handle(now, AcmeEvent::Configured(Vec::new()), outputs);
                 sets.iter().for_each(|names| drop(self.certificates.remove(names)));
+                self.unstored = Unstored::default();
             }
             // A predecessor may have stored another certificate since this program has read them.
             if is_same_directory != Some(true) {
                 sets.iter().for_each(|names| self.read(store, names, outputs));
             }
         }
+        let unstored_account = self.served.take().and_then(|served| served.account);
+        let unstored_account = unstored_account.filter(|_| self.unstored.account);
         self.served = service.map(|service| {
             let account = match service.store.account(&service.config.directory) {
                 Stored::Found(account) => Some(account),
+                Stored::Nothing if is_same_directory == Some(true) => unstored_account,
                 Stored::Nothing => None,
                 Stored::Damaged(why) => {
                     outputs.push(AcmeOutput::Emit(AcmeNotice::Damaged(why)));
@@ -267,7 +287,8 @@ impl AcmeDriver {
 
     /// Returns when [`AcmeEvent::Timer`] is due.
     pub(crate) fn deadline(&self) -> Option<Tick> {
-        self.served.as_ref().and_then(|_| self.machine.deadline())
+        self.served.as_ref()?;
+        self.machine.deadline().into_iter().chain(self.unstored.retry_at).min()
     }
 
     /// Handles an event, and all that follow from its actions.
@@ -280,6 +301,7 @@ impl AcmeDriver {
                 self.perform(action, outputs);
             }
         }
+        self.store_again(now, outputs);
         self.publish_states(now);
     }
 
@@ -313,6 +335,7 @@ impl AcmeDriver {
                 if let Some(served) = &mut self.served {
                     served.account = None;
                     served.store.forget_account();
+                    self.unstored.account = false;
                 }
             }
             AcmeAction::KillHelper => outputs.push(AcmeOutput::KillHelper),
@@ -349,10 +372,8 @@ impl AcmeDriver {
                 if mem::replace(&mut job.has_new_account, true) {
                     return Err("more accounts than an order needs");
                 }
-                if let Err(error) = served.store.set_account(&credentials) {
-                    outputs.push(AcmeOutput::Emit(not_stored(&names, &error)));
-                }
                 served.account = Some(credentials);
+                self.store_account(now, outputs);
                 return Ok(());
             }
             FromNet::Present { id, name, challenge } => {
@@ -374,10 +395,7 @@ impl AcmeDriver {
                 // The helper has checked nothing: it is as the directory has sent it.
                 Err(error) => AcmeEvent::OrderFailed(id, OrderFailure::new(FailureKind::Directory, error)),
                 Ok(certificate) => {
-                    let store = self.served.as_ref().map(|served| &served.store);
-                    if let Some(Err(error)) = store.map(|store| store.set_certificate(&names, &certificate)) {
-                        outputs.push(AcmeOutput::Emit(not_stored(&names, &error)));
-                    }
+                    self.store_certificate(now, &names, &certificate, outputs);
                     let validity = certificate.validity();
                     self.publish(&names, certificate);
                     AcmeEvent::Issued(id, validity)
@@ -392,6 +410,64 @@ impl AcmeDriver {
         self.job = None;
         self.handle(now, event, outputs);
         Ok(())
+    }
+
+    /// Stores a certificate, or notes that it is not stored.
+    fn store_certificate(
+        &mut self,
+        now: AcmeTime,
+        names: &[String],
+        certificate: &Certificate,
+        outputs: &mut Vec<AcmeOutput>,
+    ) {
+        let Some(served) = &self.served else { return };
+        match served.store.set_certificate(names, certificate) {
+            Ok(()) if self.unstored.sets.remove(names) => {
+                outputs.push(AcmeOutput::Emit(AcmeNotice::StoredLate(certificate_of(names))));
+            }
+            Ok(()) => {}
+            Err(error) => {
+                if self.unstored.sets.insert(names.to_vec()) {
+                    outputs.push(AcmeOutput::Emit(not_stored(certificate_of(names), &error)));
+                }
+                self.unstored.retry_at = Some(clock::after(now.tick, STORE_INTERVAL));
+            }
+        }
+    }
+
+    /// Stores the account, or notes that it is not stored.
+    fn store_account(&mut self, now: AcmeTime, outputs: &mut Vec<AcmeOutput>) {
+        let Some(ServedAcme { store, account: Some(account), .. }) = &self.served else { return };
+        let stored = store.set_account(account);
+        let was_unstored = mem::replace(&mut self.unstored.account, stored.is_err());
+        match stored {
+            Ok(()) if was_unstored => outputs.push(AcmeOutput::Emit(AcmeNotice::StoredLate(account_name()))),
+            Ok(()) => {}
+            Err(error) => {
+                if !was_unstored {
+                    outputs.push(AcmeOutput::Emit(not_stored(account_name(), &error)));
+                }
+                self.unstored.retry_at = Some(clock::after(now.tick, STORE_INTERVAL));
+            }
+        }
+    }
+
+    /// Stores what the store lacks, if it is time for that.
+    fn store_again(&mut self, now: AcmeTime, outputs: &mut Vec<AcmeOutput>) {
+        if self.unstored.retry_at.is_none_or(|at| at > now.tick) {
+            return;
+        }
+        self.unstored.retry_at = None;
+        if self.unstored.account {
+            self.store_account(now, outputs);
+        }
+        for names in self.unstored.sets.clone() {
+            match self.certificates.get(&names).cloned() {
+                Some(certificate) => self.store_certificate(now, &names, &certificate, outputs),
+                // No configuration names it any more.
+                None => drop(self.unstored.sets.remove(&names)),
+            }
+        }
     }
 
     fn publish(&mut self, names: &[String], certificate: Certificate) {
@@ -429,8 +505,16 @@ fn is_account_of(credentials: &str, directory: &str) -> bool {
     parsed.is_ok_and(|account| account.get("directory").and_then(|url| url.as_str()) == Some(directory))
 }
 
-fn not_stored(names: &[String], error: &std::io::Error) -> AcmeNotice {
-    AcmeNotice::NotStored { names: names.join(", "), why: reason(error) }
+fn not_stored(what: String, error: &std::io::Error) -> AcmeNotice {
+    AcmeNotice::NotStored { what, why: reason(error) }
+}
+
+fn certificate_of(names: &[String]) -> String {
+    format!("certificate for {}", names.join(", "))
+}
+
+fn account_name() -> String {
+    "account at the directory".to_owned()
 }
 
 #[cfg(test)]
@@ -484,6 +568,74 @@ mod tests {
         // Without names there are none.
         driver.adopt(NOW, None, &mut outputs);
         assert_eq!((driver.table().certificates(), driver.deadline()), (vec![], None));
+    }
+
+    #[test]
+    fn what_cannot_be_stored_serves_and_is_stored_later() {
+        let state = tempfile::tempdir().unwrap();
+        let service = service(state.path(), "https://ca.example/");
+        let names = &service.sets[0];
+        let old = testing::certificate(names);
+        service.store.set_certificate(names, &old).unwrap();
+        // A directory in the place of each temporary file: no file can be created.
+        let blocks = |block: bool| {
+            for file in service.store.temporary_files(names) {
+                if block { std::fs::create_dir(file).unwrap() } else { std::fs::remove_dir(file).unwrap() }
+            }
+        };
+        blocks(true);
+        let (mut driver, mut outputs) = (AcmeDriver::new(NOW).unwrap(), Vec::new());
+        driver.adopt(NOW, Some(&service), &mut outputs);
+        driver.handle(NOW, AcmeEvent::HelperStarted, &mut outputs);
+        // Valid for two more thousand years: only a wall clock far ahead renews it.
+        let late = AcmeTime { tick: Tick(1), unix_s: 60_000_000_000 };
+        if let Some(ToNet::AskRenewal { id, .. }) = sent(&outputs) {
+            let id = *id;
+            outputs.clear();
+            driver.receive(late, FromNet::Renewal { id, answer: None }, &mut outputs).unwrap();
+        }
+        let Some(ToNet::Order { id, .. }) = sent(&outputs) else { panic!("{outputs:?}") };
+        let id = *id;
+        outputs.clear();
+        let notices = |outputs: &mut Vec<AcmeOutput>| -> Vec<AcmeNotice> {
+            let notice = |output| match output {
+                AcmeOutput::Emit(notice) => Some(notice),
+                _ => None,
+            };
+            outputs.drain(..).filter_map(notice).collect()
+        };
+        let credentials = r#"{"directory":"https://ca.example/"}"#.to_owned();
+        driver.receive(late, FromNet::Account { credentials: credentials.clone() }, &mut outputs).unwrap();
+        let issued = testing::certificate(names);
+        let (chain, key) = (issued.chain_pem().to_owned(), issued.key_pem().to_owned());
+        let served = [(0, format!("{key}{chain}"))];
+        driver.load(&service, &mut outputs);
+        driver.receive(late, FromNet::Issued { id, chain, key }, &mut outputs).unwrap();
+        let not_stored = |notices: &[AcmeNotice]| {
+            notices.iter().filter(|notice| matches!(notice, AcmeNotice::NotStored { .. })).count()
+        };
+        assert_eq!(not_stored(&notices(&mut outputs)), 2, "the account and the certificate");
+        assert_eq!(driver.table().certificates(), served);
+        assert_eq!(service.store.certificate(names), Stored::Found(old), "the former one is whole");
+        // The driver warns once, and a reload keeps both.
+        let at =
+            |number: u64| AcmeTime { tick: clock::after(late.tick, STORE_INTERVAL * number as u32), ..late };
+        assert!(driver.deadline().is_some_and(|deadline| deadline <= at(1).tick));
+        driver.handle(at(1), AcmeEvent::Timer, &mut outputs);
+        driver.adopt(at(1), Some(&service), &mut outputs);
+        assert_eq!(not_stored(&notices(&mut outputs)), 0);
+        blocks(false);
+        driver.handle(at(2), AcmeEvent::Timer, &mut outputs);
+        let stored = ["account at the directory", "certificate for a.example"];
+        assert_eq!(
+            notices(&mut outputs),
+            stored.map(|what| AcmeNotice::StoredLate(what.to_owned())),
+            "each is said once"
+        );
+        assert_eq!(service.store.certificate(names), Stored::Found(issued));
+        assert_eq!(service.store.account("https://ca.example/"), Stored::Found(credentials));
+        driver.handle(at(3), AcmeEvent::Timer, &mut outputs);
+        assert_eq!(notices(&mut outputs), []);
     }
 
     #[test]

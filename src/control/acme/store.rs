@@ -145,6 +145,12 @@ impl AcmeStore {
         replace(&file, format!("{}{}", certificate.key_pem(), certificate.chain_pem()).as_bytes())
     }
 
+    /// Returns the names that the files of an account and a certificate have while they are written.
+    #[cfg(test)]
+    pub(super) fn temporary_files(&self, names: &[String]) -> [PathBuf; 2] {
+        [self.account_file(), self.certificate_file(names)].map(|file| temporary(&file))
+    }
+
     fn account_file(&self) -> PathBuf {
         self.folder.join("account.json")
     }
@@ -285,9 +291,14 @@ fn read_file(path: &Path, len_max: u64) -> io::Result<String> {
     Ok(text)
 }
 
+/// Returns the name of a file while it is written.
+fn temporary(path: &Path) -> PathBuf {
+    path.with_extension("new")
+}
+
 /// Replaces a file: after a crash it has the former content or the new one.
 fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
-    let temporary = path.with_extension("new");
+    let temporary = temporary(path);
     match fs::remove_file(&temporary) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

@@ -112,7 +112,9 @@ pub(crate) enum AcmeNotice {
     /// A file of the state directory is damaged, and was set aside.
     Damaged(String),
     /// A new certificate or account is used, but could not be stored.
-    NotStored { names: String, why: String },
+    NotStored { what: String, why: String },
+    /// The store has now what it could not take before.
+    StoredLate(String),
 }
 
 /// The state of a set of names, for `tarpon status` and the metrics.

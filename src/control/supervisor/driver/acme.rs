@@ -172,10 +172,13 @@ impl Driver<'_> {
                 "the directory does not know the account any more; a new account is made",
             )),
             AcmeNotice::Damaged(why) => emit(Notice::CertificateWarning(why)),
-            AcmeNotice::NotStored { names, why } => emit(Notice::CertificateWarning(&format!(
-                "the new certificate for {names} serves, but cannot be stored: {why}; make the state directory writable, or name another \
-                 with --state-directory DIR"
+            AcmeNotice::NotStored { what, why } => emit(Notice::CertificateWarning(&format!(
+                "the new {what} is used, but cannot be stored: {why}; make room in the state directory, or make it writable; tarpon tries \
+                 again each minute"
             ))),
+            AcmeNotice::StoredLate(what) => {
+                emit(Notice::CertificateWarning(&format!("the new {what} is stored now")));
+            }
         }
     }
 }
