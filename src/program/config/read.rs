@@ -445,7 +445,7 @@ mod tests {
             ("the same in both",       "[server]\nallow = [\"10.0.0.0/8\", \"::1\"]\ndeny = [\"::0001\"]",
                 &["3:9: ::1 is allowed and denied; line 2 has it already; remove it from one of both lists"]),
             ("limits twice",           "[[site]]\npath = \"a\"\n[[site.limit]]\npath = \"/a\"\nrequest-rate = \"1/s\"\n[[site.limit]]\npath = \"/a/\"\n[[site]]\npath = \"b\"\nhosts = [\"b.org\"]\n[[site.limit]]\npath = \"/a\"",
-                &["7:8: the limits of /a/ occur twice; line 4 has it already; merge the two sections"]),
+                &["7:8: the limits of /a occur twice; line 4 has it already; merge the two sections"]),
             ("proxies for nothing",    "[server]\ntrusted-proxies = [\"10.0.0.0/8\"]",
                 &["2:20: nothing reads what the trusted proxies send; expected `client-address-from` beside it; add client-address-from = \"x-forwarded-for\" or \"forwarded\", whichever header your proxies set"]),
             ("a header of no proxy",   "[server]\ntrusted-proxies = []\nclient-address-from = \"forwarded\"",
