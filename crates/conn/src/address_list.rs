@@ -34,7 +34,7 @@ pub struct AddressList {
 }
 
 impl AddressList {
-    /// Returns a list. Of an entry that is in both, the addresses are denied.
+    /// Returns a list. An entry that is in both is denied.
     pub fn new(allow: &[AddressEntry], deny: &[AddressEntry]) -> AddressList {
         let is_open = allow.is_empty();
         let entries =

@@ -54,7 +54,7 @@ impl Story {
             Story::SimpleServer => 137,
             // The story serves the program itself, and does not tell its length.
             Story::FileServer => 20 << 10,
-            // What its disk was read in.
+            // The length of the reads of its disk.
             Story::CaseStudy => 4 << 10,
             // "Hello world"
             Story::StagedServer => 12,

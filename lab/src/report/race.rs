@@ -72,7 +72,7 @@ fn by_connections(race: &RaceRecord) -> Vec<(Option<String>, ReportTable)> {
     }
     type ConnectionNumber<'a> = &'a dyn Fn(&RaceSeries, PeerServer) -> Option<f64>;
     let first = &race.series[0];
-    // What a server takes with the fewest connections is not theirs.
+    // The server has taken this memory for itself.
     let memory_per_connection = |series: &RaceSeries, server| {
         let private = |series: &RaceSeries| Some(series.times_and_memory(server)?.memory.median);
         let more = series.connections.checked_sub(first.connections).filter(|more| *more >= 1000)?;
