@@ -27,7 +27,7 @@ pub enum AddressEntry {
 /// A list of addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddressList {
-    /// Where each range begins, and whether its addresses are allowed. The first begins at 0.
+    /// The start of each range, and whether its addresses are allowed. The first range starts at 0.
     v4: Box<[(u32, bool)]>,
     v6: Box<[(u128, bool)]>,
     unix: bool,
@@ -39,7 +39,7 @@ impl AddressList {
         let is_open = allow.is_empty();
         let entries =
             || allow.iter().map(|entry| (entry, true)).chain(deny.iter().map(|entry| (entry, false)));
-        // What decides for all, and then what is more specific.
+        // The result for addresses of no network; then the networks change it.
         let mut rest = (is_open, is_open, is_open);
         for (entry, is_allowed) in entries() {
             if let AddressEntry::All = entry {
@@ -98,7 +98,7 @@ impl NetworkRange {
 
 /// Returns where each range begins in which one network decides. `rest`: whether addresses of no network are allowed.
 fn ranges(mut networks: Vec<NetworkRange>, rest: bool, last: u128) -> Vec<(u128, bool)> {
-    // A network comes before those within it. Of two that are the same, the denied one comes last and decides.
+    // A network sorts before those within it. A denied network sorts after an equal one that is allowed, and so decides.
     networks.sort_by_key(|network| (network.first, u128::MAX - network.last, !network.is_allowed));
     let mut starts = vec![(0, rest)];
     // The networks around the place that is reached, the outermost first.

@@ -5,7 +5,7 @@
 //!                           ◀─ attacker         ┘      then a new server, and a process that uses as much of that core as the attacker did
 //! ```
 //!
-//! Both share a core with the other client, so the attacker delays it in any case. What the server adds is the ratio.
+//! Both share a core with the other client, so the attacker delays it in any case. The ratio is the share of the server.
 
 use std::env;
 use std::fs;
