@@ -44,7 +44,7 @@ fn open_streams_take_memory() {
 
 /// Runs an experiment of one round. Returns its record, or `None` if this machine lacks what it needs.
 fn measure(arguments: &[&str], directory: &std::path::Path) -> Option<serde_json::Value> {
-    let others = ["--no-isolation", "--rounds=1", "--servers=tarpon-epoll,nginx", "--other-max=200"];
+    let others = ["--no-isolation", "--rounds=1", "--servers=tarpon-epoll,nginx", "--other-max=60000"];
     let (output, record) = measured(&[arguments, &others].concat(), directory);
     let message = String::from_utf8_lossy(&output.stderr);
     if message.contains("need a core each")

@@ -46,7 +46,7 @@ fn thousands_of_clients_with_large_heads_have_no_errors() {
         "--time-factor=0.1",
         "--connections=4500",
         "--idle-wait=0",
-        "--other-max=200",
+        "--other-max=60000",
     ];
     let output = lab(&arguments).arg("--program").arg(built("tarpon-function-server")).output().unwrap();
     let message = String::from_utf8_lossy(&output.stderr);
@@ -73,7 +73,7 @@ const ARGUMENTS: &[&str] = &[
     "--time-factor=0.02",
     "--connections=20",
     "--idle-wait=0",
-    "--other-max=200",
+    "--other-max=60000",
 ];
 
 /// The message on a machine with one core.

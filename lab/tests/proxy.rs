@@ -7,7 +7,8 @@ use common::{measured, reported};
 #[test]
 fn short_proxy_race_checks_all_responses_and_writes_a_report() {
     let directory = tempfile::tempdir().unwrap();
-    let arguments = ["proxy", "--sizes=1024,65536", "--connections=1,8", "--seconds=0.1", "--other-max=200"];
+    let arguments =
+        ["proxy", "--sizes=1024,65536", "--connections=1,8", "--seconds=0.1", "--other-max=60000"];
     let Some(record) = measure(&arguments, directory.path()) else { return };
     for series in record["series"].as_array().unwrap() {
         for window in series["rounds"][0]["windows"].as_array().unwrap() {
@@ -28,7 +29,7 @@ fn short_proxy_race_checks_all_responses_and_writes_a_report() {
 fn proxies_work_without_a_pool() {
     let directory = tempfile::tempdir().unwrap();
     let arguments =
-        ["proxy", "--sizes=1024", "--connections=4", "--pool-size=0", "--seconds=0.1", "--other-max=200"];
+        ["proxy", "--sizes=1024", "--connections=4", "--pool-size=0", "--seconds=0.1", "--other-max=60000"];
     let Some(record) = measure(&arguments, directory.path()) else { return };
     for window in record["series"][0]["rounds"][0]["windows"].as_array().unwrap() {
         assert_only_correct(&window["checked"]);
@@ -57,7 +58,7 @@ fn idle_tunnels_take_memory_and_two_descriptors_each() {
 fn short_ladder_has_its_stages() {
     let directory = tempfile::tempdir().unwrap();
     let arguments =
-        ["ladder", "--servers=nginx,tarpon-epoll", "--seconds=0.1", "--connections=20", "--other-max=200"];
+        ["ladder", "--servers=nginx,tarpon-epoll", "--seconds=0.1", "--connections=20", "--other-max=60000"];
     let Some(record) = measure(&arguments, directory.path()) else { return };
     for window in record["rounds"][0]["windows"].as_array().unwrap() {
         let steps = window["steps"].as_array().unwrap();
@@ -84,7 +85,7 @@ fn short_experiment_with_a_stalled_upstream_writes_record_and_report() {
         "--seconds=0.2",
         "--stalled=5",
         "--rate=200",
-        "--other-max=200",
+        "--other-max=60000",
     ];
     let Some(record) = measure(&arguments, directory.path()) else { return };
     for window in record["rounds"][0]["windows"].as_array().unwrap() {

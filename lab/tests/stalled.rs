@@ -16,7 +16,7 @@ fn short_experiment_writes_record_and_report() {
         "--rounds=1",
         "--seconds=0.2",
         "--idle-wait=0",
-        "--other-max=100",
+        "--other-max=60000",
         "--stalled=5",
         "--rate=200",
         "--servers=tarpon-epoll",

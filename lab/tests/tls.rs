@@ -62,7 +62,7 @@ const ARGUMENTS: &[&str] = &[
     "--rounds=1",
     "--seconds=0.1",
     "--idle-wait=0",
-    "--other-max=200",
+    "--other-max=60000",
 ];
 
 /// The message on a machine with one core.

@@ -64,8 +64,8 @@ pub(crate) struct TwoCoreArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     idle_wait: u32,
     /// Reject a round if other processes used more than this percentage of one of both cores; raise it for trial runs on a busy machine
-    #[arg(long, value_name = "PERCENT", default_value_t = OTHER_PERCENT_MAX, value_parser = clap::value_parser!(u8).range(1..))]
-    other_max: u8,
+    #[arg(long, value_name = "PERCENT", default_value_t = OTHER_PERCENT_MAX, value_parser = clap::value_parser!(u16).range(1..))]
+    other_max: u16,
 }
 
 impl TwoCoreArgs {
@@ -109,7 +109,7 @@ impl LabUpstreamCoreArgs {
 
 /// The default of `--other-max`. It is higher than the limit of experiments on one core, because interrupts that arrive at an idle core count as
 /// the work of other processes: about 2% beside a storm of handshakes.
-const OTHER_PERCENT_MAX: u8 = 5;
+const OTHER_PERCENT_MAX: u16 = 5;
 
 /// The directory of a large site.
 #[derive(Args)]
