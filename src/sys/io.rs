@@ -10,8 +10,9 @@ use rustix::{
     net::{self, RecvAncillaryBuffer, RecvFlags, RecvMsg, SendAncillaryBuffer, SendFlags},
 };
 use std::{
+    cell::UnsafeCell,
     io::{self, IoSlice, IoSliceMut},
-    os::fd::AsFd,
+    os::fd::{AsFd, AsRawFd},
     time::Duration,
 };
 
@@ -22,6 +23,32 @@ pub(crate) fn receive(socket: impl AsFd, room: &mut [u8]) -> Result<usize, Errno
     let (len, _) = net::recv(socket, &mut room[..len], RecvFlags::empty())?;
     Ok(len)
 }
+
+/// Drops what a non-blocking socket holds, up to [`DISCARD_LEN_MAX`] bytes. Returns how many. recv(2).
+pub(crate) fn discard(socket: impl AsFd) -> Result<usize, Errno> {
+    let len = inject::before(Call::Receive, &socket, DISCARD_LEN_MAX)?;
+    let (bin, flags) = (bin(), libc::MSG_TRUNC);
+    // SAFETY: the kernel writes within the bin, which nothing reads.
+    match unsafe { libc::recv(socket.as_fd().as_raw_fd(), bin.cast(), len, flags) } {
+        ..0 => Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)),
+        len => Ok(len as usize),
+    }
+}
+
+/// Returns a place for [`DISCARD_LEN_MAX`] bytes that nothing reads. Linux drops bytes of TCP without a copy, if a call has the flag `MSG_TRUNC`:
+/// tcp(7). Those of a Unix socket, and all on other systems, land there, so the place takes memory only in that case.
+pub(crate) fn bin() -> *mut u8 {
+    static BIN: Bin = Bin(UnsafeCell::new([0; DISCARD_LEN_MAX]));
+    BIN.0.get().cast()
+}
+
+struct Bin(UnsafeCell<[u8; DISCARD_LEN_MAX]>);
+
+// SAFETY: there is no reference to the bytes, and nothing reads them. Only the kernel writes them.
+unsafe impl Sync for Bin {}
+
+/// The most that one call drops: few calls for a client that sends without a pause, and a short one.
+pub(crate) const DISCARD_LEN_MAX: usize = 512 * 1024;
 
 /// Receives into `parts`, one after another, without waiting. recvmsg(2).
 pub(crate) fn receive_gathered(socket: impl AsFd, parts: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
@@ -120,4 +147,30 @@ pub(crate) fn timespec(time: Duration) -> Timespec {
 pub(crate) fn wait(descriptors: &mut [PollFd<'_>], time: Option<&Timespec>) -> Result<usize, Errno> {
     inject::fails(Call::Wait)?;
     poll(descriptors, time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{
+        io::Write,
+        net::{TcpListener, TcpStream},
+        os::unix::net::UnixStream,
+    };
+
+    #[test]
+    fn discarded_bytes_are_gone() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (of_unix, mut to_unix) = UnixStream::pair().unwrap();
+        client.write_all(&[7; 50_000]).unwrap();
+        to_unix.write_all(&[7; 50_000]).unwrap();
+        drop((client, to_unix));
+        let dropped = |socket: &dyn AsFd| -> usize {
+            let drops = std::iter::repeat_with(|| discard(socket.as_fd()));
+            drops.map(|len| len.expect("bytes or the end")).take_while(|&len| len > 0).sum()
+        };
+        assert_eq!(dropped(&listener.accept().unwrap().0), 50_000);
+        assert_eq!(dropped(&of_unix), 50_000);
+    }
 }

@@ -265,6 +265,9 @@ pub enum Input {
     /// Read. All that follows is content, up to a length that the connection knows: without a transport that seals, and with an empty inbox,
     /// the engine may receive it into [`Connection::content_room`].
     Content,
+    /// Read, and drop it: the connection ends, and only the end of the input matters. Without a transport that seals, the engine need not even
+    /// offer it.
+    Discard,
 }
 
 /// What the engine must close.

@@ -270,6 +270,7 @@ impl Sim {
             DriveStep::ShutDown => self.is_write_shut_down = true,
             DriveStep::Offer => self.offer(),
             DriveStep::Read { max } => return self.read(cuts.read, max as usize),
+            DriveStep::Discard => return self.read(cuts.read, BUF_LEN),
             DriveStep::ReadContent => panic!("a connection with a client reads all into its inbox"),
             DriveStep::Pause => return self.finish_step(),
         }

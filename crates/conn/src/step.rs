@@ -42,6 +42,8 @@ pub enum DriveStep {
     /// Receive content into [buffers of the connection](Connection::content_room). If the inbox is not empty, [read](DriveStep::Read)
     /// [`BUF_LEN`] bytes instead.
     ReadContent,
+    /// Receive, and drop what was received.
+    Discard,
     /// Wait for an event, and do not read.
     Pause,
 }
@@ -92,10 +94,13 @@ impl Connection {
             return if transport.has_step() { DriveStep::Handshake } else { DriveStep::Pause };
         }
         match input {
-            Input::Bytes { .. } | Input::Content if slot.has_new_input => DriveStep::Offer,
+            Input::Bytes { .. } | Input::Content | Input::Discard if slot.has_new_input => DriveStep::Offer,
             Input::Bytes { max } => DriveStep::Read { max: transport.wire_len_max(max) },
             Input::Content if matches!(transport, Transport::Plain) => DriveStep::ReadContent,
-            Input::Content => DriveStep::Read { max: transport.wire_len_max(BUF_LEN as u32) },
+            Input::Discard if matches!(transport, Transport::Plain) => DriveStep::Discard,
+            Input::Content | Input::Discard => {
+                DriveStep::Read { max: transport.wire_len_max(BUF_LEN as u32) }
+            }
             Input::Pause => DriveStep::Pause,
         }
     }

@@ -7,18 +7,23 @@
 //! ```
 //!
 //! The parser ignores the field, and so selects the whole representation, where the RFC allows that: for another unit, for a
-//! malformed or repeated field, and for more than [`RANGE_COUNT_MAX`] ranges. It also ignores the field for an empty
-//! representation, because Content-Range cannot express an empty range, and some clients send `bytes=0-` with every request.
+//! malformed or repeated field, for more than [`RANGE_COUNT_MAX`] ranges, and for more than [`RANGE_SPEC_COUNT_MAX`] that join to
+//! fewer. It also ignores the field for an empty representation, because Content-Range cannot express an empty range, and some
+//! clients send `bytes=0-` with every request.
 //!
 //! This module does not evaluate If-Range; see `precondition`.
 
-use crate::field::members;
+use crate::field::trim_ows;
 use crate::field_name::FieldName;
 use crate::fields::Fields;
 
 /// The maximum number of ranges in one response. A media player asks for one; a client that reads an index at either end of a
 /// file asks for two or three; many small ranges cost more than the whole representation.
 pub const RANGE_COUNT_MAX: usize = 6;
+
+/// The maximum number of ranges in a request, overlapping or not. No client asks for so many, and each takes time. RFC 9110, section 14.2, names
+/// many small and overlapping ranges as a sign of an attack.
+pub const RANGE_SPEC_COUNT_MAX: usize = 512;
 
 /// The part of a representation that a request selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +56,7 @@ pub struct RangeSet {
 /// Parses the Range field of a GET for a representation of `len` bytes.
 ///
 /// Numbers that exceed 64 bits are clamped. The parser ignores the field as soon as there are more than [`RANGE_COUNT_MAX`]
-/// separate ranges, even if later ones would join them.
+/// separate ranges, even if later ones would join them, or more than [`RANGE_SPEC_COUNT_MAX`] of any kind.
 ///
 /// ```
 /// use tarpon_http::head;
@@ -145,7 +150,12 @@ fn parse_specifier(specifier: &[u8], len: u64) -> Option<RangeSelection> {
         return None;
     }
     let (mut ranges, mut is_empty) = (RangeSet::default(), true);
-    for spec in members(set) {
+    // A comma in quotes needs no care: a range with a quote is malformed.
+    let specs = set.split(|&byte| byte == b',').map(trim_ows).filter(|spec| !spec.is_empty());
+    for (at, spec) in specs.enumerate() {
+        if at == RANGE_SPEC_COUNT_MAX {
+            return None;
+        }
         is_empty = false;
         if let Some(range) = RangeSpec::parse(spec)?.resolve(len) {
             ranges.add(range)?;
@@ -273,11 +283,22 @@ mod tests {
             ("malformed after",         "bytes=0-1, x",                 WHOLE),
             ("malformed, out of reach", "bytes=200-100",                WHOLE),
             ("quoted",                  "bytes=\"0-1\"",                WHOLE),
+            ("a comma in quotes",       "bytes=\"0-1,2-3\"",            WHOLE),
             ("two lines",               "bytes=0-1\r\nRange: bytes=4-5", WHOLE),
         ];
         for &(name, value, want) in cases {
             assert_eq!(selected(value, 100), want.map(<[_]>::to_vec), "{name}");
         }
+    }
+
+    #[test]
+    fn many_ranges_are_ignored_even_if_they_join() {
+        let value = |count: usize| {
+            let specs: Vec<_> = (0..count).map(|at| format!("{at}-{at}")).collect();
+            format!("bytes={}", specs.join(","))
+        };
+        assert_eq!(selected(&value(RANGE_SPEC_COUNT_MAX), 1000), Some(std::vec![(0, 512)]));
+        assert_eq!(selected(&value(RANGE_SPEC_COUNT_MAX + 1), 1000), None);
     }
 
     #[test]

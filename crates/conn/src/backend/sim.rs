@@ -307,7 +307,7 @@ impl BackendSim {
             }
             DriveStep::Read { max } => return self.read(number, cuts.read, max as usize),
             DriveStep::ReadContent if party.inbox.is_none() => return self.read_content(number, cuts.read),
-            DriveStep::ReadContent => return self.read(number, cuts.read, BUF_LEN),
+            DriveStep::ReadContent | DriveStep::Discard => return self.read(number, cuts.read, BUF_LEN),
             DriveStep::Pause => return false,
         }
         true

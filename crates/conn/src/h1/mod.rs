@@ -493,7 +493,7 @@ impl Http1 {
             Http1Phase::LastResponseAfterEnd => (Input::Pause, Close::No),
             // To be dropped: unread bytes would reset the connection when it closes.
             Http1Phase::LastResponse { .. } => (READ, Close::No),
-            Http1Phase::Lingering { .. } => (READ, Close::Write),
+            Http1Phase::Lingering { .. } => (Input::Discard, Close::Write),
             Http1Phase::Closed => (Input::Pause, Close::Both),
         };
         Need { input, close }

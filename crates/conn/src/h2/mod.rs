@@ -327,7 +327,7 @@ impl Http2 {
             Http2Phase::Preface | Http2Phase::Settings | Http2Phase::Open | Http2Phase::LastFrame => {
                 (READ, Close::No)
             }
-            Http2Phase::Lingering { .. } => (READ, Close::Write),
+            Http2Phase::Lingering { .. } => (Input::Discard, Close::Write),
             Http2Phase::Closed => (Input::Pause, Close::Both),
         };
         Need { input, close }

@@ -137,6 +137,11 @@ fn other_step(
                 return Ok(Some(NextDrive::Wait));
             }
         }
+        DriveStep::Discard => {
+            if !slot.state.readable || !discard(context, slot)? {
+                return Ok(Some(NextDrive::Wait));
+            }
+        }
         DriveStep::Pause => return Ok(Some(NextDrive::Wait)),
         DriveStep::Read { .. } | DriveStep::Send => unreachable!("the usual steps"),
     }
@@ -151,6 +156,14 @@ fn read_content(context: &mut WorkerContext, slot: &mut Slot<Readiness>) -> Resu
     let Some((received, room_len)) = context.receive_content(slot) else { return Ok(true) };
     let Ok(len @ 1..) = received else { return received_none(context, slot, received) };
     slot.state.note_read(len, room_len);
+    Ok(true)
+}
+
+/// Drops what the socket holds. Returns `false` if it has neither bytes nor EOF.
+fn discard(context: &mut WorkerContext, slot: &mut Slot<Readiness>) -> Result<bool, Closed> {
+    let received = retry_on_intr(|| io::discard(&slot.fd));
+    let Ok(len @ 1..) = received else { return received_none(context, slot, received) };
+    slot.state.note_read(len, io::DISCARD_LEN_MAX);
     Ok(true)
 }
 

@@ -89,7 +89,9 @@ fn step(
             shutdown(&slot.fd, Shutdown::Write).map_err(|_| Closed)?;
         }
         DriveStep::Offer => offer(context, slot)?,
-        DriveStep::Read { .. } | DriveStep::ReadContent if mem::take(&mut slot.state.ended) => {
+        DriveStep::Read { .. } | DriveStep::ReadContent | DriveStep::Discard
+            if mem::take(&mut slot.state.ended) =>
+        {
             context.release_inbox(slot);
             slot.ended(&mut context.conn_resources());
         }
@@ -100,11 +102,22 @@ fn step(
         DriveStep::ReadContent if slot.state.may_take_content() && slot.inbox.is_none() => {
             take_content(context, slot)?;
         }
+        // A receive in flight may find the end first, which is the usual case.
+        DriveStep::Discard => {
+            if slot.state.receive == Receive::Idle {
+                slot.state.receive = Receive::Armed;
+                ring.discard(index, &slot.fd);
+            }
+            return Ok(Some(NextDrive::Wait));
+        }
         DriveStep::Read { .. } | DriveStep::ReadContent => {
             if slot.state.receive == Receive::Idle {
                 (slot.state.receive, slot.state.may_have_more) = (Receive::Armed, false);
                 match slot.state.receives_once {
-                    true => ring.receive_once(index, &slot.fd, BufferGroup::LARGE),
+                    true if slot.conn.is_to_backend() => {
+                        ring.receive_once(index, &slot.fd, BufferGroup::LARGE)
+                    }
+                    true => ring.receive_once(index, &slot.fd, BufferGroup::USUAL),
                     false => ring.receive(index, &slot.fd, BufferGroup::USUAL),
                 }
             }
@@ -273,7 +286,9 @@ pub(super) fn store_received(
             context.pool.buf_mut(context.scratch)[..bytes.len()].copy_from_slice(bytes);
             let run = BufRange { buf: context.scratch, at: 0, len: bytes.len() as u32 };
             match slot.conn.need().input {
-                Input::Bytes { .. } | Input::Content => context.offer(slot, run).map_err(|_| Closed),
+                Input::Bytes { .. } | Input::Content | Input::Discard => {
+                    context.offer(slot, run).map_err(|_| Closed)
+                }
                 Input::Pause => context.keep_in_inbox(slot, run).map_err(|_| Closed),
             }
         }

@@ -16,7 +16,8 @@
 //! more content with direct calls into buffers that the pipe passes on.
 //!
 //! When more connections have bytes than there are provided buffers, the kernel ends the receives that found none. They start again in
-//! turn ([`StarvedReceives`]).
+//! turn ([`StarvedReceives`]), for one buffer each: a receive that goes on takes up to 32 in one call, so a few clients that send without a
+//! pause would take all buffers in each turn.
 //!
 //! The kernel gives each of many connections one buffer in turn. So when a buffer is full and its request incomplete, the engine takes the rest
 //! with a direct `recv`, once it has seen all completions: otherwise thousands of clients with large headers would have a part of them in the
@@ -56,7 +57,7 @@ use std::{
     thread,
     time::Duration,
 };
-use tarpon_conn::BufRange;
+use tarpon_conn::{BufRange, Input};
 
 /// Operations in flight for one connection.
 #[derive(Default)]
@@ -75,7 +76,8 @@ pub(super) struct InFlight {
     may_have_rest: bool,
     /// The last receive from a backend has filled its buffer, so the socket may hold more.
     may_have_more: bool,
-    /// The backend has sent more than a buffer at a time: a receive takes one buffer, and direct calls take the rest.
+    /// A receive takes one buffer. The backend has sent more than that at a time, and direct calls take the rest; or a client found no
+    /// buffer, and has sent more than one since.
     receives_once: bool,
     /// Received while the inbox was full, oldest first.
     backlog: VecDeque<BufRange>,
@@ -282,12 +284,14 @@ impl UringEngine {
             }
             (Ok(len), Some(buffer)) if !slot.state.closed => {
                 (is_full, is_usual) = (len as usize >= buffer.group().len, buffer.is_usual());
+                slot.state.receives_once &= is_full || slot.conn.is_to_backend();
                 store_received(context, slot, ring.received(buffer, len as usize))
             }
             (Ok(_), _) => Ok(()),
             // All provided buffers are offered again before the next system call.
             (Err(Errno::NOBUFS), _) if !slot.state.closed && slot.state.receive == Receive::Idle => {
                 slot.state.receive = Receive::Starved;
+                slot.state.receives_once = true;
                 starved.push(index, slot.inbox.is_some());
                 Ok(())
             }
@@ -302,6 +306,10 @@ impl UringEngine {
         };
         if let Some(buffer) = completion.buffer {
             ring.offer(buffer);
+        }
+        if is_full && slot.state.receive == Receive::Armed && slot.conn.need().input == Input::Discard {
+            slot.state.receive = Receive::Cancelling;
+            ring.cancel_receive(index);
         }
         if is_full && slot.conn.is_to_backend() {
             slot.state.may_have_more = true;

@@ -8,6 +8,7 @@
 //! | receive | writes a provided buffer | [`ProvidedBuffers`], until [`Completion::buffer`] hands it to the engine |
 //! | send | reads a send buffer | [`SendBuffers`], by slot, until the send completes |
 //! | gathered send | also reads what the parts name | the caller of [`SendBuffer::gather`], by its contract |
+//! | receive that drops | writes into a place that nothing reads | [`bin`] |
 //! | accept, poll, cancel | touches no memory of ours | |
 //!
 //! A descriptor named by an operation is one of a slot, a listener or the mailbox, all of which the engine keeps open until the operation
@@ -19,7 +20,10 @@ use super::{
 };
 use crate::{
     data::{engine::RingFeatures, worker::WAIT_MS_MAX},
-    sys::inject::{self, Call},
+    sys::{
+        inject::{self, Call},
+        io::{DISCARD_LEN_MAX, bin},
+    },
 };
 use io_uring::{
     IoUring, cqueue, opcode,
@@ -217,6 +221,15 @@ impl Ring {
         let entry = opcode::Recv::new(fd, ptr::null_mut(), group.len as u32).buf_group(group.id).build();
         // SAFETY: as above: with this flag the kernel takes a buffer of the group, and ignores the null pointer.
         unsafe { self.push(entry.flags(squeue::Flags::BUFFER_SELECT), op) };
+    }
+
+    /// Receives once, and drops what was received.
+    pub(super) fn discard(&mut self, slot: u32, socket: impl AsFd) {
+        let op = Op::Receive(slot);
+        let fd = Fd(inject::entry(Call::RingReceive, op.into(), socket.as_fd().as_raw_fd()));
+        let entry = opcode::Recv::new(fd, bin(), DISCARD_LEN_MAX as u32).flags(libc::MSG_TRUNC).build();
+        // SAFETY: the kernel writes within the bin, which lives as long as the program, and which nothing reads.
+        unsafe { self.push(entry, op) };
     }
 
     /// Sends a buffer once, and keeps it until the send completes.
@@ -435,8 +448,8 @@ mod tests {
     const USUAL: BufferGroup = BufferGroup::USUAL;
     use std::{
         io::{Read, Write},
-        net::TcpListener,
-        os::unix::net::UnixStream,
+        net::{TcpListener, TcpStream},
+        os::{fd::OwnedFd, unix::net::UnixStream},
     };
 
     #[test]
@@ -451,6 +464,29 @@ mod tests {
             Op::CancelSend(2),
         ] {
             assert_eq!(Op::from(u64::from(op)), op);
+        }
+    }
+
+    /// The bytes of TCP are dropped where they are, and those of a Unix socket are copied and forgotten.
+    #[test]
+    fn discarded_bytes_take_no_buffer() {
+        const LEN: usize = 50_000;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut to_tcp = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (of_unix, mut to_unix) = UnixStream::pair().unwrap();
+        to_tcp.write_all(&[7; LEN]).unwrap();
+        to_unix.write_all(&[7; LEN]).unwrap();
+        let mut ring = Ring::new(&[USUAL]).unwrap();
+        for socket in [OwnedFd::from(listener.accept().unwrap().0), OwnedFd::from(of_unix)] {
+            let mut dropped = 0;
+            while dropped < LEN {
+                ring.discard(1, &socket);
+                ring.wait(None).unwrap();
+                let completion = ring.next().expect("waited for it");
+                assert!(completion.op == Op::Receive(1) && completion.buffer.is_none() && !completion.more);
+                dropped += completion.result.unwrap() as usize;
+            }
+            assert_eq!(dropped, LEN);
         }
     }
 
