@@ -504,7 +504,8 @@ proptest! {
         }
         for _ in 0..5 {
             world.sim.run(Cuts::NONE);
-            world.sim.pass(100_000, Cuts::NONE);
+            // A tunnel whose client has ended, and whose server says nothing, has an hour.
+            world.sim.pass(1_000_000, Cuts::NONE);
         }
         prop_assert!(world.sim.is_closed(client.number));
         prop_assert_eq!((world.sim.pipe_count(), world.sim.backend_count(), world.sim.bufs_held()), (0, 0, 0));
