@@ -1,7 +1,5 @@
 //! A directory that changes while the packer walks it, and links that multiply entries.
 
-#![cfg(target_os = "linux")]
-
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::fs;
 use std::io::Cursor;
