@@ -94,7 +94,9 @@ fn check_ready(state: ServerState, admin: &Address) -> CommandResult {
         ServerState::Serving => {
             return ignore_closed_pipe(output::stdout(OutputForm::Text).print_line(format_args!("serving")));
         }
-        ServerState::Starting => ("starting", "its sites are not loaded yet; its log tells why this takes long"),
+        ServerState::Starting => {
+            ("starting", "its sites are not loaded yet; its log tells why this takes long")
+        }
         ServerState::Draining => ("draining", "it stops; start another one"),
     };
     Err(format!("the server at {admin} is {state}: {hint}").into())
