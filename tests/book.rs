@@ -28,16 +28,11 @@ fn links_lead_to_files_and_headings() {
     for dir in ["", "docs", "docs/guides", "docs/decisions", "packaging", "lab"] {
         for page in pages(dir) {
             for (target, heading) in links(&page) {
+                let is_page = target.extension().is_some_and(|kind| kind == "md");
                 if !target.exists() {
                     wrong.push(format!("{}: no file {}", page.display(), target.display()));
-                } else if !heading.is_empty() && target.extension().is_some_and(|kind| kind == "md") {
-                    if !headings(&target).contains(&heading) {
-                        wrong.push(format!(
-                            "{}: no heading {heading} in {}",
-                            page.display(),
-                            target.display()
-                        ));
-                    }
+                } else if is_page && !heading.is_empty() && !headings(&target).contains(&heading) {
+                    wrong.push(format!("{}: no heading {heading} in {}", page.display(), target.display()));
                 }
             }
         }
