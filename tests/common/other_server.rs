@@ -1,4 +1,4 @@
-//! Other servers, as proxies in front of tarpon or for a comparison: nginx, Caddy and HAProxy.
+//! Other servers, as proxies in front of tarpon or for a comparison: nginx, Caddy, HAProxy and Apache.
 
 use super::{TEST_TIMEOUT, client::TestClient, wait_for};
 use rustix::{
@@ -19,7 +19,7 @@ pub(crate) const CURRENT_CADDY: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/ca
 pub(crate) struct OtherServer(Child);
 
 impl OtherServer {
-    /// Starts nginx, Caddy or HAProxy. Its files are in `dir`. `program` is its name, or [`CURRENT_CADDY`].
+    /// Starts nginx, Caddy, HAProxy or Apache. Its files are in `dir`. `program` is its name, or [`CURRENT_CADDY`].
     pub(crate) fn start(program: &str, config: &str, dir: &Path) -> OtherServer {
         let kind = if program == CURRENT_CADDY { "caddy" } else { program };
         let file = dir.join(kind);
@@ -29,6 +29,7 @@ impl OtherServer {
                 let options = ["run", "--adapter", "caddyfile", "--config"].map(str::to_owned);
                 (format!("{{\n admin off\n}}\n{config}"), options.into())
             }
+            "apache2" => (config.to_owned(), ["-D", "FOREGROUND", "-f"].map(str::to_owned).into()),
             "haproxy" => (config.to_owned(), ["-db", "-f"].map(str::to_owned).into()),
             "nginx" => {
                 let names = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];

@@ -168,6 +168,7 @@ const SECTIONS: &[ManualSections] = &[
         examples: &[
             ("tarpon status", "Show the state of the server at the default address."),
             ("tarpon status --admin unix:/run/tarpon/admin.sock", "Ask another admin listener."),
+            ("tarpon status --ready", "Check the health of a container."),
         ],
         files: &[ADMIN_SOCKET],
         environment: ADMIN_ENVIRONMENT,

@@ -3,7 +3,7 @@
 use super::{CommandResult, ignore_closed_pipe, read};
 use crate::config::AdminAt;
 use crate::program::output::{self, OutputForm, status};
-use crate::{Address, UserError};
+use crate::{Address, ServerState, UserError};
 use clap::{ArgMatches, Args, FromArgMatches, Parser, ValueHint};
 use std::{
     error::Error,
@@ -24,6 +24,12 @@ pub(super) struct StatusArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
+
+    /// Print the state alone, and exit with status 1 unless the server serves its sites
+    ///
+    /// For health checks of containers.
+    #[arg(long, conflicts_with = "json")]
+    ready: bool,
 }
 
 /// The address of the admin listener.
@@ -66,9 +72,12 @@ impl AdminOption {
 }
 
 pub(super) fn run(matches: &ArgMatches) -> CommandResult {
-    let StatusArgs { admin, json } = StatusArgs::from_arg_matches(matches)?;
+    let StatusArgs { admin, json, ready } = StatusArgs::from_arg_matches(matches)?;
     let admin = admin.address()?;
     let metrics = crate::fetch_metrics(&admin).map_err(|error| connect_error(&admin, &error, ""))?;
+    if ready {
+        return check_ready(metrics.state, &admin);
+    }
     let mut out = output::stdout(if json { OutputForm::Json } else { OutputForm::Text });
     let done = match json {
         true => {
@@ -77,6 +86,20 @@ pub(super) fn run(matches: &ArgMatches) -> CommandResult {
         false => status::write(&metrics, status::now(), &mut out),
     };
     ignore_closed_pipe(done.and_then(|()| out.flush()))
+}
+
+/// Prints the state. Fails unless the server serves its sites.
+fn check_ready(state: ServerState, admin: &Address) -> CommandResult {
+    let (state, hint) = match state {
+        ServerState::Serving => {
+            return ignore_closed_pipe(output::stdout(OutputForm::Text).print_line(format_args!("serving")));
+        }
+        ServerState::Starting => {
+            ("starting", "its sites are not loaded yet; its log tells why this takes long")
+        }
+        ServerState::Draining => ("draining", "it stops; start another one"),
+    };
+    Err(format!("the server at {admin} is {state}: {hint}").into())
 }
 
 /// Formats an error of the connection to the admin listener, with a hint. `alternative`: an extra hint for a missing listener.
