@@ -56,6 +56,7 @@ mod names;
 mod packaging;
 mod packed;
 mod pages;
+mod passwords;
 mod prefork;
 mod processes;
 mod proxies;
