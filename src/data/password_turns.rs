@@ -120,7 +120,8 @@ impl PasswordTurns {
 fn take(word: &AtomicU64, tag: u64, now: u64, end: u64) -> Option<Lease<'_>> {
     let (before, value) = (word.load(SeqCst), end << TAG_BITS | tag);
     let is_taken = is_free(before, now) && word.compare_exchange(before, value, SeqCst, SeqCst).is_ok();
-    is_taken.then_some(Lease { word, value })
+    // Not before it is taken: the end of a lease frees its word.
+    is_taken.then(|| Lease { word, value })
 }
 
 /// Returns whether a lease has ended.

@@ -293,7 +293,7 @@ mod tests {
             }
             prop_assert_eq!(parts[2], format!(" {status} {len} "));
             let object: serde_json::Value = serde_json::from_str(&written(LogFormat::Json)).expect("JSON");
-            prop_assert_eq!(object.as_object().expect("an object").len(), 14);
+            prop_assert_eq!(object.as_object().expect("an object").len(), 15);
             prop_assert_eq!(object["status"].as_u64(), Some(status.into()));
             for (key, text) in [("host", host), ("referer", referer), ("user_agent", agent)] {
                 let shown = object[key].as_str().unwrap_or_default();

@@ -87,15 +87,12 @@ pub(super) const SECTION: ConfigSection = ConfigSection {
         Opt {
             name: "users",
             value_name: "NAME:HASH",
-            // An invalid value is found later: it may be a password, which no message shows.
-            kind: ValueKind::Text(
-                |text| Ok(text.to_owned()),
-                |config, text| {
-                    config.path_passwords().users.extend(text.parse::<PasswordUser>());
-                },
-            ),
+            kind: ValueKind::Text(user, |config, text| {
+                config.path_passwords().users.extend(text.parse::<PasswordUser>());
+            }),
             is_list: true,
             example: "ann:$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHQ$pz8MrR3jEBFzHHXPmrpVJ6yfFgh5aGbMLNjJBJwlN+0",
+            invalid: &["", "ann\n"],
             help: "Serve these paths to these users too, who give their passwords",
             details: "As lines of users-file.",
             ..OPT
@@ -107,7 +104,7 @@ pub(super) const SECTION: ConfigSection = ConfigSection {
             default: OptionDefault::Described("the path"),
             example: "Staff only",
             invalid: &["", "a\"b", "a\\b", "a\nb"],
-            help: "Show this text beside the question for a password",
+            help: "Set the text beside the question for a password",
             details: "Browsers ask once for all paths of a host with the same realm.",
             ..OPT
         },
@@ -165,6 +162,12 @@ fn rate_or_off(text: &str) -> Result<String, String> {
     } else {
         rate(text).map_err(|expected| format!("{expected}, or off"))
     }
+}
+
+/// Accepts any user: a message about another one would show what may be a password.
+fn user(text: &str) -> Result<String, String> {
+    let is_line = !text.is_empty() && !text.chars().any(char::is_control);
+    if is_line { Ok(text.to_owned()) } else { Err("expected NAME:HASH".to_owned()) }
 }
 
 /// Accepts the text beside the question for a password: it stands between quotes in a field.
