@@ -228,13 +228,16 @@ mod tests {
 
     const HASH: &str = "$2y$04$......................LAtw7/ohmmBAhnXqmkuIz83Rl5Qdjhm";
 
+    /// What it shows; the file, users in the configuration too, the mode of the file; the users, or a part of the error.
+    type UsersCase = (&'static str, Option<String>, bool, u32, Result<&'static [&'static str], &'static str>);
+
     #[test]
     fn files_of_users_are_read_or_refused_with_their_line() {
         let dir = tempfile::tempdir().unwrap();
         let config = "[[site]]\npath = \"public\"\n[[site.limit]]\npath = \"/a\"\nusers-file = \"users\"\n";
         let inline = format!("users = [\"bob:{HASH}\"]\n");
         #[rustfmt::skip]
-        let cases: &[(&str, Option<String>, bool, u32, Result<&[&str], &str>)] = &[
+        let cases: &[UsersCase] = &[
             // case               users                                                inline  mode    users, or the error
             ("one",               Some(format!("ann:{HASH}")),                         false,  0o600,  Ok(&["ann"])),
             ("beside another",    Some(format!("ann:{HASH}\n")),                       true,   0o600,  Ok(&["bob", "ann"])),
