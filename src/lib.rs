@@ -162,6 +162,8 @@ pub use {
     base::{
         acme_config::{AcmeChallenge, AcmeConfig, ExternalAccount, LETS_ENCRYPT, LETS_ENCRYPT_STAGING},
         cgi_config::{CgiConfig, SiteCgi},
+        client_limits::PasswordLimit,
+        password::{InvalidPasswordUser, PasswordUser},
         site_config::UserConfig,
         tls_config::{CertificateFiles, ServiceTls, TlsPolicy},
         upstream_config::{

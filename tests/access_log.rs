@@ -85,7 +85,7 @@ fn each_format_shows_the_same_exchange() {
         (LogFormat::Common,   r#"127.0.0.1 - - [TIME] "GET /?\x22 HTTP/1.1" 200 4"#),
         (LogFormat::Combined, r#"127.0.0.1 - - [TIME] "GET /?\x22 HTTP/1.1" 200 4 "r" "\x5C\xFF""#),
         (LogFormat::Simple,   r#"127.0.0.1 TIME "GET /?\x22 HTTP/1.1" 200 4"#),
-        (LogFormat::Json,     r#"{"time":"TIME","client":"127.0.0.1","method":"GET","target":"/?\"","version":"HTTP/1.1","request":null,"host":"h","referer":"r","user_agent":"\\\\\\xFF","status":200,"bytes":4,"duration_ms":MS,"complete":true,"cut":[]}"#),
+        (LogFormat::Json,     r#"{"time":"TIME","client":"127.0.0.1","method":"GET","target":"/?\"","version":"HTTP/1.1","request":null,"host":"h","referer":"r","user_agent":"\\\\\\xFF","user":null,"status":200,"bytes":4,"duration_ms":MS,"complete":true,"cut":[]}"#),
     ];
     for &engine in ENGINES {
         let dir = site(&[("index.html", "home")]);

@@ -2,8 +2,10 @@
 
 use crate::common::{
     EMBEDDED, ENGINES,
-    client::{TestClient, connect_on, get},
+    client::{TestClient, connect_on, connected, get},
+    endpoint::TestTls,
     program::{RunningProgram, children, process_name, serve_config},
+    readable_dir,
     server::{EmbeddedServer, settings_with_http2},
     site, wait_for, workers,
 };
@@ -12,11 +14,14 @@ use rustix::{
     process::{Signal, kill_process},
 };
 use std::{
+    fs,
     net::{IpAddr, SocketAddr, TcpStream},
     num::NonZeroU32,
+    os::unix::fs::PermissionsExt,
 };
 use tarpon::{
-    Engine, Functions, LimitChoice, PathLimit, Request, Route, Site, UnknownHost, VirtualHost, VirtualHosts,
+    Engine, Functions, LimitChoice, PathLimit, Request, Route, Settings, Site, UnknownHost, VirtualHost,
+    VirtualHosts,
 };
 
 /// One request in an hour, after a burst of 3: no test takes so long that another one would pass.
@@ -240,6 +245,88 @@ fn denied_clients_get_403_at_some_paths() {
                 assert!(!response.closes(), "{engine}: the connection stays usable");
             }
         }
+    }
+}
+
+#[test]
+fn clients_beyond_all_connections_wait_and_are_answered() {
+    for &engine in EMBEDDED.iter().filter(|engine| !engine.is_blocking()) {
+        let dir = site(&[("index.html", "home")]);
+        let settings = Settings { max_connections: NonZeroU32::new(2), ..settings_with_http2(engine, 1) };
+        let server = EmbeddedServer::dir(&settings, dir.path());
+        let mut open = [(); 2].map(|()| TestClient::connect(server.address));
+        open.iter_mut().for_each(|client| assert_eq!(client.get("/").status, 200, "{engine}"));
+        // Two more: the kernel has accepted them, and the worker has not.
+        let mut waiting = [(); 2].map(|()| TestClient::connect(server.address));
+        for number in 0..2 {
+            assert!(waiting[number].send(get("/")), "{engine}");
+            (0..20)
+                .for_each(|_| assert_eq!(open[1].get("/").status, 200, "{engine}: the open ones are served"));
+            assert_eq!(server.handle.metrics().accepted, 2 + number as u64, "{engine}");
+            // A place becomes free.
+            match number {
+                0 => open[0].shutdown_socket(),
+                _ => waiting[0].shutdown_socket(),
+            }
+            assert_eq!(waiting[number].response().status, 200, "{engine}: client {number} was not forgotten");
+        }
+    }
+}
+
+#[test]
+fn limits_hold_over_tls() {
+    let tls = TestTls::new();
+    for &engine in ENGINES {
+        let paths = "[[site.limit]]\npath = \"/api\"\ndeny = [\"127.0.0.0/8\"]\n";
+        let [certificate, key] = tls.files();
+        let options = format!(
+            "{SERVER}\nmax-connections-per-ip = 3\ntls-cert = [\"{certificate}\"]\ntls-key = [\"{key}\"]\n\
+             [[listener]]\naddress = \"tls:127.0.0.2:0\"\n"
+        );
+        let served = Limited::start(engine, &options, paths);
+        let addresses = served.program.addresses();
+        let [_, tls13, tls12] = tls.endpoints(&addresses);
+        let mut client = tls13.connect();
+        let statuses: Vec<_> = (0..5).map(|_| client.get("/").status).collect();
+        assert_eq!(statuses, [200, 200, 200, 429, 429], "{engine}");
+        assert_eq!(client.get("/api/").status, 403, "{engine}");
+        // Of all listeners together: the fourth is reset before its handshake.
+        let mut others = [tls12.connect(), TestClient::connect(served.program.address())];
+        others.iter_mut().for_each(|client| assert_eq!(client.get("/").status, 429, "{engine}"));
+        assert!(tls13.try_client(connected(tls13.address)).is_err(), "{engine}");
+    }
+}
+
+#[test]
+fn programs_and_other_servers_answer_within_the_limits() {
+    let bin = readable_dir();
+    let program = bin.path().join("hello");
+    fs::write(&program, "#!/bin/sh\nprintf 'Content-Type: text/plain\\nContent-Length: 5\\n\\nhello'\n")
+        .expect("a file");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("a mode");
+    for &engine in ENGINES {
+        let behind = Limited::start(engine, "", "");
+        let limit = |path: &str| {
+            format!("[[site.limit]]\npath = \"{path}\"\nrequest-rate = \"1/h\"\nrequest-burst = 2\n")
+        };
+        let deny = "[[site.limit]]\npath = \"/up/api\"\ndeny = [\"127.0.0.1\"]\n";
+        let (cgi, up) = (bin.path().to_str().expect("UTF-8"), behind.program.address());
+        let paths = format!(
+            "cgi = [\"/cgi/={cgi}\"]\nproxy = [\"/up/=http://{up}/\"]\n{}{}{deny}",
+            limit("/cgi"),
+            limit("/up")
+        );
+        let user = if rustix::process::geteuid().is_root() { "cgi-user = \"daemon\"\n" } else { "" };
+        let served = Limited::start(engine, user, &paths);
+        let mut client = TestClient::connect(served.program.address());
+        for path in ["/cgi/hello", "/up/"] {
+            let statuses: Vec<_> = (0..4).map(|_| client.get(path).status).collect();
+            assert_eq!(statuses, [200, 200, 429, 429], "{engine}: {path}");
+        }
+        for path in ["/up/api/", "/up//api/", "/up/x/..%2fapi/"] {
+            assert_eq!(client.get(path).status, 403, "{engine}: {path}");
+        }
+        assert_eq!(client.get("/").status, 200, "{engine}: the connection stays usable");
     }
 }
 

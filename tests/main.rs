@@ -59,6 +59,7 @@ mod names;
 mod packaging;
 mod packed;
 mod pages;
+mod passwords;
 mod prefork;
 mod processes;
 mod proxies;

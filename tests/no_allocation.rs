@@ -4,6 +4,8 @@
 
 #[path = "no_allocation/counting.rs"]
 mod counting;
+#[path = "no_allocation/passwords.rs"]
+mod passwords;
 #[path = "no_allocation/records.rs"]
 mod records;
 
@@ -58,6 +60,7 @@ fn a_worker_allocates_nothing_for_static_files() {
         wait_for_sleep();
         assert_eq!(allocation_count() - before, 0, "{engine:?}, several sites: {several}");
     }
+    passwords::known_passwords_allocate_nothing(dir.path());
     records::only_rustls_allocates(|| one_site(dir.path()));
 }
 

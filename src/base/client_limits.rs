@@ -1,5 +1,7 @@
 //! The limits of clients for some paths of a site, as they are configured.
 
+#[cfg(feature = "program")]
+use super::password::PasswordUser;
 use std::num::NonZeroU32;
 use tarpon_conn::{AddressEntry, PathPrefix, RequestRate};
 
@@ -17,6 +19,19 @@ pub struct PathLimit {
     pub allow: Vec<AddressEntry>,
     /// The addresses that get 403 (Forbidden). Default: none.
     pub deny: Vec<AddressEntry>,
+    /// The users that get responses, with a password. Default: `None`.
+    #[cfg(feature = "program")]
+    pub passwords: Option<LimitChoice<PasswordLimit>>,
+}
+
+/// A rule: requests for some paths need the name and the password of a user. RFC 7617.
+#[cfg(feature = "program")]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PasswordLimit {
+    /// The users. Empty: no request gets a response. Default: none.
+    pub users: Vec<PasswordUser>,
+    /// What browsers show when they ask for a password. Empty: the paths. Default: empty.
+    pub realm: String,
 }
 
 /// A limit, or none where the server has one.

@@ -21,6 +21,7 @@
 //! | `socket_access` | which users may connect to a Unix socket |
 //! | `tls_config` | the TLS of a service: files of certificates, and what listeners ask of clients |
 //! | `upstream_config` | upstream servers, and the paths of sites that they answer |
+//! | `password` | hashes of passwords, and users with such a hash |
 //! | `size` | reads and writes sizes such as `64KiB` |
 
 pub(crate) mod acme_config;
@@ -34,6 +35,8 @@ pub(crate) mod engine;
 pub(crate) mod error;
 pub(crate) mod functions;
 pub(crate) mod log_config;
+#[cfg(feature = "program")]
+pub(crate) mod password;
 pub(crate) mod settings;
 pub(crate) mod site_config;
 pub(crate) mod size;

@@ -7,12 +7,19 @@
 //!
 //! The tables outlive a server, so a reload forgives no client. A successor after an upgrade begins with tables of its own.
 
+#[cfg(feature = "program")]
+use super::passwords::{UserTable, VerifiedPasswords};
+#[cfg(feature = "program")]
+use crate::base::client_limits::PasswordLimit;
 use crate::{
     base::{
         client_limits::{LimitChoice, PathLimit},
         settings::Settings,
     },
-    data::connection_limit::{CONNECTION_WORD_COUNT, ConnectionLimit, ConnectionOwner, ConnectionTable},
+    data::{
+        connection_limit::{CONNECTION_WORD_COUNT, ConnectionLimit, ConnectionOwner, ConnectionTable},
+        password_turns::PasswordTurns,
+    },
     sys::shared::SharedArray,
 };
 #[cfg(feature = "program")]
@@ -25,8 +32,8 @@ use std::{
     sync::{Arc, atomic::AtomicU64},
 };
 use tarpon_conn::{
-    AddressEntry, AddressList, ClientLimits, LimitReport, PathLimits, PathPrefix, RATE_WORD_COUNT, RateTable,
-    RequestLimit, RequestRate, RequestRule, SitePathLimits,
+    AddressEntry, AddressList, ClientLimits, LimitReport, PasswordRule, PasswordRuleId, PathLimits,
+    PathPrefix, RATE_WORD_COUNT, RateTable, RequestLimit, RequestRate, RequestRule, SitePathLimits,
 };
 
 /// What all servers of a supervisor count of clients. Memory that no client has touched is not used.
@@ -34,6 +41,9 @@ use tarpon_conn::{
 pub(crate) struct LimitTables {
     rates: SharedWords,
     connections: ConnectionTable,
+    turns: PasswordTurns,
+    #[cfg(feature = "program")]
+    verified: VerifiedPasswords,
     /// Secret, so that no client knows which clients share a set of a table with it.
     keys: RandomState,
 }
@@ -57,7 +67,22 @@ impl LimitTables {
         let keys = RandomState::new();
         let connections = SharedArray::zeros(CONNECTION_WORD_COUNT)?;
         let connections = ConnectionTable::new(Arc::new(connections), keys.clone());
-        Ok(LimitTables { rates, connections, keys })
+        let turns = PasswordTurns::new(keys.clone())?;
+        #[cfg(feature = "program")]
+        let verified = VerifiedPasswords::new()?;
+        Ok(LimitTables {
+            rates,
+            connections,
+            turns,
+            #[cfg(feature = "program")]
+            verified,
+            keys,
+        })
+    }
+
+    /// Returns the turns in which workers with one connection verify passwords.
+    pub(crate) fn password_turns(&self) -> &PasswordTurns {
+        &self.turns
     }
 
     /// Forgets the connections of processes that have exited, by the places of their counters.
@@ -110,13 +135,20 @@ pub(crate) fn resolve<'a>(
         requests: settings.request_rate.map(|rate| tables.rule(rate, settings.request_burst, "all sites")),
         // Those of the server are checked when a connection is accepted.
         addresses: None,
+        passwords: None,
     };
-    let sites = sites.map(|site| resolve_site(&site, &of_server, tables)).collect();
+    let mut passwords = Vec::new();
+    let sites = sites.map(|site| resolve_site(&site, &of_server, tables, &mut passwords)).collect();
     let rates = RateTable::new(tables.rates.clone(), tables.keys.clone());
-    Some(Arc::new(ClientLimits { rates, sites, report }))
+    Some(Arc::new(ClientLimits { rates, sites, passwords, report }))
 }
 
-fn resolve_site(site: &SiteLimitsSource<'_>, of_server: &PathLimits, tables: &LimitTables) -> SitePathLimits {
+fn resolve_site(
+    site: &SiteLimitsSource<'_>,
+    of_server: &PathLimits,
+    tables: &LimitTables,
+    passwords: &mut Vec<PasswordRule>,
+) -> SitePathLimits {
     let mut sections: Vec<_> = site.paths.iter().collect();
     let prefix = |section: &PathLimit| section.path.as_ref().map_or("", PathPrefix::as_str).to_owned();
     sections.sort_by_key(|section| prefix(section).len());
@@ -140,11 +172,47 @@ fn resolve_site(site: &SiteLimitsSource<'_>, of_server: &PathLimits, tables: &Li
             Some(LimitChoice::At(rate)) => Some(tables.rule(rate, section.request_burst, &label)),
         };
         let addresses = address_list(&section.allow, &section.deny).or_else(|| inherited.addresses.clone());
-        resolved.insert(path, PathLimits { requests, addresses });
+        let passwords = password_rule(section, inherited.passwords, &label, tables, passwords);
+        resolved.insert(path, PathLimits { requests, addresses, passwords });
     }
     let rest = resolved.remove("").unwrap_or_else(|| of_server.clone());
     let parsed = |(path, limits): (String, PathLimits)| (path.parse().expect("a prefix"), limits);
     SitePathLimits { mount: site.mount.cloned(), prefixes: resolved.into_iter().map(parsed).collect(), rest }
+}
+
+/// Returns what requests for the paths of a section must have. Adds its rule to the others.
+#[cfg(feature = "program")]
+fn password_rule(
+    section: &PathLimit,
+    inherited: Option<PasswordRuleId>,
+    label: &str,
+    tables: &LimitTables,
+    rules: &mut Vec<PasswordRule>,
+) -> Option<PasswordRuleId> {
+    let PasswordLimit { users, realm } = match &section.passwords {
+        None => return inherited,
+        Some(LimitChoice::Off) => return None,
+        Some(LimitChoice::At(limit)) => limit,
+    };
+    let users = Arc::new(UserTable::new(users, tables.verified.clone()));
+    let realm = if realm.is_empty() { label } else { realm };
+    let realm = realm.replace(['\\', '"'], "'");
+    let challenge = format!("WWW-Authenticate: Basic realm=\"{realm}\", charset=\"UTF-8\"\r\n");
+    let id = PasswordRuleId(u16::try_from(rules.len()).expect("fewer than 2^16 sections"));
+    rules.push(PasswordRule { users, challenge: challenge.into_bytes().into(), label: label.into() });
+    Some(id)
+}
+
+/// There are no passwords.
+#[cfg(not(feature = "program"))]
+fn password_rule(
+    _: &PathLimit,
+    inherited: Option<PasswordRuleId>,
+    _: &str,
+    _: &LimitTables,
+    _: &mut Vec<PasswordRule>,
+) -> Option<PasswordRuleId> {
+    inherited
 }
 
 /// Returns a list of addresses. `None`: it has no entry, so that all are allowed.
@@ -160,6 +228,9 @@ fn report(of: LimitReport<'_>) {
             "requests are refused with 429: an address sends more than {} to {}; tarpon_requests_limited_total counts them",
             rule.limit().rate,
             rule.label(),
+        ),
+        LimitReport::Passwords(label) => tracing::warn!(
+            "wrong passwords for {label}: the access log has the clients, with status 401; tarpon_passwords_total counts them",
         ),
     }
 }

@@ -24,6 +24,7 @@
 //! | `admin` | the admin listener: health, metrics, orders |
 //! | `counters` | the counters of all servers of a service, which outlive each of them |
 //! | `client_limits` | the limits of clients, and the memory in which all workers count them |
+//! | `passwords` | the users of paths with a password, and the passwords that were verified lately |
 //! | `stats`, `metrics` | the statistics of a service, for Prometheus and `tarpon status` |
 //! | `process_usage` | what the server process takes from the system |
 //! | `helper_stats` | what helpers and the builder add to them |
@@ -58,6 +59,8 @@ mod helpers;
 pub(crate) mod kernel_tls;
 pub(crate) mod listeners;
 pub(crate) mod metrics;
+#[cfg(feature = "program")]
+mod passwords;
 #[cfg(feature = "program")]
 pub(crate) mod process;
 pub(crate) mod process_usage;

@@ -159,6 +159,7 @@ impl Server {
             paths: &site.path_limits,
         });
         let client_limits = client_limits::resolve(settings, paths, &limit_tables);
+        let has_passwords = client_limits.as_ref().is_some_and(|limits| !limits.passwords.is_empty());
         let engine = settings.engine;
         let worker_count = settings.workers().get();
         if !Engine::EMBEDDED.contains(&engine) {
@@ -220,6 +221,10 @@ impl Server {
         let has_tls = listeners.iter().any(Listener::has_tls)
             || backends.upstreams.as_ref().is_some_and(WorkerUpstreams::have_tls);
         let handshakes = if has_tls { engine.start_handshakes(worker_count)? } else { None };
+        let password_jobs = match has_passwords {
+            true => Some(engine.start_password_jobs(limit_tables.password_turns())?),
+            false => None,
+        };
         let socket_count = engine.socket_count(settings.workers());
         let idle_workers = Arc::new(SharedArray::<IdleWorkers>::new(1)?).row(0);
         idle_workers.set_all_idle(worker_count);
@@ -251,6 +256,7 @@ impl Server {
                 acme: acme.clone(),
                 loader: loader.clone(),
                 handshakes: handshakes.clone(),
+                password_jobs: password_jobs.clone(),
                 connection_count_max,
                 counters: counters.row(number),
                 log: rings.as_ref().map(|(recording, rings)| (recording.clone(), rings.producer(number))),

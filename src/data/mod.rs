@@ -14,6 +14,8 @@
 //! | `functions/` | functions of the embedding program, on workers and on threads |
 //! | `log_ring` | the bounded queue of log records from a worker to the log |
 //! | `upstreams/` | the servers of upstreams: their numbers, the choice among them, the connections to them |
+//! | `password_threads` | threads that verify passwords for workers with many connections |
+//! | `password_turns` | which workers with one connection verify its password now, in shared memory |
 //! | `probes` | static probes for tracers |
 //! | `record_table` | records in shared memory |
 //! | `services` | what a worker asks of a helper |
@@ -25,6 +27,8 @@ pub(crate) mod connection_limit;
 pub(crate) mod engine;
 pub(crate) mod functions;
 pub(crate) mod log_ring;
+pub(crate) mod password_threads;
+pub(crate) mod password_turns;
 mod probes;
 pub(crate) mod record_table;
 #[cfg(feature = "program")]

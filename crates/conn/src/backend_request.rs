@@ -13,7 +13,14 @@ use std::{
     io::Write,
     net::IpAddr,
 };
-use tarpon_http::{FieldName, Method, fields::Fields, head::Version, status::Status, target::Scheme};
+use tarpon_http::{
+    FieldName, Method,
+    basic::{self, CREDENTIALS_LEN_MAX},
+    fields::Fields,
+    head::Version,
+    status::Status,
+    target::Scheme,
+};
 
 /// A request for a backend.
 pub(crate) struct BackendRequest<'a> {
@@ -98,6 +105,12 @@ impl BackendRequest<'_> {
             text.put_number(port.get().into())?;
             let len = text.len();
             writer.put(b":client-port", &digits[..len])?;
+        }
+        if request.client.password.is_some() {
+            let mut decoded = [0; CREDENTIALS_LEN_MAX];
+            if let Some(credentials) = basic::credentials(request.fields, &mut decoded) {
+                writer.put(b":user", credentials.name)?;
+            }
         }
         if let Some(address) = self.peer {
             let mut text = [0; ADDRESS_LEN_MAX];

@@ -15,6 +15,7 @@
 
 use crate::{
     bounded_writer::{NUMBER_LEN_MAX, decimal},
+    generated_text::PRIVATE_LINE,
     pool::BUF_LEN,
     request::RequestPart,
 };
@@ -26,6 +27,7 @@ use tarpon_site::{FieldBlock, Image, NotResident, Region, Variant};
 pub(crate) struct ByteRanges {
     parts: RangeSet,
     representation: WholeRepresentation,
+    is_private: bool,
 }
 
 /// A plan of a response with byte ranges. Most plans have none, and a set of ranges is long: when the response is written, the ranges are
@@ -37,6 +39,8 @@ pub(crate) struct PlannedRanges {
     part_count: u8,
     content_len: u64,
     representation: WholeRepresentation,
+    /// Shared caches must not keep the response.
+    pub(crate) is_private: bool,
 }
 
 /// The properties of the whole representation that a response with byte ranges repeats.
@@ -84,10 +88,10 @@ impl ByteRanges {
         let (media, after_media) = split_line(after_len, b"Content-Type: ", image)?;
         let boundary = Region { at: variant.etag.at + 1, len: variant.etag.len.checked_sub(2)? };
         let representation = WholeRepresentation { len: variant.content.len(), media, boundary };
-        let ranges = ByteRanges { parts, representation };
+        let ranges = ByteRanges { parts, representation, is_private: false };
         let content_len = ranges.content_len(image);
         let part_count = ranges.parts().len() as u8;
-        let planned = PlannedRanges { field, part_count, content_len, representation };
+        let planned = PlannedRanges { field, part_count, content_len, representation, is_private: false };
         if !ranges.is_multipart() {
             return Some((planned, after_len));
         }
@@ -107,6 +111,9 @@ impl ByteRanges {
     /// Writes the fields and delimiters to the front of `to`, a whole buffer.
     pub(crate) fn write(&self, image: &Image, to: &mut [u8]) -> Pieces {
         let (mut writer, mut pieces) = (PieceWriter::new(to), Pieces::default());
+        if self.is_private {
+            writer.put(PRIVATE_LINE);
+        }
         writer.put(b"Content-Length: ");
         writer.number(self.content_len(image));
         if self.is_multipart() {
@@ -179,8 +186,9 @@ impl PlannedRanges {
 
     /// Selects the ranges again, in the bytes of the request that were planned.
     pub(crate) fn select(&self, request: &[u8]) -> ByteRanges {
-        match range::select_by(self.field.of(request), self.representation.len) {
-            RangeSelection::Ranges(parts) => ByteRanges { parts, representation: self.representation },
+        let &PlannedRanges { representation, is_private, .. } = self;
+        match range::select_by(self.field.of(request), representation.len) {
+            RangeSelection::Ranges(parts) => ByteRanges { parts, representation, is_private },
             RangeSelection::Whole | RangeSelection::Unsatisfiable => {
                 unreachable!("a selection depends on the field alone")
             }
@@ -257,11 +265,12 @@ fn is_boundary(bytes: &[u8]) -> bool {
 /// The maximum length of a boundary in bytes. RFC 2046, section 5.1.1.
 const BOUNDARY_LEN_MAX: usize = 70;
 
-/// The maximum length of the fields that are written for several parts: two names, a number, a media type and a boundary.
-const FIELDS_LEN_MAX: usize = 160;
+/// The maximum length of the fields that are written for several parts: three names, a number, a media type and a boundary.
+const FIELDS_LEN_MAX: usize = 184;
 const _: () = assert!(
     FIELDS_LEN_MAX
-        >= b"Content-Length: \r\nContent-Type: multipart/byteranges; boundary=\r\n".len()
+        >= PRIVATE_LINE.len()
+            + b"Content-Length: \r\nContent-Type: multipart/byteranges; boundary=\r\n".len()
             + NUMBER_LEN_MAX
             + BOUNDARY_LEN_MAX
 );

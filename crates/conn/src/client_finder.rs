@@ -65,6 +65,7 @@ impl ClientFinder {
             port: self.accepted.peer_port,
             scheme: self.accepted.has_tls.then_some(Scheme::Https),
             is_malformed: false,
+            password: None,
         }
     }
 
@@ -77,7 +78,7 @@ impl ClientFinder {
                 // That of the peer belongs to the address of the peer.
                 port: if address.is_none() { peer.port } else { None },
                 scheme: scheme.or(peer.scheme),
-                is_malformed: false,
+                ..peer
             },
             Err(MalformedForwarded) => Client { is_malformed: true, ..peer },
         }

@@ -37,6 +37,16 @@ pub struct Counters {
     pub requests_denied: Counter,
     /// Requests that were refused because their client had sent too many.
     pub requests_limited: Counter,
+    /// Requests that were refused because they had no credentials, or wrong ones.
+    pub requests_unauthorized: Counter,
+    /// Passwords that were verified, and right.
+    pub passwords_right: Counter,
+    /// Passwords that were verified, and wrong.
+    pub passwords_wrong: Counter,
+    /// Passwords that were not verified, because too many others waited.
+    pub passwords_busy: Counter,
+    /// Requests with credentials that had been verified before.
+    pub passwords_remembered: Counter,
     /// Full handshakes of TLS 1.3.
     pub tls13_full: Counter,
     /// Handshakes of TLS 1.3 that resumed a session.
@@ -167,6 +177,11 @@ impl Counters {
             ("connections_denied", &self.connections_denied),
             ("requests_denied", &self.requests_denied),
             ("requests_limited", &self.requests_limited),
+            ("requests_unauthorized", &self.requests_unauthorized),
+            ("passwords_right", &self.passwords_right),
+            ("passwords_wrong", &self.passwords_wrong),
+            ("passwords_busy", &self.passwords_busy),
+            ("passwords_remembered", &self.passwords_remembered),
             ("tls13_full", &self.tls13_full),
             ("tls13_resumed", &self.tls13_resumed),
             ("tls12_full", &self.tls12_full),

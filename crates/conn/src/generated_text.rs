@@ -8,6 +8,9 @@ use crate::{
     sites::{ImageId, Sites},
 };
 
+/// Keeps a response out of shared caches, also beside a Cache-Control that says otherwise: RFC 9111, section 4.2.1.
+pub(crate) const PRIVATE_LINE: &[u8] = b"Cache-Control: private\r\n";
+
 /// Writes the generated lines of a response to the front of `to`, and the content if that is generated too. `request`: the bytes of the
 /// request. Returns the length, or `None` if they do not fit, or are no whole lines: a query, and the pieces of byte ranges.
 pub(crate) fn write(
@@ -33,6 +36,14 @@ pub(crate) fn write(
         }
         Generated::Unsatisfied { of } => Some(byte_ranges::write_unsatisfied(of, to)),
         Generated::RetryAfter(wait) => wait.write(to),
+        Generated::Authenticate(rule) => {
+            let limits = sites.client_limits().expect("the plan has the number of one of their rules");
+            limits.write_challenge(rule, to)
+        }
+        Generated::Private => {
+            to.get_mut(..PRIVATE_LINE.len())?.copy_from_slice(PRIVATE_LINE);
+            Some(PRIVATE_LINE.len())
+        }
         Generated::LocationWithQuery { .. } | Generated::ByteRanges(_) => None,
     }
 }

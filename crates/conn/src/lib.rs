@@ -82,6 +82,7 @@ mod https_redirect;
 mod log_paths;
 mod mount;
 mod open_exchanges;
+mod passwords;
 mod path_limits;
 mod pipe;
 mod plan;
@@ -126,6 +127,9 @@ pub use h1::CONTENT_LEN_MAX;
 pub use h2::SectionBuffer;
 pub use hosts::{HostName, HostNameError, Hosts, HostsError};
 pub use open_exchanges::OPEN_COUNT_MAX;
+pub use passwords::{
+    CredentialDigest, PasswordJob, PasswordOutcome, PasswordRule, PasswordRuleId, PasswordUsers,
+};
 pub use path_limits::{ClientLimits, LimitReport, PathLimits, RequestRule, SitePathLimits};
 pub use pipe::{
     BackendRefusal, PipeId, Pipes, Unconnected,
@@ -139,6 +143,7 @@ pub use rate_table::{ClientKey, RATE_WORD_COUNT, RateTable};
 pub use record::{
     AGENT_LEN_MAX, AcceptedClient, ExchangeId, HEADS_LEN_MAX, HOST_LEN_MAX, HttpVersions, LINE_LEN_MAX,
     RECORDS_LEN, REFERER_LEN_MAX, Record, RecordedText, Recording, Records, RequestEnd, RequestStart,
+    USER_LEN_MAX,
 };
 pub use request_rate::{BurstTooLong, RequestLimit, RequestRate};
 pub use response_prefix::{Persistence, ResponsePrefix, ResponsePrefixes};
@@ -420,6 +425,37 @@ impl Connection {
             Party::Client(client) => client.loaded(),
             Party::Http2(client) => client.loaded(),
             Party::Backend(_) => {}
+        }
+    }
+
+    /// Takes the job of a password that the next request waits for, for another thread. The connection pauses until
+    /// [`verified`](Connection::verified).
+    #[cold]
+    pub fn take_password_job(&mut self) -> Option<Box<PasswordJob>> {
+        match &mut self.party {
+            Party::Client(client) => client.password_check().take_job(),
+            Party::Http2(client) => client.password_check().take_job(),
+            Party::Backend(_) => None,
+        }
+    }
+
+    /// Handles the event that the job of a password has run. The engine passes the unused input again.
+    #[cold]
+    pub fn verified(&mut self, cx: &mut ConnResources<'_>, job: Box<PasswordJob>) {
+        match &mut self.party {
+            Party::Client(client) => client.verified(cx, job),
+            Party::Http2(client) => client.verified(cx, job),
+            Party::Backend(_) => {}
+        }
+    }
+
+    /// Returns whether the engine must [take the job](Connection::take_password_job) of a password.
+    #[inline]
+    fn has_password_job(&self) -> bool {
+        match &self.party {
+            Party::Client(client) => client.has_password_job(),
+            Party::Http2(client) => client.has_password_job(),
+            Party::Backend(_) => false,
         }
     }
 

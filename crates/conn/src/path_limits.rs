@@ -1,8 +1,9 @@
 //! What the server allows each client to do at a path: the limits of sites and of their paths.
 //!
 //! ```text
-//! request ─ route ─▶ site ─ path ─ longest prefix ─▶ PathLimits ─ address, then rate ─▶ RateTable ─┬─▶ passes
-//!                                                                                                  └─▶ Refusal: 403, 429
+//! request ─ route ─▶ site ─ path ─ longest prefix ─▶ PathLimits ─ address ─ rate ─ password ─┬─▶ passes
+//!                                                                                            ├─▶ Refusal: 403, 429, 401, 503
+//!                                                                                            └─▶ waits for another thread
 //! ```
 //!
 //! The configuration resolves inherited limits when the server starts, so a request has one rule at most, and takes one look into the table.
@@ -12,14 +13,15 @@
 use crate::{
     address_list::AddressList,
     counters::Counters,
-    rate_table::{ClientKey, RateTable, RetryAfter},
+    passwords::{PasswordCheck, PasswordRule, PasswordRuleId, PasswordVerdict},
+    rate_table::{ClientKey, LimitReportKind, RateTable, RetryAfter},
     request::Request,
     request_rate::{RequestLimit, RequestPace},
     route_table::PathPrefix,
     sites::{Route, SiteId},
 };
 use std::{fmt, sync::Arc};
-use tarpon_http::target;
+use tarpon_http::{basic, target};
 
 /// The limits of the clients of a server.
 pub struct ClientLimits {
@@ -27,6 +29,8 @@ pub struct ClientLimits {
     pub rates: RateTable,
     /// By the number of the site.
     pub sites: Vec<SitePathLimits>,
+    /// The rules of passwords, by number.
+    pub passwords: Vec<PasswordRule>,
     /// Called when clients are refused, once in a minute at most.
     pub report: fn(LimitReport<'_>),
 }
@@ -36,6 +40,8 @@ pub struct ClientLimits {
 pub enum LimitReport<'a> {
     /// Requests are refused for this rule.
     Requests(&'a RequestRule),
+    /// Passwords for these paths are wrong.
+    Passwords(&'a str),
 }
 
 /// The limits of a site.
@@ -56,6 +62,8 @@ pub struct PathLimits {
     pub requests: Option<Arc<RequestRule>>,
     /// The addresses that get responses. `None`: all.
     pub addresses: Option<Arc<AddressList>>,
+    /// The rule of passwords. `None`: requests need none.
+    pub passwords: Option<PasswordRuleId>,
 }
 
 /// A limit of requests.
@@ -82,6 +90,17 @@ pub(crate) enum Refusal {
     Forbidden,
     /// It has sent too many.
     TooManyRequests(RetryAfter),
+    /// It has no credentials for this rule, or wrong ones.
+    Unauthorized(PasswordRuleId),
+    /// Too many passwords of other clients wait to be verified.
+    Busy(RetryAfter),
+}
+
+/// The limits of one request.
+#[derive(Clone, Copy)]
+pub(crate) struct RequestLimits<'l> {
+    worker: &'l WorkerLimits,
+    paths: &'l PathLimits,
 }
 
 impl RequestRule {
@@ -102,31 +121,102 @@ impl RequestRule {
 }
 
 impl WorkerLimits {
-    /// Checks a request, and counts it. Returns why it is refused, if it is.
+    /// Returns the limits of a request. `None`: it has none.
     #[inline(never)]
-    pub(crate) fn check(&self, request: &Request<'_>, route: Route<'_>, now_us: u64) -> Option<Refusal> {
+    pub(crate) fn of(&self, request: &Request<'_>, route: Route<'_>) -> Option<RequestLimits<'_>> {
         // A directory of certificates has no other way to check a name.
         if let Route::Challenge(..) = route {
             return None;
         }
-        let limits = self.limits.of(route.site(), request);
-        if let Some(addresses) = &limits.addresses {
+        Some(RequestLimits { worker: self, paths: self.limits.of(route.site(), request) })
+    }
+
+    /// Writes the line of the field WWW-Authenticate to the front of `to`. Returns its length, or `None` if it does not fit.
+    pub(crate) fn write_challenge(
+        &self,
+        PasswordRuleId(number): PasswordRuleId,
+        to: &mut [u8],
+    ) -> Option<usize> {
+        let line = &self.limits.passwords[number as usize].challenge;
+        to.get_mut(..line.len())?.copy_from_slice(line);
+        Some(line.len())
+    }
+}
+
+impl RequestLimits<'_> {
+    /// Checks a request, and counts it. Returns why it is refused, if it is.
+    #[inline(never)]
+    pub(crate) fn check(&self, request: &Request<'_>, now_us: u64) -> Option<Refusal> {
+        let RequestLimits { worker, paths } = *self;
+        if let Some(addresses) = &paths.addresses {
             // The address of a malformed list is that of the proxy, which may be allowed.
             if request.client.is_malformed || !addresses.allows(request.client.address) {
                 return Some(Refusal::Forbidden);
             }
         }
         let client = request.client.address?;
-        let rule = limits.requests.as_deref()?;
-        let now_us = self.start_us + now_us;
-        match self.limits.rates.admit(rule.number, ClientKey::new(client), rule.pace, now_us) {
+        let rule = paths.requests.as_deref()?;
+        let now_us = worker.start_us + now_us;
+        match worker.limits.rates.admit(rule.number, ClientKey::new(client), rule.pace, now_us) {
             Ok(()) => None,
             Err(wait) => {
-                if self.limits.rates.is_report_due(now_us) {
-                    (self.limits.report)(LimitReport::Requests(rule));
-                }
+                worker.report(LimitReportKind::Requests, LimitReport::Requests(rule), now_us);
                 Some(Refusal::TooManyRequests(wait))
             }
+        }
+    }
+
+    /// Returns the rule of passwords that applies. None applies to a redirect to another host or to TLS, nor to a refusal: a client must not send
+    /// its password before it uses TLS.
+    #[inline]
+    pub(crate) fn password_rule(&self, route: Route<'_>) -> Option<PasswordRuleId> {
+        match route {
+            Route::Site(_) | Route::Mount(..) | Route::Backend(..) => self.paths.passwords,
+            Route::RedirectHost(_) | Route::Https(..) | Route::NoSite(..) | Route::Challenge(..) => None,
+        }
+    }
+
+    /// Returns whether a local redirect of a CGI program may lead here: not to what the client of the request could not have got itself.
+    #[cold]
+    pub(crate) fn allow_redirect(&self, request: &Request<'_>, route: Route<'_>) -> bool {
+        let client = request.client;
+        let may_have = |list: &AddressList| !client.is_malformed && list.allows(client.address);
+        let rule = self.password_rule(route);
+        self.paths.addresses.as_deref().is_none_or(may_have) && (rule.is_none() || rule == client.password)
+    }
+
+    /// Checks the credentials of a request.
+    #[inline(never)]
+    pub(crate) fn check_password(
+        &self,
+        id: PasswordRuleId,
+        request: &Request<'_>,
+        check: &mut PasswordCheck,
+        counters: &Counters,
+        now_us: u64,
+    ) -> PasswordVerdict {
+        let PasswordRuleId(number) = id;
+        let rule = &self.worker.limits.passwords[number as usize];
+        let mut decoded = [0; basic::CREDENTIALS_LEN_MAX];
+        let credentials = basic::credentials(request.fields, &mut decoded);
+        let client = request.client.address.map(ClientKey::new);
+        let verdict = check.check(rule, id, credentials, client, counters);
+        if let PasswordVerdict::Refused(Refusal::Unauthorized(_)) = verdict
+            && credentials.is_some()
+        {
+            let now_us = self.worker.start_us + now_us;
+            self.worker.report(LimitReportKind::Passwords, LimitReport::Passwords(&rule.label), now_us);
+        }
+        verdict
+    }
+}
+
+impl WorkerLimits {
+    /// Tells the log of an event, unless it has told of one of this kind in the last minute.
+    #[cold]
+    fn report(&self, kind: LimitReportKind, report: LimitReport<'_>, now_us: u64) {
+        if self.limits.rates.is_report_due(kind, now_us) {
+            (self.limits.report)(report);
         }
     }
 }
@@ -139,6 +229,22 @@ impl ClientLimits {
             true => &limits.rest,
             false => limits.of_path(request.path()),
         }
+    }
+}
+
+impl ClientLimits {
+    /// Returns whether a site has limits for some paths only.
+    pub(crate) fn leave_paths(&self, site: SiteId) -> bool {
+        let SitePathLimits { mount, rest, .. } = &self.sites[site.index()];
+        mount.is_none() && rest.requests.is_none() && rest.addresses.is_none() && rest.passwords.is_none()
+    }
+
+    /// Returns whether a path of a site is one of those that have limits. The path is that of a file, as its site has it: without an escape, a dot
+    /// segment or an empty one.
+    #[inline(never)]
+    pub(crate) fn apply_to_file(&self, site: SiteId, path: &[u8]) -> bool {
+        let prefixes = &self.sites[site.index()].prefixes;
+        prefixes.iter().any(|(prefix, _)| rest_below(path, prefix).is_some())
     }
 }
 
@@ -192,6 +298,9 @@ impl Refusal {
         match self {
             Refusal::Forbidden => counters.requests_denied.add(1),
             Refusal::TooManyRequests(_) => counters.requests_limited.add(1),
+            Refusal::Unauthorized(_) => counters.requests_unauthorized.add(1),
+            // Counted when the password was not verified.
+            Refusal::Busy(_) => {}
         }
     }
 }
@@ -211,7 +320,8 @@ mod tests {
         let prefix = |text: &str| text.parse::<PathPrefix>().expect(text);
         let limits = |number| {
             let limit = RequestLimit { rate: "1/s".parse().expect("a rate"), burst: None };
-            PathLimits { requests: Some(Arc::new(RequestRule::new(number, limit, ""))), addresses: None }
+            let requests = Some(Arc::new(RequestRule::new(number, limit, "")));
+            PathLimits { requests, ..PathLimits::default() }
         };
         let prefixes =
             vec![(prefix("/api"), limits(1)), (prefix("/api/login"), limits(2)), (prefix("/a b"), limits(3))];

@@ -16,6 +16,7 @@ use crate::{
     health::Health,
     host_redirect::HostRedirect,
     https_redirect::HttpsRedirect,
+    passwords::PasswordRuleId,
     path_limits::Refusal,
     rate_table::RetryAfter,
     request::{Request, RequestPart, Resource},
@@ -84,6 +85,10 @@ pub(crate) enum Generated {
     },
     /// The Retry-After line of a response to a client that sends too many requests.
     RetryAfter(RetryAfter),
+    /// The WWW-Authenticate line of a response to a client without credentials.
+    Authenticate(PasswordRuleId),
+    /// A Cache-Control line that keeps the response out of shared caches.
+    Private,
 }
 
 /// What a plan depends on, besides request and image.
@@ -104,6 +109,17 @@ impl Plan {
     /// Returns a plan whose fields and content are all generated.
     fn generated(status: Status, generated: Generated) -> Plan {
         Plan { generated, ..Plan::new(status, FieldBlock::EMPTY, None) }
+    }
+
+    /// Keeps the response out of shared caches, whatever its fields say: a rule may allow them to keep it, and the Cache-Control of a name with
+    /// a hash does. RFC 9111, section 3.5.
+    pub(crate) fn make_private(&mut self) {
+        match &mut self.generated {
+            Generated::None => self.generated = Generated::Private,
+            Generated::ByteRanges(ranges) => ranges.is_private = true,
+            // Neither redirects nor these pages are kept: RFC 9111, section 3.5.
+            _ => {}
+        }
     }
 
     /// Returns the length of the content that the response sends.
@@ -304,6 +320,14 @@ pub(crate) fn refused(refusal: Refusal, image: &Image, with_content: bool) -> Pl
         Refusal::TooManyRequests(wait) => Plan {
             generated: Generated::RetryAfter(wait),
             ..page(image, Status::TooManyRequests, with_content)
+        },
+        Refusal::Unauthorized(rule) => Plan {
+            generated: Generated::Authenticate(rule),
+            ..page(image, Status::Unauthorized, with_content)
+        },
+        Refusal::Busy(wait) => Plan {
+            generated: Generated::RetryAfter(wait),
+            ..page(image, Status::ServiceUnavailable, with_content)
         },
     }
 }

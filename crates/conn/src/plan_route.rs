@@ -24,6 +24,17 @@ pub(crate) struct PlannedRoute {
     pub(crate) planned: Result<Plan, NotResident>,
 }
 
+impl PlannedRoute {
+    /// Keeps the response out of shared caches.
+    #[cold]
+    pub(crate) fn into_private(mut self) -> PlannedRoute {
+        if let Ok(plan) = &mut self.planned {
+            plan.make_private();
+        }
+        self
+    }
+}
+
 /// Plans the response of a route that leads to no backend.
 #[inline]
 pub(crate) fn plan_route(

@@ -46,8 +46,12 @@ pub const RATE_WORD_COUNT: usize = (1 << 14) * SET_LEN + SET_LEN;
 /// The words of a set: a cache line. The first line of a table has no set, but what all limits share.
 const SET_LEN: usize = 8;
 
-/// The word of the first line that tells when the next line of the log is due.
-const REPORT_AT: usize = 0;
+/// What the log tells of. The word of the first line with this number has the time at which the next line of the log is due.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum LimitReportKind {
+    Requests,
+    Passwords,
+}
 
 const TIME_BITS: u32 = 42;
 const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
@@ -55,7 +59,7 @@ const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
 // The times go round in 203 days. An entry that nothing has touched for so long may seem to be one of a client that is ahead, for a day.
 const _: () = assert!(AHEAD_MAX < TIME_MASK / 100);
 
-/// How often the log tells that requests are refused, in microseconds.
+/// How often the log tells of each, in microseconds.
 const REPORT_US: u64 = 60_000_000;
 
 impl ClientKey {
@@ -116,10 +120,10 @@ impl RateTable {
         }
     }
 
-    /// Returns whether to write a line to the log that requests are refused: one in a minute, of all workers together.
+    /// Returns whether to write a line of this kind to the log: one in a minute, of all workers together.
     #[cold]
-    pub(crate) fn is_report_due(&self, now_us: u64) -> bool {
-        let word = &(*self.words).as_ref()[REPORT_AT];
+    pub(crate) fn is_report_due(&self, kind: LimitReportKind, now_us: u64) -> bool {
+        let word = &(*self.words).as_ref()[kind as usize];
         let due_us = word.load(Relaxed);
         due_us <= now_us && word.compare_exchange(due_us, now_us + REPORT_US, Relaxed, Relaxed).is_ok()
     }
@@ -141,6 +145,9 @@ fn ahead_of(word: u64, now: u64) -> u64 {
 }
 
 impl RetryAfter {
+    /// The shortest time.
+    pub(crate) const SECOND: RetryAfter = RetryAfter(1);
+
     fn of_units(wait: u64) -> RetryAfter {
         let seconds = (wait * UNIT_US).div_ceil(1_000_000).max(1);
         RetryAfter(u32::try_from(seconds).unwrap_or(u32::MAX))
@@ -285,8 +292,10 @@ mod tests {
     #[test]
     fn the_log_hears_of_refusals_once_a_minute() {
         let table = table(1);
-        let due: Vec<_> = (0..180).filter(|second| table.is_report_due(5 + second * 1_000_000)).collect();
+        let is_due = |kind, second: u64| table.is_report_due(kind, 5 + second * 1_000_000);
+        let due: Vec<_> = (0..180).filter(|second| is_due(LimitReportKind::Requests, *second)).collect();
         assert_eq!(due, [0, 60, 120]);
+        assert!(is_due(LimitReportKind::Passwords, 170), "each kind has lines of its own");
     }
 
     fn table(set_count: usize) -> RateTable {

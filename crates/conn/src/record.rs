@@ -26,6 +26,7 @@ use std::{
 };
 use tarpon_http::{
     FieldName,
+    basic::{self, CREDENTIALS_LEN_MAX},
     fields::Fields,
     head::{Head, Version},
     status::Status,
@@ -103,6 +104,7 @@ pub struct Records {
 
 /// A decoded record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "it lies on the stack of the reader, for one record at a time")]
 pub enum Record<'a> {
     /// The response to a request was queued.
     Start(RequestStart<'a>),
@@ -143,6 +145,8 @@ pub struct RequestStart<'a> {
     pub referer: RecordedText<'a>,
     /// The value of the User-Agent field.
     pub agent: RecordedText<'a>,
+    /// The name of the user, if the path has a password. With status 401, the password is wrong.
+    pub user: RecordedText<'a>,
     /// The head of the request, if heads are recorded.
     pub request: RecordedText<'a>,
     /// The head of the response, if heads are recorded.
@@ -188,6 +192,8 @@ pub const HOST_LEN_MAX: usize = 256;
 pub const REFERER_LEN_MAX: usize = 1024;
 /// The number of bytes recorded of a User-Agent field. Most have about 150; those of some apps are longer.
 pub const AGENT_LEN_MAX: usize = 512;
+/// The number of bytes recorded of the name of a user.
+pub const USER_LEN_MAX: usize = 128;
 /// The number of bytes recorded of each head. Cookies make heads long, and are of little use to a reader.
 pub const HEADS_LEN_MAX: usize = 4 * 1024;
 
@@ -281,11 +287,16 @@ impl Records {
         }
         let head = if recording.heads { request.head } else { &[] };
         let [referer, agent] = request.fields.map_or([&[][..]; 2], referer_and_agent);
+        let mut decoded = [0; CREDENTIALS_LEN_MAX];
+        let credentials = request.fields.filter(|_| start.is_protected);
+        let credentials = credentials.and_then(|fields| basic::credentials(fields, &mut decoded));
+        let user = credentials.map_or(&[][..], |credentials| credentials.name);
         let texts = [
             RecordedText::of(request.line, LINE_LEN_MAX),
             RecordedText::of(request.host, HOST_LEN_MAX),
             RecordedText::of(referer, REFERER_LEN_MAX),
             RecordedText::of(agent, AGENT_LEN_MAX),
+            RecordedText::of(user, USER_LEN_MAX),
             RecordedText::of(head, HEADS_LEN_MAX),
         ];
         let len = FIXED_LEN + texts.iter().map(|text| text.bytes.len()).sum::<usize>();
@@ -412,6 +423,8 @@ pub(crate) struct ExchangeStart {
     pub(crate) status: Option<Status>,
     /// Whether the site logs the request: no path keeps it out.
     pub(crate) is_logged: bool,
+    /// Whether the path has a password: the record has the name of the user, even if the password is wrong.
+    pub(crate) is_protected: bool,
 }
 
 /// How an exchange has ended.
@@ -523,7 +536,7 @@ impl<'a> RequestStart<'a> {
             *text = RecordedText { bytes: reader.slice(lens[number])?, cut: has_flag(number) };
         }
         let response = RecordedText { bytes: reader.slice(lens[TEXT_COUNT])?, cut: has_flag(TEXT_COUNT) };
-        let [line, host, referer, agent, request] = texts;
+        let [line, host, referer, agent, user, request] = texts;
         let record = RequestStart {
             id,
             connection,
@@ -540,6 +553,7 @@ impl<'a> RequestStart<'a> {
             host,
             referer,
             agent,
+            user,
             request,
             response,
         };
@@ -643,7 +657,7 @@ const END: u8 = 2;
 /// The offset of the flags in a start record. Each of the lowest bits says of one text, in order, whether it is cut.
 const FLAGS_AT: usize = 2;
 /// The number of texts of a request. The head of the response is one more.
-const TEXT_COUNT: usize = 5;
+const TEXT_COUNT: usize = 6;
 /// The flag for [`RequestStart::is_sampled`].
 const SAMPLED_BIT: usize = 7;
 const _: () = assert!(SAMPLED_BIT > TEXT_COUNT);
@@ -695,6 +709,7 @@ mod tests {
                         span_index: 3,
                         status: Some(Status::Ok),
                         is_logged: true,
+                        is_protected: false,
                     },
                     Some(&head),
                     wire.as_bytes(),
@@ -838,6 +853,7 @@ mod tests {
             span_index: 0,
             status,
             is_logged: true,
+            is_protected: false,
         }
     }
 

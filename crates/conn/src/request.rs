@@ -8,6 +8,7 @@
 //! The protocol makes a [`Request`] of what it has parsed; route and plan read nothing else of it. A response is queued after the bytes of
 //! the request are gone, so what it needs of them is copied into a buffer before; until then a [`RequestPart`] names it by place.
 
+use crate::passwords::PasswordRuleId;
 use std::{net::IpAddr, num::NonZeroU16};
 use tarpon_http::{
     fields::Fields,
@@ -48,6 +49,8 @@ pub(crate) struct Client {
     pub(crate) scheme: Option<Scheme>,
     /// Whether a trusted proxy has sent a malformed list. Then the address is that of the proxy.
     pub(crate) is_malformed: bool,
+    /// The rule of passwords of the path: unless the request is refused, it has the credentials of a user.
+    pub(crate) password: Option<PasswordRuleId>,
 }
 
 /// A resource of a host.

@@ -24,7 +24,7 @@ mod client;
 
 use crate::{
     AcceptedClient, BUF_LEN, BufRange, Close, ConnResources, Connection, Counters, DriveState, DriveStep,
-    HandshakeStep, Input, Limits, MissingPage, Need, Pipes, Pool, RECORD_PLAIN_LEN_MAX, Records,
+    HandshakeStep, Input, Limits, MissingPage, Need, PasswordJob, Pipes, Pool, RECORD_PLAIN_LEN_MAX, Records,
     ResponsePrefixes, SPAN_COUNT_MAX, SectionBuffer, Sites, Span, Tick, Transport, TransportError,
 };
 pub use client::TransportClient;
@@ -58,6 +58,8 @@ pub struct Sim {
     inbox: Option<BufRange>,
     /// The step of the handshake that runs.
     step: Option<Box<HandshakeStep>>,
+    /// The job that another thread would run.
+    password_job: Option<Box<PasswordJob>>,
     /// Whether to offer the inbox to the connection again.
     inbox_changed: bool,
     /// Whether the sending side of the socket is shut down.
@@ -187,6 +189,7 @@ impl Sim {
             end_passed: false,
             inbox: None,
             step: None,
+            password_job: None,
             inbox_changed: false,
             is_write_shut_down: false,
             wire: Vec::new(),
@@ -266,6 +269,7 @@ impl Sim {
                 self.load(missing);
             }
             DriveStep::Handshake => self.step = self.transport.take_step(),
+            DriveStep::Verify => self.password_job = self.pass_event(|_, conn, _| conn.take_password_job()),
             DriveStep::InstallKeys => panic!("no kernel is there"),
             DriveStep::ShutDown => self.is_write_shut_down = true,
             DriveStep::Offer => self.offer(),
@@ -277,9 +281,15 @@ impl Sim {
         true
     }
 
-    /// Runs the step of the handshake that the transport waits for: as late as possible, as if it ran on another thread. Returns whether
-    /// there is one.
+    /// Runs the step of the handshake that the transport waits for, or the job of the password that a request waits for: as late as possible,
+    /// as if it ran on another thread. Returns whether there is one.
     fn finish_step(&mut self) -> bool {
+        if let Some(mut job) = self.password_job.take() {
+            job.run();
+            self.pass_event(|_, conn, cx| conn.verified(cx, job));
+            self.inbox_changed = true;
+            return true;
+        }
         let Some(mut step) = self.step.take() else { return false };
         step.run();
         let stepped = self.pass_event(|transport, conn, cx| transport.stepped(conn, cx, *step));

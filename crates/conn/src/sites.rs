@@ -326,7 +326,10 @@ impl Sites {
 
     /// Returns whether the first site answers every request of a connection, whatever its client is.
     pub(crate) fn has_only_site(&self, has_tls: bool) -> bool {
-        self.routes.is_none() && self.client_limits.is_none() && (has_tls || self.https_port.is_none())
+        let leaves_paths = |limits: &WorkerLimits| limits.limits.leave_paths(SiteId::FIRST);
+        self.routes.is_none()
+            && self.client_limits().is_none_or(leaves_paths)
+            && (has_tls || self.https_port.is_none())
     }
 
     #[inline(never)]

@@ -25,6 +25,8 @@ pub enum DriveStep {
     Send,
     /// Load the [missing page](Connection::missing_page), and then call [`Connection::loaded`].
     Load,
+    /// Run the [job of a password](Connection::take_password_job) on another thread, and then call [`Connection::verified`].
+    Verify,
     /// Run the [step of the handshake](Transport::take_step), here or on another thread, and then call [`Transport::stepped`].
     Handshake,
     /// Give the keys of the transport to the kernel, or keep them: [`Transport::give_keys`], [`Transport::keep_keys`]. The socket has no
@@ -86,6 +88,9 @@ impl Connection {
         }
         if !has_output && !slot.is_loading && self.missing_page().is_some() {
             return DriveStep::Load;
+        }
+        if self.has_password_job() {
+            return DriveStep::Verify;
         }
         if close == Close::Write && !slot.is_write_shut_down && !has_own_output {
             return DriveStep::ShutDown;

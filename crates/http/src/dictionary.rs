@@ -46,7 +46,7 @@ fn parse_hash(value: &[u8]) -> Option<DictionaryHash> {
 }
 
 /// Returns the value of a base64 digit. RFC 4648, section 4.
-fn sextet(digit: u8) -> Option<u32> {
+pub(crate) fn sextet(digit: u8) -> Option<u32> {
     let value = match digit {
         b'A'..=b'Z' => digit - b'A',
         b'a'..=b'z' => digit - b'a' + 26,

@@ -60,6 +60,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::type_complexity))] // the type of a test table documents its columns
 
+pub mod basic;
 pub mod cgi;
 pub mod chunked;
 pub mod date;

@@ -29,8 +29,9 @@ h1{{line-height:1.2;text-wrap:balance}}</style>
 
 /// Status, reason (RFC 9110, section 15), and an explanation for visitors.
 #[rustfmt::skip]
-const TEXTS: [(u16, &str, &str); 20] = [
+const TEXTS: [(u16, &str, &str); 21] = [
     (400, "Bad Request",                     "The server could not understand this request."),
+    (401, "Unauthorized",                    "This address asks for a name and a password."),
     (403, "Forbidden",                       "This server does not allow access to this address."),
     (404, "Not Found",                       "There is no page at this address. It may have moved, or the address may be mistyped."),
     (405, "Method Not Allowed",              "This address supports GET, HEAD and OPTIONS requests only."),

@@ -62,8 +62,10 @@ pub const PATH_LEN_MAX: usize = 4096;
 
 /// The statuses with a status page, which has the same fields and content for every request. An image has a page for each, sorted.
 /// The page for 204 has no content.
-pub const STATUS_PAGE_CODES: [u16; 21] =
-    [204, 400, 403, 404, 405, 408, 411, 412, 413, 414, 416, 417, 421, 429, 431, 500, 501, 502, 503, 504, 505];
+pub const STATUS_PAGE_CODES: [u16; 22] = [
+    204, 400, 401, 403, 404, 405, 408, 411, 412, 413, 414, 416, 417, 421, 429, 431, 500, 501, 502, 503, 504,
+    505,
+];
 
 /// Returns the hash of a path (decoded, beginning with `/`), or a checksum: XXH3-64 with seed 0.
 #[inline]

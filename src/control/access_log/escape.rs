@@ -3,6 +3,7 @@
 //! | | unchanged | otherwise |
 //! |---|---|---|
 //! | [`quoted`] | visible ASCII and SP, except `"` and `\` | `\xHH`, as nginx does |
+//! | [`word`] | visible ASCII, except `"` and `\` | `\xHH` |
 //! | [`lines`] | visible ASCII and SP, except `\`; line ends | `\xHH` |
 //! | [`json`] | UTF-8, except `"`, `\` and invisible characters | `\uHHHH`; a byte that is not UTF-8, as the text `\xHH`, and `\` as the text `\\` |
 //!
@@ -13,6 +14,11 @@ use tarpon_site::printable::is_invisible;
 /// Appends `bytes`, escaped for a quoted string in a line of text.
 pub(super) fn quoted(bytes: &[u8], to: &mut Vec<u8>) {
     escaped(bytes, |byte| byte != b'"', to);
+}
+
+/// Appends `bytes`, escaped for a word in a line of text.
+pub(super) fn word(bytes: &[u8], to: &mut Vec<u8>) {
+    escaped(bytes, |byte| !matches!(byte, b'"' | b' '), to);
 }
 
 /// Returns `bytes` as lines of text, without empty lines at the end.

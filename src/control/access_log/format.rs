@@ -51,7 +51,9 @@ impl Formatter {
     fn common(&self, exchange: &Exchange<'_>, to: &mut Vec<u8>) {
         let start = &exchange.start;
         address(self.client_ip.shown(start.client), to);
-        put(to, format_args!(" - - [{}] \"", self.second.common));
+        to.extend_from_slice(b" - ");
+        user(start.user, to);
+        put(to, format_args!(" [{}] \"", self.second.common));
         text(start.line, to);
         put(to, format_args!("\" {} {}", start.status, exchange.content_len));
         if self.format == LogFormat::Combined {
@@ -89,6 +91,7 @@ impl Formatter {
             ("host", start.host),
             ("referer", start.referer),
             ("user_agent", start.agent),
+            ("user", start.user),
         ];
         for (key, value) in values {
             put(to, format_args!(",\"{key}\":"));
@@ -183,6 +186,14 @@ fn text(value: RecordedText<'_>, to: &mut Vec<u8>) {
     }
 }
 
+/// Appends the name of a user: a word, for programs that split a line at its spaces.
+fn user(value: RecordedText<'_>, to: &mut Vec<u8>) {
+    if value.bytes.is_empty() {
+        to.push(b'-');
+    }
+    escape::word(value.bytes, to);
+}
+
 fn quotation(value: &[u8], to: &mut Vec<u8>) {
     if value.is_empty() {
         return to.extend_from_slice(b"null");
@@ -214,17 +225,20 @@ mod tests {
         let (all, broken) =
             (exchange(), Exchange { start: nothing(), took_ms: 9, content_len: 0, is_complete: false });
         let mut with_tls = exchange();
+        let mut with_user = exchange();
+        with_user.start.user = RecordedText { bytes: b"ann b", cut: false };
         with_tls.start.tls = Some(TlsSession { is_tls13: true, is_resumed: true, suite: 0x1301 });
         #[rustfmt::skip]
         let cases: &[(&str, LogFormat, LogClientIp, &Exchange<'_>, &str)] = &[
             ("common",          LogFormat::Common,   LogClientIp::Full,      &all, r#"192.0.2.7 - - [14/Jan/2026:04:21:21 +0000] "GET /?q=\x22 HTTP/1.1" 200 137"#),
+            ("a user",          LogFormat::Common,   LogClientIp::Full,      &with_user, r#"192.0.2.7 - ann\x20b [14/Jan/2026:04:21:21 +0000] "GET /?q=\x22 HTTP/1.1" 200 137"#),
             ("combined",        LogFormat::Combined, LogClientIp::Full,      &all, r##"192.0.2.7 - - [14/Jan/2026:04:21:21 +0000] "GET /?q=\x22 HTTP/1.1" 200 137 "-" "M\xC3\xB6zilla...""##),
             ("simple",          LogFormat::Simple,   LogClientIp::Truncated, &all, r#"192.0.2.0 2026-01-14T04:21:21Z "GET /?q=\x22 HTTP/1.1" 200 137"#),
             ("no client",       LogFormat::Simple,   LogClientIp::None,      &all, r#"- 2026-01-14T04:21:21Z "GET /?q=\x22 HTTP/1.1" 200 137"#),
-            ("json",            LogFormat::Json,     LogClientIp::Full,      &all, r#"{"time":"2026-01-14T04:21:21.042Z","client":"192.0.2.7","method":"GET","target":"/?q=\"","version":"HTTP/1.1","request":null,"host":"example.net","referer":null,"user_agent":"Mözilla","status":200,"bytes":137,"duration_ms":3,"complete":true,"cut":["user_agent"]}"#),
-            ("json, TLS",       LogFormat::Json,     LogClientIp::Full,      &with_tls, r#"{"time":"2026-01-14T04:21:21.042Z","client":"192.0.2.7","method":"GET","target":"/?q=\"","version":"HTTP/1.1","request":null,"host":"example.net","referer":null,"user_agent":"Mözilla","status":200,"bytes":137,"duration_ms":3,"complete":true,"cut":["user_agent"],"tls":{"version":"1.3","suite":"TLS_AES_128_GCM_SHA256","resumed":true}}"#),
+            ("json",            LogFormat::Json,     LogClientIp::Full,      &all, r#"{"time":"2026-01-14T04:21:21.042Z","client":"192.0.2.7","method":"GET","target":"/?q=\"","version":"HTTP/1.1","request":null,"host":"example.net","referer":null,"user_agent":"Mözilla","user":null,"status":200,"bytes":137,"duration_ms":3,"complete":true,"cut":["user_agent"]}"#),
+            ("json, TLS",       LogFormat::Json,     LogClientIp::Full,      &with_tls, r#"{"time":"2026-01-14T04:21:21.042Z","client":"192.0.2.7","method":"GET","target":"/?q=\"","version":"HTTP/1.1","request":null,"host":"example.net","referer":null,"user_agent":"Mözilla","user":null,"status":200,"bytes":137,"duration_ms":3,"complete":true,"cut":["user_agent"],"tls":{"version":"1.3","suite":"TLS_AES_128_GCM_SHA256","resumed":true}}"#),
             ("malformed",       LogFormat::Common,   LogClientIp::Full,      &broken, r#"- - - [01/Jan/1970:00:00:00 +0000] "\x16\x03" 400 0"#),
-            ("malformed, json", LogFormat::Json,     LogClientIp::Full,      &broken, r#"{"time":"1970-01-01T00:00:00.000Z","client":null,"method":null,"target":null,"version":null,"request":"\u0016\u0003","host":null,"referer":null,"user_agent":null,"status":400,"bytes":0,"duration_ms":9,"complete":false,"cut":[]}"#),
+            ("malformed, json", LogFormat::Json,     LogClientIp::Full,      &broken, r#"{"time":"1970-01-01T00:00:00.000Z","client":null,"method":null,"target":null,"version":null,"request":"\u0016\u0003","host":null,"referer":null,"user_agent":null,"user":null,"status":400,"bytes":0,"duration_ms":9,"complete":false,"cut":[]}"#),
         ];
         for &(name, format, client_ip, exchange, want) in cases {
             let mut line = Vec::new();
@@ -279,7 +293,7 @@ mod tests {
             }
             prop_assert_eq!(parts[2], format!(" {status} {len} "));
             let object: serde_json::Value = serde_json::from_str(&written(LogFormat::Json)).expect("JSON");
-            prop_assert_eq!(object.as_object().expect("an object").len(), 14);
+            prop_assert_eq!(object.as_object().expect("an object").len(), 15);
             prop_assert_eq!(object["status"].as_u64(), Some(status.into()));
             for (key, text) in [("host", host), ("referer", referer), ("user_agent", agent)] {
                 let shown = object[key].as_str().unwrap_or_default();
@@ -353,6 +367,7 @@ mod tests {
             host: RecordedText::default(),
             referer: RecordedText::default(),
             agent: RecordedText::default(),
+            user: RecordedText::default(),
             request: RecordedText::default(),
             response: RecordedText::default(),
         }

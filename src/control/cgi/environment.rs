@@ -67,6 +67,10 @@ pub(super) fn environment(
     let client = get(b":client").unwrap_or(b"unix:");
     set("REMOTE_ADDR", client);
     set("REMOTE_HOST", client);
+    if let Some(user) = get(b":user") {
+        set("REMOTE_USER", user);
+        set("AUTH_TYPE", b"Basic");
+    }
     if let Some(port) = get(b":client-port") {
         set("REMOTE_PORT", port);
     }

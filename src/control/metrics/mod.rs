@@ -61,6 +61,16 @@ pub struct Metrics {
     pub requests_denied: u64,
     /// Requests refused with 429 because their client had sent too many.
     pub requests_limited: u64,
+    /// Requests refused with 401 because they had no password, or a wrong one.
+    pub requests_unauthorized: u64,
+    /// Passwords that were verified and right.
+    pub passwords_right: u64,
+    /// Passwords that were verified and wrong.
+    pub passwords_wrong: u64,
+    /// Passwords that were not verified, because too many others waited.
+    pub passwords_busy: u64,
+    /// Requests with a password that had been verified before.
+    pub passwords_remembered: u64,
     /// TLS handshakes by version and kind.
     pub tls_handshakes: Vec<TlsHandshakes>,
     /// Connections that failed in TLS: no agreement with the client, an invalid record, or a request without TLS.
@@ -191,6 +201,11 @@ impl Metrics {
         self.connections_denied = totals.connections_denied.get();
         self.requests_denied = totals.requests_denied.get();
         self.requests_limited = totals.requests_limited.get();
+        self.requests_unauthorized = totals.requests_unauthorized.get();
+        self.passwords_right = totals.passwords_right.get();
+        self.passwords_wrong = totals.passwords_wrong.get();
+        self.passwords_busy = totals.passwords_busy.get();
+        self.passwords_remembered = totals.passwords_remembered.get();
         let handshakes = [
             ("1.3", false, &totals.tls13_full),
             ("1.3", true, &totals.tls13_resumed),
@@ -270,6 +285,17 @@ impl Metrics {
         page.number("requests_denied_total", "counter", help, self.requests_denied);
         let help = "Requests refused with 429, as their client had sent too many";
         page.number("requests_limited_total", "counter", help, self.requests_limited);
+        let help = "Requests refused with 401, as they had no password or a wrong one";
+        page.number("requests_unauthorized_total", "counter", help, self.requests_unauthorized);
+        page.family("passwords_total", "counter", "Passwords of requests by what became of them");
+        for (result, count) in [
+            ("right", self.passwords_right),
+            ("wrong", self.passwords_wrong),
+            ("busy", self.passwords_busy),
+            ("remembered", self.passwords_remembered),
+        ] {
+            page.row("passwords_total", &[("result", result)], count);
+        }
         page.family("tls_handshakes_total", "counter", "Complete TLS handshakes");
         for TlsHandshakes { version, is_resumed, count } in &self.tls_handshakes {
             let kind = if *is_resumed { "resumed" } else { "full" };

@@ -40,7 +40,7 @@ use crate::{
         engine::{AcceptedSocket, blocking::PreparedWorker},
         log_ring::LogRings,
         services::ServiceEndpoint,
-        worker::{Backends, SocketSettings, idle_workers::IdleWorkers},
+        worker::{Backends, PasswordJobs, SocketSettings, idle_workers::IdleWorkers},
     },
     site::{
         server_routes::{SiteAddress, server_routes},
@@ -143,6 +143,8 @@ pub(super) struct SharedMemory {
     pub(super) client_limits: Option<Arc<ClientLimits>>,
     /// The limit of the connections of each address.
     pub(super) connection_limit: Option<ConnectionLimit>,
+    /// What verifies passwords. `None`: no path has one.
+    pub(super) password_jobs: Option<PasswordJobs>,
     /// Also shared with all other processes of the service.
     pub(super) acme: Option<Arc<AcmeTable>>,
     /// The backends of the workers, what their helpers count, and the descriptors that reach the helpers.
@@ -232,7 +234,9 @@ impl<'a> Master<'a> {
         let owner = ConnectionOwner::of_place(counters.place(slot_count));
         let connection_limit = limit_tables.connection_limit(settings, owner, slot_count);
         let shared = SharedMemory::new(counters, slot_count, &logs, helpers, endpoints).map_err(in_words)?;
-        let shared = SharedMemory { client_limits, connection_limit, ..shared };
+        let has_passwords = client_limits.as_ref().is_some_and(|limits| !limits.passwords.is_empty());
+        let password_jobs = has_passwords.then(|| PasswordJobs::Here(limit_tables.password_turns().clone()));
+        let shared = SharedMemory { client_limits, connection_limit, password_jobs, ..shared };
         let settings_of =
             |listener: &Listener| repeat_n(listener.settings(&routes), listener.sockets().len());
         let socket_settings = listeners.iter().flat_map(settings_of).collect();
@@ -439,6 +443,7 @@ impl SharedMemory {
         Ok(SharedMemory {
             client_limits: None,
             connection_limit: None,
+            password_jobs: None,
             counters,
             idle_workers,
             rings,

@@ -242,6 +242,7 @@ fn worker_config(
         routes: Arc::clone(routes),
         loader: None,
         handshakes: None,
+        password_jobs: shared.password_jobs.clone(),
         connection_count_max: 1,
         health_path: settings.health_path.as_ref().map(|path| path.as_bytes().into()),
         server_header: settings.server_header,

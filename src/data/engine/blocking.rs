@@ -564,9 +564,14 @@ impl Blocking {
         let Blocking { worker, again, last_activity, .. } = self;
         let driven = worker.drive(index, |context, slot| {
             let is_client = slot.conn.is_client();
+            let mut job = None;
             match drive::drive(context, slot)? {
                 NextDrive::Wait => {}
                 NextDrive::Again => again[usize::from(is_client)] = Some(index),
+                NextDrive::Verify(of_slot) => {
+                    again[usize::from(is_client)] = Some(index);
+                    job = Some(of_slot);
+                }
                 NextDrive::Load(_) => unreachable!("without a loader nothing is cold"),
                 NextDrive::Handshake(_) => unreachable!("the worker runs handshakes itself"),
             }
@@ -574,11 +579,16 @@ impl Blocking {
             if is_client && last_activity.deadline != deadline {
                 *last_activity = LastActivity { since: context.now, deadline };
             }
-            Ok(())
+            Ok(job)
         });
-        if let Some(Err(Closed)) = driven {
-            self.worker.remove(index);
-            self.backend = self.backend.filter(|&backend| backend != index);
+        match driven {
+            Some(Err(Closed)) => {
+                self.worker.remove(index);
+                self.backend = self.backend.filter(|&backend| backend != index);
+            }
+            // The worker has no other client.
+            Some(Ok(Some(job))) => self.worker.verify(index, job),
+            Some(Ok(None)) | None => {}
         }
     }
 

@@ -14,7 +14,11 @@ mod system;
 #[cfg(target_os = "linux")]
 mod uring;
 
-use super::worker::{MissingRange, WorkerConfig, handshakes::Handshakes, loader::Loader};
+use super::{
+    password_threads::PasswordThreads,
+    password_turns::PasswordTurns,
+    worker::{MissingRange, PasswordJobs, WorkerConfig, handshakes::Handshakes, loader::Loader},
+};
 use crate::base::{
     engine::{ChosenEngine, Engine},
     error::UserError,
@@ -27,7 +31,7 @@ use std::{
     io,
     sync::mpsc::{Sender, channel},
 };
-use tarpon_conn::HandshakeStep;
+use tarpon_conn::{HandshakeStep, PasswordJob};
 
 /// Reports that a worker has all kernel resources that it needs. If it is dropped unused, the worker failed to start.
 pub(crate) struct WorkerReady(pub(crate) Sender<()>);
@@ -55,6 +59,8 @@ enum NextDrive {
     Load(Box<MissingRange>),
     /// Let another thread run this step of a handshake, and drive again then.
     Handshake(Box<HandshakeStep>),
+    /// Verify this password, and drive again then.
+    Verify(Box<PasswordJob>),
 }
 
 /// The connection has ended, in order or by an error: the engine closes it.
@@ -114,6 +120,14 @@ impl Engine {
     /// connection, and runs its handshake itself.
     pub(crate) fn start_handshakes(self, worker_count: usize) -> io::Result<Option<Handshakes>> {
         (!self.is_blocking()).then(|| Handshakes::start(worker_count)).transpose()
+    }
+
+    /// Returns what verifies passwords for the workers of this engine. `turns`: those of a worker with one connection, which does so itself.
+    pub(crate) fn start_password_jobs(self, turns: &PasswordTurns) -> io::Result<PasswordJobs> {
+        match self.is_blocking() {
+            true => Ok(PasswordJobs::Here(turns.clone())),
+            false => PasswordThreads::start().map(PasswordJobs::Threads),
+        }
     }
 
     /// Runs a worker until it has shut down.

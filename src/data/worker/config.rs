@@ -6,7 +6,10 @@ use super::{
 };
 use crate::{
     base::settings::Http2Use,
-    data::{acme_table::AcmeTable, connection_limit::ConnectionLimit, log_ring::RingProducer},
+    data::{
+        acme_table::AcmeTable, connection_limit::ConnectionLimit, log_ring::RingProducer,
+        password_threads::PasswordThreads, password_turns::PasswordTurns,
+    },
     site::versions::SiteVersions,
     sys::shared::SharedRow,
 };
@@ -40,6 +43,8 @@ pub(crate) struct WorkerConfig {
     pub(crate) loader: Option<Loader>,
     /// `None`: the worker runs the handshakes of TLS itself.
     pub(crate) handshakes: Option<Handshakes>,
+    /// What verifies passwords. `None`: no path has one.
+    pub(crate) password_jobs: Option<PasswordJobs>,
     /// Limit of open connections.
     pub(crate) connection_count_max: usize,
     pub(crate) counters: SharedRow<Counters>,
@@ -70,6 +75,15 @@ impl WorkerConfig {
     pub(crate) fn has_backends(&self) -> bool {
         !self.backends.is_empty()
     }
+}
+
+/// What verifies passwords.
+#[derive(Clone)]
+pub(crate) enum PasswordJobs {
+    /// Other threads.
+    Threads(PasswordThreads),
+    /// The worker itself, when it is its turn: it has one connection.
+    Here(PasswordTurns),
 }
 
 /// How a worker serves the clients of a listening socket.
@@ -131,6 +145,7 @@ impl WorkerConfig {
             routes: [RouteTable::new(Arc::new(Hosts::new(Some(SiteId::FIRST))))].into(),
             loader: None,
             handshakes: None,
+            password_jobs: None,
             connection_count_max: 10,
             counters: Arc::new(SharedArray::new(1).expect("memory")).row(0),
             health_path: None,

@@ -1,4 +1,5 @@
-//! Mailbox of a worker: messages from the control plane, the loader, the threads of handshakes and that of upstream connections. A message wakes the worker.
+//! Mailbox of a worker: messages from the control plane, the loader, the threads of handshakes and passwords, and that of upstream connections. A
+//! message wakes the worker.
 
 use crate::{
     data::upstreams::ConnectResult,
@@ -11,7 +12,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use tarpon_conn::{HandshakeStep, SiteId, Unconnected};
+use tarpon_conn::{HandshakeStep, PasswordJob, SiteId, Unconnected};
 
 /// A message to a worker, which handles it between two drives.
 pub(crate) enum WorkerMessage {
@@ -23,6 +24,8 @@ pub(crate) enum WorkerMessage {
     Loaded { site: Arc<Site>, range: FileRange, index: u32, generation: u32 },
     /// The step of the handshake that this connection waits for has run.
     HandshakeStepped { step: Box<HandshakeStep>, index: u32, generation: u32 },
+    /// The job of the password that this connection waits for has ended.
+    Verified { job: Box<PasswordJob>, index: u32, generation: u32 },
     /// The helper has connected to an upstream server for this pipe, or could not.
     Connected { unconnected: Unconnected, result: ConnectResult },
 }

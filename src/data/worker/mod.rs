@@ -53,7 +53,7 @@ pub(crate) use backends::{BackendConnector, Backends};
 #[cfg(target_os = "linux")]
 pub(crate) use clock::WAIT_MS_MAX;
 pub(crate) use clock::{StartTime, timespec};
-pub(crate) use config::{SocketSettings, WorkerConfig, WorkerRows};
+pub(crate) use config::{PasswordJobs, SocketSettings, WorkerConfig, WorkerRows};
 pub(crate) use context::WorkerContext;
 pub(crate) use kernel_tls::KernelSuites;
 pub(crate) use sending::{COPY_LEN_MAX, MissingRange, SendLimits, Stage};
@@ -63,6 +63,7 @@ use crate::{
     base::settings::Http2Use,
     data::{
         connection_limit::{ConnectionLimit, ConnectionOwner, ConnectionVerdict, CountedConnection},
+        password_threads::PasswordTask,
         probes,
         upstreams::UpstreamLink,
     },
@@ -86,8 +87,8 @@ use std::{
     time::Duration,
 };
 use tarpon_conn::{
-    AcceptedClient, Connection, HandshakeStep, HttpVersions, PeerAddress, Pool, Records, ResponsePrefixes,
-    SectionBuffer, SiteId, Sites, Tick, Transport,
+    AcceptedClient, Connection, HandshakeStep, HttpVersions, PasswordJob, PeerAddress, Pool, Records,
+    ResponsePrefixes, SectionBuffer, SiteId, Sites, Tick, Transport,
 };
 use timer_wheel::TimerWheel;
 
@@ -112,7 +113,9 @@ pub(crate) struct Worker<S> {
     loader: Option<Loader>,
     /// `None`: the worker runs handshakes itself.
     handshakes: Option<Handshakes>,
-    /// Slots whose missing pages were read, or whose handshakes go on: the engine drives them next.
+    /// `None`: no path has a password.
+    password_jobs: Option<PasswordJobs>,
+    /// Slots whose missing pages were read, whose passwords were verified, or whose handshakes go on: the engine drives them next.
     resumed: Vec<u32>,
     /// Steps of handshakes that have run, and how many of them the worker may still handle in this batch.
     stepped: VecDeque<(SlotId, Box<HandshakeStep>)>,
@@ -162,6 +165,7 @@ impl<S: Default> Worker<S> {
             acme,
             loader,
             handshakes,
+            password_jobs,
             upstream_row,
             http2,
             kernel_suites,
@@ -248,6 +252,7 @@ impl<S: Default> Worker<S> {
             accept_backoff: None,
             loader,
             handshakes,
+            password_jobs,
             resumed,
             stepped,
             step_budget: STEPS_PER_BATCH,
@@ -504,6 +509,23 @@ impl<S: Default> Worker<S> {
         handshakes.push(HandshakeJob { step, mailbox: Arc::clone(&self.mailbox), index, generation });
     }
 
+    /// Lets another thread verify a password, or does it here if there is no other connection. The connection takes no input until then.
+    #[cold]
+    pub(crate) fn verify(&mut self, index: u32, mut job: Box<PasswordJob>) {
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        match &self.password_jobs {
+            Some(PasswordJobs::Threads(threads)) => {
+                let (SlotId { generation, .. }, mailbox) = (slot.id(index), Arc::clone(&self.mailbox));
+                threads.push(PasswordTask { job, mailbox, index, generation });
+            }
+            Some(PasswordJobs::Here(turns)) => {
+                turns.run(&mut job);
+                slot.conn.verified(&mut self.context.conn_resources(), job);
+            }
+            None => unreachable!("no path has a password"),
+        }
+    }
+
     /// Returns the next connection whose range was read, or whose handshake goes on. The engine drives it.
     #[inline]
     pub(crate) fn next_resumed(&mut self) -> Option<u32> {
@@ -565,6 +587,12 @@ impl<S: Default> Worker<S> {
                 }
                 WorkerMessage::HandshakeStepped { step, index, generation } => {
                     self.stepped.push_back((SlotId { index, generation }, step));
+                }
+                WorkerMessage::Verified { job, index, generation } => {
+                    if let Some(slot) = self.slots.find(SlotId { index, generation }) {
+                        slot.conn.verified(&mut self.context.conn_resources(), job);
+                        self.resumed.push(index);
+                    }
                 }
                 WorkerMessage::Connected { unconnected, result } => {
                     if let Some(upstreams) = &mut self.upstreams {

@@ -178,7 +178,9 @@ impl<S> Slots<S> {
         self.client_count > 0
     }
 
-    pub(super) fn is_full(&self) -> bool {
+    /// Returns whether there are as many connections as there may be.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
         self.count >= self.count_max
     }
 }

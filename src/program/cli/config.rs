@@ -1,6 +1,7 @@
 //! `tarpon config`: checks and prints the configuration.
 
 use super::{CommandResult, flags, ignore_closed_pipe, read, serve};
+use crate::UserError;
 use crate::config::{self, CommandKind, ConfigErrors, OptionValue, ResolvedConfig};
 use crate::program::output::{self, OutputForm, messages, tables};
 use clap::{Arg, ArgAction, ArgMatches, Command};
@@ -65,16 +66,17 @@ fn show(matches: &ArgMatches) -> CommandResult {
 }
 
 fn check(matches: &ArgMatches) -> CommandResult {
-    let resolved = read::resolve_file(matches)?;
+    let mut resolved = read::resolve_file(matches)?;
     if !matches.get_flag("offline") {
-        check_machine(&resolved)?;
+        let warnings = read::load_users(&mut resolved)?;
+        check_machine(&resolved, warnings)?;
     }
     messages::config_ok(&resolved);
     Ok(())
 }
 
 /// Checks that a server with a valid configuration would start on this machine. Prints warnings.
-fn check_machine(resolved: &ResolvedConfig) -> Result<(), read::ReadError> {
+fn check_machine(resolved: &ResolvedConfig, of_users: Vec<UserError>) -> Result<(), read::ReadError> {
     // The limits decide how many large files a site may have.
     serve::raise_limits();
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec;
@@ -84,6 +86,7 @@ fn check_machine(resolved: &ResolvedConfig) -> Result<(), read::ReadError> {
         Err(errors) => (Err(errors), Vec::new()),
     };
     let mut service = serve::service(resolved.config.clone());
+    warnings.extend(of_users.into_iter().chain(config::cleartext_warning(&service)));
     if certificates.is_err() {
         // The start reads them first, and would report the first of them again.
         service.tls.listeners.clear();

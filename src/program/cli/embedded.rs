@@ -46,7 +46,7 @@ pub(crate) fn run() -> CommandResult {
         return serve(&|| {
             let mut config = config::read(None, &flags, CommandKind::Embedded)?.config;
             config.sites[0].source.path.clone_from(&path);
-            Ok(config)
+            Ok((config, Vec::new()))
         });
     }
     match EmbeddedAction::from_arg_matches(&matches)? {

@@ -198,6 +198,19 @@ const SECTIONS: &[ManualSections] = &[
         environment: &[("STATE_DIRECTORY", "The state directory, if the configuration has none."), NO_COLOR],
     },
     ManualSections {
+        page: "hash-password",
+        examples: &[
+            (
+                "tarpon hash-password --user ann >> /etc/tarpon/users",
+                "Ask for the password of a user, and add a line to the file that users-file names.",
+            ),
+            ("tarpon hash-password < password.txt", "Read the password from a file of one line."),
+            ("tarpon hash-password --algorithm bcrypt", "Make a hash that other web servers read, too."),
+        ],
+        files: &[],
+        environment: &[NO_COLOR],
+    },
+    ManualSections {
         page: "reload",
         examples: &[("tarpon reload", "Apply a changed configuration file.")],
         files: &[ADMIN_SOCKET],

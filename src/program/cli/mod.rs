@@ -8,6 +8,7 @@
 //! | `pack`, `inspect`, `verify`, `release` | make, list, check and activate packed sites |
 //! | `config` | checks and prints the configuration |
 //! | `doctor` | examines the machine and a configuration, and advises |
+//! | `hash_password` | prints the hash of a password |
 //! | `manual` | prints manual pages, generated from the help of the commands |
 //! | `manual_sections` | the examples, files and variables of the environment for each page |
 //! | `reference` | the reference of the configuration file, as manual page and as Markdown |
@@ -22,6 +23,7 @@ mod control;
 mod doctor;
 mod embedded;
 mod flags;
+mod hash_password;
 mod inspect;
 mod local_file;
 mod manual;
@@ -59,7 +61,7 @@ struct CliCommand {
 }
 
 /// All commands, in the order of the help.
-const COMMANDS: [CliCommand; 12] = [
+const COMMANDS: [CliCommand; 13] = [
     CliCommand { command: serve::command, run: serve::run },
     CliCommand { command: pack::command, run: pack::run },
     CliCommand { command: inspect::command, run: inspect::run },
@@ -70,6 +72,7 @@ const COMMANDS: [CliCommand; 12] = [
     CliCommand { command: control::Upgrade::command, run: control::upgrade },
     CliCommand { command: config::command, run: config::run },
     CliCommand { command: doctor::command, run: doctor::run },
+    CliCommand { command: hash_password::HashPasswordArgs::command, run: hash_password::run },
     CliCommand { command: manual::command, run: manual::run },
     CliCommand { command: completions::command, run: completions::run },
 ];

@@ -65,6 +65,11 @@ pub(super) fn check_exposed(resolved: &ResolvedConfig) -> Result<(), ReadError> 
     config::check_exposed(resolved).map_err(ReadError)
 }
 
+/// Reads the files of users. Returns warnings.
+pub(super) fn load_users(resolved: &mut ResolvedConfig) -> Result<Vec<UserError>, ReadError> {
+    config::load_users(resolved).map_err(ReadError)
+}
+
 /// Reads the file of [`file_args`] alone.
 pub(super) fn resolve_file(matches: &ArgMatches) -> Result<ResolvedConfig, Box<dyn Error>> {
     let file = matches.get_one::<PathBuf>("file").map(ConfigFile::open).transpose()?;

@@ -3,8 +3,11 @@
 use super::{CommandResult, flags, local_file, read};
 use crate::program::output::events;
 use crate::{
-    Address, ListenAddress, Listener, Service, ServiceTls, TlsPolicy,
-    config::{AdminAt, CommandKind, Config, DOMAIN_LISTENERS, ListenerConfig, ServerConfig, SiteConfig},
+    Address, ListenAddress, Listener, Service, ServiceTls, TlsPolicy, UserError,
+    config::{
+        AdminAt, CommandKind, Config, DOMAIN_LISTENERS, ListenerConfig, ServerConfig, SiteConfig,
+        cleartext_warning,
+    },
     default_admin_address,
     sys::inject,
 };
@@ -31,28 +34,33 @@ pub(super) fn command() -> Command {
 
 pub(super) fn run(matches: &ArgMatches) -> CommandResult {
     serve(&|| {
-        let resolved = read::resolve(matches)?;
+        let mut resolved = read::resolve(matches)?;
         read::check_exposed(&resolved)?;
+        let warnings = read::load_users(&mut resolved)?;
         if read::is_local_file(matches, &resolved) {
             events::init(resolved.config.log.events);
             LOCAL_FILE.call_once(|| events::configuration(local_file::NAME));
         }
-        Ok(resolved.config)
+        Ok((resolved.config, warnings))
     })
 }
 
 /// Names `./tarpon.toml` at the start, not at each reload.
 static LOCAL_FILE: Once = Once::new();
 
-/// Serves a configuration; `read` reads it at the start and at each reload.
-pub(super) fn serve(read: &dyn Fn() -> Result<Config, Box<dyn Error>>) -> CommandResult {
+/// Serves a configuration; `read` reads it, with warnings, at the start and at each reload.
+pub(super) fn serve(read: &dyn Fn() -> Result<(Config, Vec<UserError>), Box<dyn Error>>) -> CommandResult {
     inject::init()?;
     raise_limits();
     let read = || {
-        let config = read()?;
+        let (config, warnings) = read()?;
         // Only the first call has an effect: a reload does not change the format of events.
         events::init(config.log.events);
-        Ok(service(config))
+        let service = service(config);
+        for warning in warnings.into_iter().chain(cleartext_warning(&service)) {
+            tracing::warn!("{warning}");
+        }
+        Ok(service)
     };
     crate::supervise(&read, events::notice)
 }
@@ -60,7 +68,7 @@ pub(super) fn serve(read: &dyn Fn() -> Result<Config, Box<dyn Error>>) -> Comman
 /// Returns what a configuration serves.
 pub(super) fn service(config: Config) -> Service {
     let unknown_host = config.unknown_host();
-    let Config { mut sites, mut listeners, upstreams, server, log } = config;
+    let Config { mut sites, mut listeners, upstreams, server, log, .. } = config;
     if listeners.is_empty() && sites.iter().any(|site| !site.domains.is_empty()) {
         listeners = DOMAIN_LISTENERS.iter().flat_map(|at| at.parse().map(ListenerConfig::at)).collect();
     }

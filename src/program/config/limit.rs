@@ -1,7 +1,7 @@
 //! `[[site.limit]]`: what each client may do at some paths of a site, and values that the server has too.
 
 use super::{Config, ConfigSection, Opt, OptionDefault, ValueKind, option::OFF, option::OPT};
-use crate::{AddressEntry, LimitChoice, PathLimit, PathPrefix, RequestRate};
+use crate::{AddressEntry, LimitChoice, PasswordUser, PathLimit, PathPrefix, RequestRate};
 use std::{num::NonZeroU32, ops::RangeInclusive};
 
 pub(super) const SECTION: ConfigSection = ConfigSection {
@@ -75,6 +75,52 @@ pub(super) const SECTION: ConfigSection = ConfigSection {
             details: "See allow.",
             ..OPT
         },
+        Opt {
+            name: "users-file",
+            value_name: "FILE",
+            kind: ValueKind::Path(Config::add_users_file),
+            example: "users",
+            help: "Serve these paths to the users in this file only, who give their passwords",
+            details: "Each line is NAME:HASH, with a hash by argon2id or bcrypt, as tarpon hash-password prints it. Others get 401 (Unauthorized). A reload reads the file again. Users replace those of a shorter path.",
+            ..OPT
+        },
+        Opt {
+            name: "users",
+            value_name: "NAME:HASH",
+            kind: ValueKind::Text(user, |config, text| {
+                config.path_passwords().users.extend(text.parse::<PasswordUser>());
+            }),
+            is_list: true,
+            example: "ann:$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHQ$pz8MrR3jEBFzHHXPmrpVJ6yfFgh5aGbMLNjJBJwlN+0",
+            invalid: &["", "ann\n"],
+            help: "Serve these paths to these users too, who give their passwords",
+            details: "As lines of users-file.",
+            ..OPT
+        },
+        Opt {
+            name: "realm",
+            value_name: "TEXT",
+            kind: ValueKind::Text(realm, |config, text| config.path_passwords().realm = text),
+            default: OptionDefault::Described("the path"),
+            example: "Staff only",
+            invalid: &["", "a\"b", "a\\b", "a\nb"],
+            help: "Set the text beside the question for a password",
+            details: "Browsers ask once for all paths of a host with the same realm.",
+            ..OPT
+        },
+        Opt {
+            name: "passwords",
+            value_name: "CHOICE",
+            kind: ValueKind::Choice(&[
+                ("inherit", |_| ()),
+                ("off", |config| config.path_limit().passwords = Some(LimitChoice::Off)),
+            ]),
+            default: OptionDefault::Value("inherit"),
+            example: "off",
+            help: "Set whether these paths need the password of a shorter path",
+            details: "The value off serves them without one.",
+            ..OPT
+        },
     ],
     add: |config| config.site().path_limits.push(PathLimit::default()),
 };
@@ -90,7 +136,7 @@ const NO_PREFIXES: &[&str] = &["", "api", "//", "/a/../b", "/a%20b", "/a?b", "/a
 
 impl Config {
     /// Returns the limits of paths that were added last.
-    fn path_limit(&mut self) -> &mut PathLimit {
+    pub(super) fn path_limit(&mut self) -> &mut PathLimit {
         self.site().path_limits.last_mut().expect("add() pushed a section")
     }
 }
@@ -115,6 +161,22 @@ fn rate_or_off(text: &str) -> Result<String, String> {
         Ok(text.to_owned())
     } else {
         rate(text).map_err(|expected| format!("{expected}, or off"))
+    }
+}
+
+/// Accepts any user: a message about another one would show what may be a password.
+fn user(text: &str) -> Result<String, String> {
+    let is_line = !text.is_empty() && !text.chars().any(char::is_control);
+    if is_line { Ok(text.to_owned()) } else { Err("expected NAME:HASH".to_owned()) }
+}
+
+/// Accepts the text beside the question for a password: it stands between quotes in a field.
+fn realm(text: &str) -> Result<String, String> {
+    let is_valid = !text.is_empty() && !text.chars().any(|c| c.is_control() || matches!(c, '"' | '\\'));
+    if is_valid {
+        Ok(text.to_owned())
+    } else {
+        Err("expected text without quotes and backslashes".to_owned())
     }
 }
 

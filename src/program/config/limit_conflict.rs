@@ -3,6 +3,7 @@
 use super::{
     Config, ConfigError, ConfigFile, OptionValue, Origin,
     conflict::{entries_of, place_of},
+    passwords,
 };
 use crate::{RequestLimit, RequestRate};
 use std::num::NonZeroU32;
@@ -47,6 +48,7 @@ pub(super) fn find(
             ));
         }
     }
+    passwords::find_conflicts(file, entries, errors);
     for burst in entries_of(entries, "site.limit", &["request-burst"]) {
         let rate = entries_of(entries, "site.limit", &["request-rate"])
             .find(|rate| (rate.number, &rate.within) == (burst.number, &burst.within));

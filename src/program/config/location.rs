@@ -71,7 +71,7 @@ pub(super) const ERROR_PAGE: ConfigSection = ConfigSection {
             required: true,
             example: "404",
             help: "Answer errors of this status",
-            details: "One that the server itself sends: 400, 403 to 405, 408, 411 to 414, 416, 417, 421, 429, 431 or 500 to 505.",
+            details: "One that the server itself sends: 400, 401, 403 to 405, 408, 411 to 414, 416, 417, 421, 429, 431 or 500 to 505.",
             ..OPT
         },
         Opt {

@@ -50,6 +50,7 @@ mod listener;
 mod location;
 mod log;
 mod option;
+mod passwords;
 mod proxy;
 mod read;
 mod rules;
@@ -78,6 +79,8 @@ pub use exposed::check_exposed;
 pub use file::ConfigFile;
 pub use listener::ListenerConfig;
 pub use option::{Choices, CommandKind, ConfigSection, FlagForm, Opt, OptionDefault, ValueKind};
+pub(crate) use passwords::cleartext_warning;
+pub use passwords::{UsersFile, load_users};
 pub use read::{CliFlags, OptionValue, Origin, ResolvedConfig, read};
 pub use server::{AdminAt, ServerConfig};
 pub(crate) use start::check_start;
@@ -97,6 +100,8 @@ pub struct Config {
     pub server: ServerConfig,
     /// The access log and the messages of the server.
     pub log: LogConfig,
+    /// The files of users that [`load_users`] reads into the limits of the sites.
+    pub users_files: Vec<UsersFile>,
 }
 
 /// All sections, in the order of the documentation. A section follows its parent.

@@ -429,7 +429,7 @@ mod tests {
             ("patterns of parts",      "[[site]]\npath = \"a\"\n[[site.location]]\npath = \"/*/*\"\n[[site.location]]\npath = \"/\"\ncache = \"a\\nb\"\n[[site.error-page]]\nstatus = 410\npath = \"/a\"",
                 &["4:8: the path has more than one *; expected a rule as in _headers; use placeholders before the last *, as in /:a/*",
                   "7:9: the text has a control character or is not UTF-8; expected a rule as in _headers; write the file as UTF-8",
-                  "10:8: the server has no page of its own for this status; expected an error page; use 400, 403 to 405, 408, 411 to 414, 416, 417, 421, 429, 431 or 500 to 505; for another status write a redirect with it"]),
+                  "10:8: the server has no page of its own for this status; expected an error page; use 400, 401, 403 to 405, 408, 411 to 414, 416, 417, 421, 429, 431 or 500 to 505; for another status write a redirect with it"]),
             ("limits of paths",        "[[site]]\npath = \"a\"\n[[site.limit]]\npath = \"/a/*\"\nrequest-rate = \"10\"\n[[site.limit]]\npath = \"/b\"\nrequest-burst = 0",
                 &["4:8: `path` cannot be \"/a/*\"; expected a path without *, which stands for all paths below it; as in path = \"/login\"",
                   "5:16: `request-rate` cannot be \"10\"; expected a number of requests and s, m or h, up to 10000 in a second, or off; as in request-rate = \"30/m\"",

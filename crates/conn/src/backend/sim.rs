@@ -298,6 +298,11 @@ impl BackendSim {
             DriveStep::Send => self.send(number, send_max),
             DriveStep::Load => panic!("all pages are in memory"),
             DriveStep::InstallKeys => panic!("no kernel is there"),
+            DriveStep::Verify => self.event(number, |_, conn, cx| {
+                let mut job = conn.take_password_job().expect("the step is Verify");
+                job.run();
+                conn.verified(cx, job);
+            }),
             DriveStep::Handshake => self.run_handshake_step(number),
             DriveStep::ShutDown => self.party(number).is_write_shut_down = true,
             DriveStep::Offer => {

@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     BufRange, ConnResources,
+    passwords::PasswordVerdict,
     plan::{self, Plan, PlanOptions},
     plan_route::{self, PlannedRoute, plan_route},
     record::{ExchangeStart, HttpVersions},
@@ -79,17 +80,34 @@ impl Http1 {
                 return self.refuse(cx, out, input, self.fallback_site(cx), error.status());
             }
         };
-        let client = self.finder.client(cx.sites, &head.fields);
-        let request = Request { client, ..request(head, bytes, host) };
+        let mut client = self.finder.client(cx.sites, &head.fields);
+        let mut request = Request { client, ..request(head, bytes, host) };
 
         let route = cx.sites.route(self.finder.accepted().routes, &request);
         let site = route.site();
         let mut refusal = None;
         if let Some(limits) = cx.sites.client_limits()
-            && self.limited_count != self.request_count + 1
+            && let Some(limits) = limits.of(&request, route)
         {
-            refusal = limits.check(&request, route, cx.now_us);
-            self.limited_count = self.request_count + u32::from(refusal.is_none());
+            if self.limited_count != self.request_count + 1 {
+                refusal = limits.check(&request, cx.now_us);
+                self.limited_count = self.request_count + u32::from(refusal.is_none());
+            }
+            if refusal.is_none()
+                && let Some(rule) = limits.password_rule(route)
+            {
+                client.password = Some(rule);
+                request.client = client;
+                let check = &mut self.password_check;
+                match limits.check_password(rule, &request, check, cx.counters, cx.now_us) {
+                    PasswordVerdict::Passes => {}
+                    PasswordVerdict::Refused(because) => refusal = Some(because),
+                    PasswordVerdict::Waits => {
+                        self.blocked = Blocked::Password;
+                        return 0;
+                    }
+                }
+            }
         }
         if let Route::Backend(_, backend) = route
             && refusal.is_none()
@@ -115,6 +133,9 @@ impl Http1 {
         let options = PlanOptions { unix_s: cx.prefixes.unix_s(), with_ranges: cx.pool.has_for_response() };
         let is_stopping = self.ending == Ending::Stopping;
         let PlannedRoute { image, planned } = match refusal {
+            None if client.password.is_some() => {
+                plan_route(cx.sites, &request, route, options, is_stopping).into_private()
+            }
             None => plan_route(cx.sites, &request, route, options, is_stopping),
             Some(refusal) => plan_route::refused(cx.sites, &request, site, refusal),
         };
@@ -139,6 +160,7 @@ impl Http1 {
         }
         if let Some(refusal) = refusal {
             refusal.count(cx.counters);
+            self.password_check.answered();
         }
         let (version, with_content) = (head.version, request.with_content());
         let persistence = self.admit(cx.sites, head, site, content.is_some(), plan.status);

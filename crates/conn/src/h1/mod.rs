@@ -40,6 +40,7 @@ use crate::{
     BufRange, Close, ConnResources, DriveState, DriveStep, Input, Limits, Need, Tick, TlsSession,
     client_finder::ClientFinder,
     h2::Http2,
+    passwords::{PasswordCheck, PasswordJob},
     plan::Plan,
     pool::BUF_LEN,
     record::{AcceptedClient, ExchangeStart, HttpVersions},
@@ -62,6 +63,8 @@ pub(crate) struct Http1 {
     tls: Option<TlsSession>,
     /// Every request is for the first site, which answers it: no route, redirect or challenge depends on the request.
     has_only_site: bool,
+    /// Some of its paths have limits of clients.
+    has_path_limits: bool,
     phase: Http1Phase,
     /// The pipe of the exchange with a backend. The connection leaves it when the exchange ends or the connection closes.
     pipe: Option<OpenPipe>,
@@ -89,6 +92,8 @@ pub(crate) struct Http1 {
     recorded: RecordedResponses,
     ending: Ending,
     blocked: Blocked,
+    /// The password that the head in the inbox waits for.
+    password_check: PasswordCheck,
 }
 
 #[derive(Debug)]
@@ -138,6 +143,8 @@ enum Blocked {
     Room(usize),
     /// A page of an image.
     Page(MissingPage),
+    /// A password that another thread verifies.
+    Password,
 }
 
 /// Reads as much as fits into a buffer.
@@ -155,6 +162,7 @@ impl Http1 {
             finder: ClientFinder::new(cx.sites.proxy_trust(), accepted),
             tls: None,
             has_only_site: cx.sites.has_only_site(accepted.has_tls),
+            has_path_limits: cx.sites.client_limits().is_some(),
             phase: Http1Phase::Head,
             pipe: None,
             incomplete_len: 0,
@@ -170,6 +178,7 @@ impl Http1 {
             recorded: RecordedResponses::new(),
             ending: Ending::No,
             blocked: Blocked::No,
+            password_check: PasswordCheck::default(),
         };
         if accepted.expects_proxy_header {
             http.expect_proxy_header(cx);
@@ -236,7 +245,7 @@ impl Http1 {
             // The client must receive its output, whatever it sends.
             (true, false) => {}
         }
-        if self.missing_page().is_some() && out.is_empty() {
+        if self.awaits_other_thread() && out.is_empty() {
             self.deadline = cx.now.after(self.limits(cx).send_ms);
         }
         used
@@ -451,7 +460,7 @@ impl Http1 {
     #[inline]
     pub(crate) fn need(&self, out: &Outbox) -> Need {
         match self.phase {
-            Http1Phase::Head if self.missing_page().is_none() && out.has_room(self.span_count()) => {
+            Http1Phase::Head if !self.awaits_other_thread() && out.has_room(self.span_count()) => {
                 Need { input: READ, close: Close::No }
             }
             Http1Phase::Head => Need { input: Input::Pause, close: Close::No },
@@ -504,19 +513,44 @@ impl Http1 {
         matches!(self.phase, Http1Phase::Head | Http1Phase::ProxyHeader | Http1Phase::Preface)
             && self.incomplete_len == 0
             && out.is_empty()
-            && self.missing_page().is_none()
+            && !self.awaits_other_thread()
+    }
+
+    /// Returns whether the head in the inbox waits for what another thread does.
+    #[inline]
+    fn awaits_other_thread(&self) -> bool {
+        matches!(self.blocked, Blocked::Page(_) | Blocked::Password)
     }
 
     #[inline]
     pub(crate) fn missing_page(&self) -> Option<MissingPage> {
         match self.blocked {
             Blocked::Page(page) => Some(page),
-            Blocked::No | Blocked::Room(_) => None,
+            Blocked::No | Blocked::Room(_) | Blocked::Password => None,
         }
     }
 
     pub(crate) fn loaded(&mut self) {
         self.blocked = Blocked::Room(emit::USUAL_SPAN_COUNT);
+    }
+
+    /// Returns the check of the next request's password.
+    pub(crate) fn password_check(&mut self) -> &mut PasswordCheck {
+        &mut self.password_check
+    }
+
+    #[inline]
+    pub(crate) fn has_password_job(&self) -> bool {
+        self.blocked == Blocked::Password && self.password_check.is_due()
+    }
+
+    /// Handles the end of the job that the head in the inbox waits for.
+    #[cold]
+    pub(crate) fn verified(&mut self, cx: &ConnResources<'_>, job: Box<PasswordJob>) {
+        self.password_check.done(cx.counters, job);
+        if self.blocked == Blocked::Password {
+            self.loaded();
+        }
     }
 
     #[inline]
@@ -534,7 +568,7 @@ impl Http1 {
     fn span_count(&self) -> usize {
         match self.blocked {
             Blocked::Room(count) => count,
-            Blocked::No | Blocked::Page(_) => emit::USUAL_SPAN_COUNT,
+            Blocked::No | Blocked::Page(_) | Blocked::Password => emit::USUAL_SPAN_COUNT,
         }
     }
 
@@ -664,6 +698,7 @@ impl Http1 {
             span_index: out.spans().len(),
             status: status.into(),
             is_logged: true,
+            is_protected: client.password.is_some(),
         }
     }
 

@@ -56,6 +56,12 @@ impl Http1 {
             return None;
         }
 
+        if self.has_path_limits
+            && let Some(limits) = cx.sites.client_limits()
+            && limits.limits.apply_to_file(site, path)
+        {
+            return None;
+        }
         let (id, image) = cx.sites.current(site);
         let record = image.find_record(path).ok()??;
         let ReadyResponse { fields, content } = plan::ready(&fields, record, image)?;
@@ -83,9 +89,16 @@ impl Http1 {
 mod tests {
     use super::*;
     use crate::{
-        AcceptedClient, Counters, Limits, Pipes, Pool, Records, ResponsePrefixes, SectionBuffer, Sites, Tick,
+        AcceptedClient, AddressList, ClientLimits, Counters, Limits, PathLimits, Pipes, Pool,
+        RATE_WORD_COUNT, RateTable, Records, ResponsePrefixes, SectionBuffer, SitePathLimits, Sites, Tick,
     };
-    use std::{fs, io::Cursor};
+    use std::{
+        fs,
+        hash::RandomState,
+        io::Cursor,
+        iter,
+        sync::{Arc, atomic::AtomicU64},
+    };
     use tarpon_pack::{BuildCache, PackOptions, pack_dir};
     use tarpon_site::Image;
 
@@ -133,6 +146,45 @@ mod tests {
             "GET / HTTP/1.1\r\nHost: a\r\n",
         ] {
             assert_eq!(site.answer(other, false), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn paths_outside_of_limits_are_answered_at_once() {
+        let list = AddressList::new(&[], &["all".parse().expect("an entry")]);
+        let limits = PathLimits { addresses: Some(Arc::new(list)), ..PathLimits::default() };
+        let table = || {
+            let words: Vec<_> = iter::repeat_with(AtomicU64::default).take(RATE_WORD_COUNT).collect();
+            RateTable::new(words, RandomState::new())
+        };
+        let of_site = |prefix: Option<&str>| SitePathLimits {
+            prefixes: prefix
+                .iter()
+                .map(|prefix| (prefix.parse().expect("a prefix"), limits.clone()))
+                .collect(),
+            rest: if prefix.is_none() { limits.clone() } else { PathLimits::default() },
+            ..SitePathLimits::default()
+        };
+        for (prefix, path, is_ready) in [
+            (Some("/dir"), "/", true),
+            (Some("/dir"), "/long", true),
+            (Some("/dir"), "/dir/", false),
+            (Some("/dir"), "/%64ir/", false),
+            (Some("/dir"), "//dir/", false),
+            (Some("/lon"), "/long", true),
+            (Some("/long"), "/long", false),
+            (None, "/", false),
+        ] {
+            let mut site = OneSite::new();
+            let limits = ClientLimits {
+                rates: table(),
+                sites: vec![of_site(prefix)],
+                passwords: vec![],
+                report: |_| (),
+            };
+            site.sites.set_client_limits(Arc::new(limits), 0);
+            let text = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+            assert_eq!(site.answer(&text, false), is_ready.then_some(text.len()), "{prefix:?}: {path}");
         }
     }
 

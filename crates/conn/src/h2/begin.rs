@@ -20,6 +20,7 @@ use crate::{
     backend::BackendRoute,
     h1::CONTENT_LEN_MAX,
     open_exchanges::NO_PLACE,
+    passwords::PasswordVerdict,
     path_limits::Refusal,
     plan::{self, Plan, PlanOptions},
     plan_route::{self, PlannedRoute, plan_route},
@@ -96,7 +97,7 @@ impl Http2 {
             return true;
         }
         let client = self.finder.client(cx.sites, &parsed.fields);
-        let request = request(&parsed, client, bytes);
+        let mut request = request(&parsed, client, bytes);
         let route = cx.sites.route(self.finder.accepted().routes, &request);
         let parts = RecordedParts::of(&parsed, bytes);
         let mut begun = BegunRequest {
@@ -112,11 +113,25 @@ impl Http2 {
         };
         let with_content = request.with_content();
         if let Some(limits) = cx.sites.client_limits()
-            && self.limited_stream != stream
+            && let Some(limits) = limits.of(&request, route)
         {
-            match limits.check(&request, route, cx.now_us) {
-                None => self.limited_stream = stream,
-                Some(refusal) => return self.refuse_client(cx, out, &begun, &request, refusal),
+            if self.limited_stream != stream {
+                match limits.check(&request, cx.now_us) {
+                    None => self.limited_stream = stream,
+                    Some(refusal) => return self.refuse_client(cx, out, &begun, &request, refusal),
+                }
+            }
+            if let Some(rule) = limits.password_rule(route) {
+                begun.client.password = Some(rule);
+                request.client = begun.client;
+                let check = &mut self.password_check;
+                match limits.check_password(rule, &request, check, cx.counters, cx.now_us) {
+                    PasswordVerdict::Passes => {}
+                    PasswordVerdict::Refused(refusal) => {
+                        return self.refuse_client(cx, out, &begun, &request, refusal);
+                    }
+                    PasswordVerdict::Waits => return false,
+                }
             }
         }
         if parsed.protocol.is_some()
@@ -149,8 +164,11 @@ impl Http2 {
             return self.respond_with_page(cx, out, &begun, Status::ContentTooLarge, with_content);
         }
         let options = PlanOptions { unix_s: cx.prefixes.unix_s(), with_ranges: self.may_have_ranges(cx) };
-        let PlannedRoute { image, planned } =
-            plan_route(cx.sites, &request, route, options, self.is_stopping());
+        let mut planned = plan_route(cx.sites, &request, route, options, self.is_stopping());
+        if begun.client.password.is_some() {
+            planned = planned.into_private();
+        }
+        let PlannedRoute { image, planned } = planned;
         let plan = match planned {
             Ok(plan) => plan,
             Err(missing) => {
@@ -212,6 +230,7 @@ impl Http2 {
         match self.respond(cx, out, begun, image, &plan) {
             Ok(()) => {
                 refusal.count(cx.counters);
+                self.password_check.answered();
                 true
             }
             Err(UnqueuedHead::Missing(page)) => {

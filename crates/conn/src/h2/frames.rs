@@ -47,7 +47,7 @@ impl Http2 {
         out: &mut Outbox,
         input: BufRange,
     ) -> usize {
-        if self.missing.is_some() {
+        if self.missing.is_some() || self.password_check.waits() {
             return 0;
         }
         if !self.has_room(cx, out) {

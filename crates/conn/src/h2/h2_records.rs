@@ -90,6 +90,7 @@ impl Http2 {
             span_index: 0,
             status,
             is_logged,
+            is_protected: client.password.is_some(),
         };
         let request = RecordedRequest {
             version: Some(Version::Http2),

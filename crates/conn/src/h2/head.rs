@@ -9,7 +9,8 @@
 
 use super::{Http2, frame_output::NoFrameBuffer};
 use crate::{
-    BUF_LEN, BufRange, ConnResources, generated_text,
+    BUF_LEN, BufRange, ConnResources,
+    generated_text::{self, PRIVATE_LINE},
     plan::{Generated, Plan},
     pool::BufId,
     sites::ImageId,
@@ -84,7 +85,33 @@ impl Http2 {
                 Some(content) => HeadContent::Place(Span::of_content(image, content)),
             });
         }
+        if let Generated::Private = plan.generated {
+            return self.put_private(cx, out, stream, image, plan, block);
+        }
         self.put_generated(cx, out, stream, image, plan, request, block)
+    }
+
+    /// Queues a head that keeps the response out of shared caches.
+    #[cold]
+    fn put_private(
+        &mut self,
+        cx: &mut ConnResources<'_>,
+        out: &mut Outbox,
+        stream: u32,
+        image: ImageId,
+        plan: &Plan,
+        block: Region,
+    ) -> Result<HeadContent, UnqueuedHead> {
+        let (mut fields, mut len) = ([0; 2 * PRIVATE_LINE.len()], 0);
+        let encoded = hpack::encode(PRIVATE_LINE, &mut |byte| {
+            fields[len] = byte;
+            len += 1;
+        });
+        debug_assert_eq!(encoded, Some(()), "it is a line");
+        let content = plan.content.filter(|content| content.len() > 0);
+        let (status, ends_stream) = (plan.status, content.is_none());
+        self.put_block(cx, out, stream, status, image, &fields[..len], block, ends_stream)?;
+        Ok(content.map_or(HeadContent::None, |content| HeadContent::Place(Span::of_content(image, content))))
     }
 
     /// Queues a head with generated fields.

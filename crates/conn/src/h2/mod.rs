@@ -50,6 +50,7 @@ pub use section_buffer::SectionBuffer;
 use crate::{
     BUF_LEN, BufRange, Close, ConnResources, Input, Limits, Need, Pipes, Tick, TlsSession,
     client_finder::ClientFinder,
+    passwords::{PasswordCheck, PasswordJob},
     sites::{MissingPage, SiteId},
     span::Outbox,
 };
@@ -146,6 +147,8 @@ pub(crate) struct Http2 {
     input_is_next: bool,
     /// The next frame waits for a page.
     missing: Option<MissingPage>,
+    /// The password that the next frame waits for.
+    password_check: PasswordCheck,
     /// When the client must have received enough of the output. `None`: nothing waits.
     send_by: Option<Tick>,
     /// When what the client has begun to send must be complete: a frame, a block. `None`: nothing has begun.
@@ -214,6 +217,7 @@ impl Http2 {
             is_blocked: false,
             input_is_next: false,
             missing: None,
+            password_check: PasswordCheck::default(),
             send_by: None,
             receive_by: Some(cx.now.after(limits.head_ms)),
             upload_by: None,
@@ -333,10 +337,10 @@ impl Http2 {
         Need { input, close }
     }
 
-    /// Returns whether the next frame waits, for room or for a page.
+    /// Returns whether the next frame waits, for room, a page or a password.
     #[inline]
     fn is_paused(&self) -> bool {
-        self.is_blocked || self.missing.is_some()
+        self.is_blocked || self.missing.is_some() || self.password_check.waits()
     }
 
     /// Returns whether nothing goes on: no stream is open, and no output is pending.
@@ -356,6 +360,22 @@ impl Http2 {
 
     pub(crate) fn loaded(&mut self) {
         self.missing = None;
+    }
+
+    /// Returns the check of the next request's password.
+    pub(crate) fn password_check(&mut self) -> &mut PasswordCheck {
+        &mut self.password_check
+    }
+
+    #[inline]
+    pub(crate) fn has_password_job(&self) -> bool {
+        self.password_check.is_due()
+    }
+
+    /// Handles the end of the job that the next frame waits for.
+    #[cold]
+    pub(crate) fn verified(&mut self, cx: &ConnResources<'_>, job: Box<PasswordJob>) {
+        self.password_check.done(cx.counters, job);
     }
 
     #[inline]

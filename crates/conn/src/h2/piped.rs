@@ -686,6 +686,12 @@ impl Http2 {
         let host = head.host().map_err(|_| Status::BadGateway)?;
         let request = Request { client: piped.client, ..h1_request(&head, text, host) };
         let route = cx.sites.route(routes, &request);
+        if let Some(limits) = cx.sites.client_limits()
+            && let Some(limits) = limits.of(&request, route)
+            && !limits.allow_redirect(&request, route)
+        {
+            return Err(Status::Forbidden);
+        }
         if let Route::Backend(site, to) = route {
             let pipe = cx.pipes.open(number, to, 0, cx.now);
             cx.pipes.push(pipe, Side::Client, Message::Head(list));
@@ -699,7 +705,10 @@ impl Http2 {
         let options = PlanOptions { unix_s: cx.prefixes.unix_s(), with_ranges: false };
         let PlannedRoute { image, planned } = plan_route(cx.sites, &request, route, options, false);
         // This does not wait for a page that is on disk: the next attempt may find it.
-        let plan = planned.map_err(|_| Status::ServiceUnavailable)?;
+        let mut plan = planned.map_err(|_| Status::ServiceUnavailable)?;
+        if request.client.password.is_some() {
+            plan.make_private();
+        }
         self.answer_stream(cx, out, id, image, &plan, text).map_err(|error| match error {
             UnqueuedHead::Missing(_) => Status::ServiceUnavailable,
             UnqueuedHead::Status(status) => status,

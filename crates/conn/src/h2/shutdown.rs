@@ -8,7 +8,7 @@
 //! The acknowledgement shows that the client knows: no request that it has sent before is lost.
 
 use super::{Http2, Http2Phase, stream::Body};
-use crate::{ConnResources, span::Outbox};
+use crate::{ConnResources, passwords::PasswordCheck, span::Outbox};
 use tarpon_http::h2::{ErrorCode, FrameFlags, FrameHeader, FrameType, MAX_31_BITS, go_away};
 
 /// How far the end is announced.
@@ -92,6 +92,7 @@ impl Http2 {
         self.replies.extend_from_slice(&go_away(stream, code));
         self.phase = Http2Phase::LastFrame;
         (self.is_blocked, self.missing) = (false, None);
+        self.password_check = PasswordCheck::default();
         (self.receive_by, self.upload_by) = (None, None);
     }
 

@@ -142,7 +142,7 @@ fn only_allowed_addresses_get_responses() {
     let entries =
         |texts: &[&str]| texts.iter().map(|text| text.parse().expect("an entry")).collect::<Vec<_>>();
     let list = AddressList::new(&entries(&["10.0.0.0/8"]), &entries(&["10.9.0.0/16"]));
-    let rest = PathLimits { requests: None, addresses: Some(Arc::new(list)) };
+    let rest = PathLimits { addresses: Some(Arc::new(list)), ..PathLimits::default() };
     let mut sites = sites();
     sites.set_client_limits(limits_of(rest), 0);
     let proxies = ["10.0.0.1".parse().expect("a network")].into();
@@ -187,14 +187,14 @@ fn sites() -> Sites {
 
 fn client_limits() -> Arc<ClientLimits> {
     let limit = RequestLimit { rate: "1/m".parse().expect("a rate"), burst: NonZeroU32::new(BURST as u32) };
-    let rest =
-        PathLimits { requests: Some(Arc::new(RequestRule::new(1, limit, "all sites"))), addresses: None };
-    limits_of(rest)
+    let requests = Some(Arc::new(RequestRule::new(1, limit, "all sites")));
+    limits_of(PathLimits { requests, ..PathLimits::default() })
 }
 
 /// Returns these limits for all paths.
 fn limits_of(rest: PathLimits) -> Arc<ClientLimits> {
     let words: Vec<_> = iter::repeat_with(AtomicU64::default).take(RATE_WORD_COUNT).collect();
     let sites = vec![SitePathLimits { mount: None, prefixes: Vec::new(), rest }];
-    Arc::new(ClientLimits { rates: RateTable::new(words, RandomState::new()), sites, report: |_| () })
+    let rates = RateTable::new(words, RandomState::new());
+    Arc::new(ClientLimits { rates, sites, passwords: Vec::new(), report: |_| () })
 }

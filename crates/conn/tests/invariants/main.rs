@@ -18,6 +18,7 @@
 //! | `http2_of_others.rs` | connections of HTTP/2 with a client that others wrote |
 //! | `proxies.rs` | the clients behind proxies, and PROXY headers |
 //! | `client_limits.rs` | the limits of clients |
+//! | `passwords.rs` | passwords that another thread verifies |
 //! | `transports.rs` | what a sealing transport adds: a handshake, records, an alert |
 //! | `tls.rs` | connections through TLS |
 //! | `sites.rs` | the sites of these tests |
@@ -37,6 +38,7 @@ mod http2_client;
 mod http2_of_others;
 mod http2_uploads;
 mod log_paths;
+mod passwords;
 mod properties;
 mod proxies;
 mod ranges;

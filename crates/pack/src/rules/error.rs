@@ -191,7 +191,7 @@ errors! {
     /// A redirect to a path that the rule matches again.
     Loop: "the redirect is part of a loop", "change the target of a rule in the loop";
     /// An error page for a status that the server itself never sends.
-    StatusWithoutPage: "the server has no page of its own for this status", "use 400, 403 to 405, 408, 411 to 414, 416, 417, 421, 429, 431 or 500 to 505; for another status write a redirect with it";
+    StatusWithoutPage: "the server has no page of its own for this status", "use 400, 401, 403 to 405, 408, 411 to 414, 416, 417, 421, 429, 431 or 500 to 505; for another status write a redirect with it";
     /// An error page that is too long.
     PageLength: "the page is longer than 64 KiB", "shorten it, or move pictures and styles to other files";
     /// An error page that is not text.

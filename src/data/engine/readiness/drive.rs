@@ -126,6 +126,7 @@ fn other_step(
             let step = context.take_handshake_step(slot).map_err(|_| Closed)?;
             return Ok(step.map(NextDrive::Handshake));
         }
+        DriveStep::Verify => return Ok(slot.conn.take_password_job().map(NextDrive::Verify)),
         DriveStep::InstallKeys => context.install_keys(slot).map_err(|_| Closed)?,
         DriveStep::ShutDown => {
             slot.write_closed = true;

@@ -184,6 +184,7 @@ impl<S: Selector> EventLoop<S> {
             None | Some(Ok(NextDrive::Wait | NextDrive::Again)) => {}
             Some(Ok(NextDrive::Load(missing))) => self.worker.load(index, *missing),
             Some(Ok(NextDrive::Handshake(step))) => self.worker.hand_off(index, step),
+            Some(Ok(NextDrive::Verify(job))) => self.worker.verify(index, job),
             Some(Err(Closed)) => self.remove(index),
         }
     }

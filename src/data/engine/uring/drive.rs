@@ -83,6 +83,7 @@ fn step(
             let step = context.take_handshake_step(slot).map_err(|_| Closed)?;
             return Ok(step.map(NextDrive::Handshake));
         }
+        DriveStep::Verify => return Ok(slot.conn.take_password_job().map(NextDrive::Verify)),
         DriveStep::InstallKeys => return install_keys(context, slot, ring, index),
         DriveStep::ShutDown => {
             slot.write_closed = true;

@@ -206,7 +206,11 @@ impl UringEngine {
             self.ring.wait(self.wait_ms())?;
             self.worker.update_time();
             self.complete()?;
-            self.start_arrivals(ACCEPT_MAX);
+            for _ in 0..ACCEPT_MAX {
+                if !self.may_start() || !self.start_arrival() {
+                    break;
+                }
+            }
             self.take_rests();
             if self.accept_recheck.take_due(self.worker.context.now) {
                 self.cancel_accepts();
@@ -245,7 +249,8 @@ impl UringEngine {
     /// Returns how many milliseconds to wait for a completion. `None`: for ever.
     #[inline]
     fn wait_ms(&self) -> Option<u64> {
-        if !self.again.is_empty() || !self.starved.is_empty() || !self.arrivals.is_empty() {
+        if !self.again.is_empty() || !self.starved.is_empty() || self.may_start() && !self.arrivals.is_empty()
+        {
             return Some(0);
         }
         let recheck = self.accept_recheck.wait_ms(self.worker.context.now);
@@ -407,6 +412,7 @@ impl UringEngine {
                 // Meanwhile the connection may receive or close.
                 Some(Ok(NextDrive::Load(missing))) => self.worker.load(index, *missing),
                 Some(Ok(NextDrive::Handshake(step))) => self.worker.hand_off(index, step),
+                Some(Ok(NextDrive::Verify(job))) => self.worker.verify(index, job),
                 Some(Err(Closed)) => return self.close(index),
             }
         }
@@ -474,13 +480,18 @@ impl UringEngine {
         self.shut_down_clients()
     }
 
-    /// Starts up to `count_max` connections: one accept of the kernel may bring hundreds, and open connections must not wait for them.
+    /// Returns whether there is room for a connection. One accept of the kernel may bring more than that: the others wait.
     #[inline]
-    fn start_arrivals(&mut self, count_max: usize) {
-        for _ in 0..count_max {
-            let Some((fd, listener)) = self.arrivals.pop_front() else { break };
-            self.start(fd, listener);
-        }
+    fn may_start(&self) -> bool {
+        !self.worker.slots.is_full() || self.worker.is_shutting_down()
+    }
+
+    /// Starts the next connection that was accepted. Returns whether there was one.
+    #[inline]
+    fn start_arrival(&mut self) -> bool {
+        let Some((fd, listener)) = self.arrivals.pop_front() else { return false };
+        self.start(fd, listener);
+        true
     }
 
     fn start(&mut self, fd: OwnedFd, listener: usize) {
@@ -507,7 +518,7 @@ impl UringEngine {
         let Some(shutdown_mode) = self.shutdown_mode.filter(|_| !any_in_flight) else { return Ok(()) };
         self.shutdown_mode = None;
         self.accepts.clear();
-        self.start_arrivals(usize::MAX);
+        while self.start_arrival() {}
         self.accept_backlog()?;
         if shutdown_mode == ShutdownMode::Stop {
             // Bytes that have arrived count as a request. Receives that have bytes complete before the connections are told to stop;

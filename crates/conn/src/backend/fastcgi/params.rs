@@ -217,6 +217,10 @@ impl ParamsWriter<'_, '_> {
         let client = list.get(b":client").unwrap_or(b"unix:");
         self.put("REMOTE_ADDR", &[client])?;
         self.put("REMOTE_HOST", &[client])?;
+        if let Some(user) = list.get(b":user") {
+            self.put("REMOTE_USER", &[user])?;
+            self.put("AUTH_TYPE", &[b"Basic"])?;
+        }
         list.get(b":client-port").map_or(Some(()), |port| self.put("REMOTE_PORT", &[port]))
     }
 

@@ -84,6 +84,12 @@ impl Http1 {
         let request = Request { client: piped.client, ..request(&head, bytes, host) };
         let route = cx.sites.route(self.finder.accepted().routes, &request);
         let site = route.site();
+        if let Some(limits) = cx.sites.client_limits()
+            && let Some(limits) = limits.of(&request, route)
+            && !limits.allow_redirect(&request, route)
+        {
+            return Err(Some(Status::Forbidden));
+        }
         if let Route::Backend(_, to) = route {
             let pipe = cx.pipes.open(self.finder.accepted().number, to, 0, cx.now);
             cx.pipes.push(pipe, Side::Client, Message::Head(list));
@@ -111,7 +117,10 @@ impl Http1 {
             _ => plan::other_host(&request, current, route).ok_or(Some(Status::BadGateway)).map(Ok)?,
         };
         // This does not wait for a page that is on disk: the next attempt may find it.
-        let plan = planned.map_err(|_| Some(Status::ServiceUnavailable))?;
+        let mut plan = planned.map_err(|_| Some(Status::ServiceUnavailable))?;
+        if piped.client.password.is_some() {
+            plan.make_private();
+        }
         let closes = is_last || !piped.client_persists || piped.awaits_continue || piped.has_client_ended;
         let (version, has_client_ended) = (piped.version, piped.has_client_ended);
         let persistence = match version {
