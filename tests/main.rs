@@ -38,6 +38,7 @@ mod http2;
 mod http2_proxies;
 mod https;
 mod idle_memory;
+mod import;
 mod include;
 mod ktls;
 mod leaks;

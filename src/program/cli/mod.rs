@@ -7,6 +7,7 @@
 //! | `control` | sends reload and upgrade orders to a running server |
 //! | `pack`, `inspect`, `verify`, `release` | make, list, check and activate packed sites |
 //! | `config` | checks and prints the configuration |
+//! | `import` | makes a configuration of that of another server |
 //! | `doctor` | examines the machine and a configuration, and advises |
 //! | `manual` | prints manual pages, generated from the help of the commands |
 //! | `manual_sections` | the examples, files and variables of the environment for each page |
@@ -22,6 +23,7 @@ mod control;
 mod doctor;
 mod embedded;
 mod flags;
+mod import;
 mod inspect;
 mod local_file;
 mod manual;
@@ -59,7 +61,7 @@ struct CliCommand {
 }
 
 /// All commands, in the order of the help.
-const COMMANDS: [CliCommand; 12] = [
+const COMMANDS: [CliCommand; 13] = [
     CliCommand { command: serve::command, run: serve::run },
     CliCommand { command: pack::command, run: pack::run },
     CliCommand { command: inspect::command, run: inspect::run },
@@ -69,6 +71,7 @@ const COMMANDS: [CliCommand; 12] = [
     CliCommand { command: control::Reload::command, run: control::reload },
     CliCommand { command: control::Upgrade::command, run: control::upgrade },
     CliCommand { command: config::command, run: config::run },
+    CliCommand { command: import::command, run: import::run },
     CliCommand { command: doctor::command, run: doctor::run },
     CliCommand { command: manual::command, run: manual::run },
     CliCommand { command: completions::command, run: completions::run },
