@@ -87,6 +87,7 @@ mod stress;
 mod systemd;
 mod tar;
 mod tls_attacks;
+mod top;
 mod upgrade;
 mod upstreams;
 mod user_directories;

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `serve` | serves sites |
 //! | `status` | prints the state of a running server |
+//! | `top` | shows a running server live |
 //! | `control` | sends reload and upgrade orders to a running server |
 //! | `pack`, `inspect`, `verify`, `release` | make, list, check and activate packed sites |
 //! | `config` | checks and prints the configuration |
@@ -34,6 +35,7 @@ mod reference;
 mod release;
 mod serve;
 mod status;
+mod top;
 mod verify;
 
 use crate::config::Opt;
@@ -61,13 +63,14 @@ struct CliCommand {
 }
 
 /// All commands, in the order of the help.
-const COMMANDS: [CliCommand; 13] = [
+const COMMANDS: [CliCommand; 14] = [
     CliCommand { command: serve::command, run: serve::run },
     CliCommand { command: pack::command, run: pack::run },
     CliCommand { command: inspect::command, run: inspect::run },
     CliCommand { command: verify::command, run: verify::run },
     CliCommand { command: release::ReleaseArgs::command, run: release::run },
     CliCommand { command: status::StatusArgs::command, run: status::run },
+    CliCommand { command: top::TopArgs::command, run: top::run },
     CliCommand { command: control::Reload::command, run: control::reload },
     CliCommand { command: control::Upgrade::command, run: control::upgrade },
     CliCommand { command: config::command, run: config::run },

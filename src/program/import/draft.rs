@@ -15,6 +15,8 @@ use std::{collections::BTreeSet, ops::Range};
 #[derive(Debug, Default)]
 pub(super) struct ConfigDraft {
     pub(super) sections: Vec<DraftSection>,
+    /// Whether the reader refused what tells clients apart.
+    closes_server: bool,
 }
 
 /// A section with its options.
@@ -25,6 +27,8 @@ pub(super) struct DraftSection {
     /// Lines above it.
     pub(super) comments: Vec<String>,
     entries: Vec<DraftEntry>,
+    /// Whether the section goes at the end of the pass.
+    is_removed: bool,
 }
 
 /// An option with its values.
@@ -34,14 +38,20 @@ struct DraftEntry {
     values: Vec<(String, DirectiveOrigin)>,
 }
 
-/// What a range of bytes of the text is: a section, an option, and one of its values.
+/// The part of the draft that a range of bytes belongs to: a section, an option, and one of its values.
 type DraftPart = (usize, Option<(usize, Option<usize>)>);
 
 impl DraftSection {
     pub(super) fn new(name: &str, origin: &DirectiveOrigin) -> DraftSection {
         let section = SECTIONS.iter().find(|section| section.name == name);
         let section = section.unwrap_or_else(|| panic!("no section has the name {name}"));
-        DraftSection { section, origin: origin.clone(), comments: Vec::new(), entries: Vec::new() }
+        DraftSection {
+            section,
+            origin: origin.clone(),
+            comments: Vec::new(),
+            entries: Vec::new(),
+            is_removed: false,
+        }
     }
 
     /// Adds a value of an option. A second value of an option that is no list replaces the first.
@@ -65,6 +75,13 @@ impl DraftSection {
         }
     }
 
+    /// Denies every client.
+    pub(super) fn close(&mut self) {
+        self.entries.retain(|entry| !["allow", "deny"].contains(&entry.option.name));
+        let origin = self.origin.clone();
+        self.set("deny", "all", &origin);
+    }
+
     #[must_use]
     pub(super) fn with(
         mut self,
@@ -81,12 +98,20 @@ impl DraftSection {
         entry.flat_map(|entry| entry.values.iter().map(|(value, _)| value.as_str()))
     }
 
+    pub(super) fn option_count(&self) -> usize {
+        self.entries.len()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 }
 
 impl ConfigDraft {
+    pub(super) fn new(sections: Vec<DraftSection>) -> ConfigDraft {
+        ConfigDraft { sections, closes_server: false }
+    }
+
     /// Returns the text, without the values that the reader of tarpon refuses; `report` has these.
     ///
     /// # Errors
@@ -96,7 +121,7 @@ impl ConfigDraft {
         files: &SourceFiles,
         report: &mut ImportReport,
     ) -> Result<String, UserError> {
-        loop {
+        for _ in 0..PASS_COUNT_MAX {
             let (text, parts) = self.render(files);
             let file = ConfigFile::new("tarpon.toml", text.clone());
             let Err(errors) = read(Some(&file), &CliFlags::default(), CommandKind::Serve) else {
@@ -110,12 +135,7 @@ impl ConfigDraft {
             };
             let mut refused: Vec<(DraftPart, String, String)> = Vec::new();
             for (at, found, hint) in errors.refusals() {
-                // An error without a place, or of the text between the parts, is about the whole: the first section goes, then the next.
-                let part = at.and_then(part_at).or((!self.sections.is_empty()).then_some((0, None)));
-                let Some(part) = part else {
-                    let what = "cannot import this configuration";
-                    return Err(UserError::new(what, found, "please report this as a defect of tarpon"));
-                };
+                let Some(part) = at.and_then(part_at) else { return Err(unexpected(&found)) };
                 if refused.iter().all(|(known, ..)| *known != part) {
                     refused.push((part, found, hint));
                 }
@@ -127,7 +147,12 @@ impl ConfigDraft {
             }
             // From the end: earlier indices stay valid.
             parts.into_iter().rev().for_each(|part| self.remove(part));
+            self.sections.retain(|section| !section.is_removed);
+            if std::mem::take(&mut self.closes_server) {
+                self.close_server();
+            }
         }
+        Err(unexpected("it refuses each further form of it"))
     }
 
     /// Writes what was left out above the site that it belongs to: the last one that begins before it in the same file.
@@ -147,27 +172,68 @@ impl ConfigDraft {
     fn origin(&self, (section, rest): DraftPart) -> DirectiveOrigin {
         let section = &self.sections[section];
         let entry = rest.map(|(entry, value)| &section.entries[entry].values[value.unwrap_or(0)].1);
-        entry.unwrap_or(&section.origin).clone()
+        // [server] and [log] come from many directives: the first stands for them.
+        let first = section.entries.first().and_then(|entry| entry.values.first()).map(|(_, origin)| origin);
+        let own = Some(&section.origin).filter(|origin| origin.place.line > 0);
+        entry.or(own).or(first).unwrap_or(&section.origin).clone()
     }
 
-    /// Removes a part; an option without values goes, too, and the sections of a section that goes.
+    /// Removes a part. An option without values goes, too, and so do the sections of a site. A removal never opens closed paths.
     fn remove(&mut self, (at, rest): DraftPart) {
         let section = &mut self.sections[at];
-        let Some((entry, value)) = rest else {
-            let nested = format!("{}.", section.section.name);
-            self.sections.remove(at);
-            while self.sections.get(at).is_some_and(|section| section.section.name.starts_with(&nested)) {
-                self.sections.remove(at);
-            }
+        let name = section.section.name;
+        if section.is_removed {
             return;
-        };
+        }
+        let Some((entry, value)) = rest else { return self.remove_section(at) };
         // A value that was removed before in the same pass may have ended its option.
         let Some(found) = section.entries.get_mut(entry) else { return };
+        let option = found.option.name;
         if let Some(value) = value.filter(|value| *value < found.values.len()) {
             found.values.remove(value);
         }
         if value.is_none() || found.values.is_empty() {
             section.entries.remove(entry);
+            // Without them a site would serve another directory, other paths, or clients of other listeners.
+            if [("site", "path"), ("site", "mount"), ("site", "listen"), ("site.limit", "path")]
+                .contains(&(name, option))
+            {
+                return self.remove_section(at);
+            }
+        }
+        match option {
+            "allow" | "deny" => section.close(),
+            "tls-client-ca" | "tls-client-auth" => self.closes_server = true,
+            _ => {}
+        }
+    }
+
+    fn remove_section(&mut self, at: usize) {
+        // Limits protect the site that they belong to.
+        let at = match self.sections[at].section.name {
+            "site.limit" => {
+                (0..at).rev().find(|&before| self.sections[before].section.name == "site").unwrap_or(at)
+            }
+            _ => at,
+        };
+        let nested = format!("{}.", self.sections[at].section.name);
+        let is_nested = |section: &&mut DraftSection| section.section.name.starts_with(&nested);
+        self.sections[at].is_removed = true;
+        self.sections[at + 1..]
+            .iter_mut()
+            .take_while(is_nested)
+            .for_each(|section| section.is_removed = true);
+    }
+
+    /// Lets no client connect: what would have told them apart is missing.
+    fn close_server(&mut self) {
+        match self.sections.iter_mut().find(|section| section.section.name == "server") {
+            Some(server) => server.close(),
+            None => {
+                let mut server = DraftSection::new("server", &DirectiveOrigin::default());
+                server.close();
+                self.sections.insert(0, server);
+            }
         }
     }
 
@@ -224,6 +290,15 @@ impl ConfigDraft {
         }
         (text, parts)
     }
+}
+
+/// Passes until the reader accepts the text. Each removes what it refuses, and few values depend on others.
+const PASS_COUNT_MAX: usize = 100;
+
+/// An error that only a defect of this command causes.
+fn unexpected(found: &str) -> UserError {
+    let why = format!("tarpon refuses what was made of it: {found}");
+    UserError::new("cannot import this configuration", why, "please report this as a defect of tarpon")
 }
 
 /// Returns text that stays in one line of a comment. TOML allows no control characters there.

@@ -67,11 +67,11 @@ pub(super) fn lower(plan: ServicePlan, report: &mut ImportReport) -> ConfigDraft
     if let Some(first) = sections.first_mut() {
         first.comments.insert(
             0,
-            "Made by `tarpon import`. What it left out is in its report, and beside the site as a comment."
+            "Made by `tarpon import`. Its report lists omitted directives; comments repeat them beside their sites."
                 .to_owned(),
         );
     }
-    ConfigDraft { sections }
+    ConfigDraft::new(sections)
 }
 
 /// Sorts addresses, and drops those that another one contains: `80` contains `0.0.0.0:80` and `[::]:80`.
@@ -395,7 +395,7 @@ impl SiteLowering<'_> {
                 RouteAction::Closed => match own.prefix() {
                     Some(prefix) => {
                         let prefix = prefix.to_owned();
-                        self.limit(at, &prefix, origin).set("deny", "all", origin);
+                        self.limit(at, &prefix, origin).close();
                     }
                     None => {
                         let why = format!(
@@ -493,9 +493,7 @@ impl SiteLowering<'_> {
                 match own.prefix() {
                     Some(prefix) => {
                         let prefix = prefix.to_owned();
-                        for PlannedOption { name, given } in &route.limits {
-                            self.limit(at, &prefix, &route.origin).set(name, &*given.value, &given.origin);
-                        }
+                        self.add_limits(at, &own, &prefix, route);
                     }
                     None => {
                         let why = format!("limits are for prefixes of paths, and {rule} is none");
@@ -515,6 +513,43 @@ impl SiteLowering<'_> {
                 );
             }
         }
+    }
+
+    /// Adds the limits of a route. A section closes more than its route if that is for one path, and so it must not let clients in that an
+    /// outer section keeps out.
+    fn add_limits(&mut self, at: usize, own: &PathPattern, prefix: &str, route: &RoutePlan) {
+        let is_outer = |limits: &(&String, &DraftSection)| {
+            let (outer, section) = limits;
+            prefix.starts_with(outer.as_str())
+                && section.values("allow").chain(section.values("deny")).next().is_some()
+        };
+        let is_closed_above = self.groups[at].limits.iter().any(|limits| is_outer(&limits))
+            || self.site.routes.iter().any(|other| {
+                other.origin != route.origin
+                    && other.paths.contains(&PathPattern::All)
+                    && !other.limits.is_empty()
+            });
+        let opens = matches!(own, PathPattern::Exact(_)) && is_closed_above;
+        for PlannedOption { name, given } in &route.limits {
+            let section = self.limit(at, prefix, &route.origin);
+            let is_closed = section.values("deny").eq(["all"]);
+            match *name {
+                "allow" if opens => {
+                    let hint = "write a [[site.limit]] with `allow`, which counts for paths below, too";
+                    self.report.left_out(
+                        &given.origin,
+                        format_args!("paths below {prefix} would be open, too"),
+                        hint,
+                    );
+                }
+                // Another route has closed the same paths.
+                "allow" if is_closed => {}
+                "deny" if given.value == "all" => section.close(),
+                name => section.set(name, &*given.value, &given.origin),
+            }
+        }
+        // A section without a limit is none.
+        self.groups[at].limits.retain(|_, section| section.option_count() > 1);
     }
 
     /// Returns the section of limits for a prefix.

@@ -50,7 +50,7 @@ pub enum ImportSyntax {
 pub struct Imported {
     /// The content of `tarpon.toml`.
     pub toml: String,
-    /// What was left out, what differs, and what is not needed.
+    /// The directives that were left out, that differ, or that are not needed.
     pub report: ImportReport,
 }
 

@@ -186,7 +186,7 @@ impl RegexParser {
             Some('?') => {
                 self.at += 1;
                 let none = RegexAlternative::default();
-                // What it would have captured is empty then.
+                // Its capture would be empty then.
                 let is_plain = options.iter().all(|option| {
                     option.texts.is_empty() && option.pieces.iter().all(|piece| matches!(piece, Text(_)))
                 });
@@ -201,7 +201,7 @@ impl RegexParser {
 impl RegexAlternative {
     /// Appends another part.
     fn then(mut self, next: &RegexAlternative) -> Option<RegexAlternative> {
-        if next.is_anchored && !(self.pieces.is_empty() && !self.is_anchored) {
+        if next.is_anchored && (self.is_anchored || !self.pieces.is_empty()) {
             return None;
         }
         self.is_anchored |= next.is_anchored;

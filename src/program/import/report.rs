@@ -1,4 +1,4 @@
-//! What an import reports: a line for each directive that was left out or differs, and one for each reason why others are not needed.
+//! The report of an import: a line for each directive that was left out or differs, and one for each reason why others are not needed.
 
 use super::source::{DirectiveOrigin, SourceFiles, SourcePlace};
 use std::{collections::BTreeMap, fmt};

@@ -29,7 +29,6 @@ pub(super) fn read(
     let origin = directive.origin();
     let bind = if bind.is_empty() { &options.default_bind } else { bind };
     let mut needs_own = false;
-    let mut has_tls = false;
     let words = [&directive.name].into_iter().chain(&directive.args);
     for address in words.flat_map(|word| word.split(',')).map(str::trim).filter(|address| !address.is_empty())
     {
@@ -62,12 +61,9 @@ pub(super) fn read(
             }
         };
         site.listen.extend(listen(port, if uses_tls { "tls:" } else { "" }));
-        if uses_tls {
-            has_tls = true;
-            if options.redirects && port == options.https_port {
-                site.listen.extend(listen(options.http_port, ""));
-                site.redirect_to_https = Some(origin.clone());
-            }
+        if uses_tls && options.redirects && port == options.https_port {
+            site.listen.extend(listen(options.http_port, ""));
+            site.redirect_to_https = Some(origin.clone());
         }
         if host.is_empty() {
             site.default = Some(origin.clone());
@@ -93,7 +89,6 @@ pub(super) fn read(
             }
         }
     }
-    let _ = has_tls;
     needs_own
 }
 

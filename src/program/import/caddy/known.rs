@@ -75,15 +75,11 @@ const LEFT_OUT: &[(&str, &str, &str)] = &[
     ("acme_server", "tarpon issues no certificates", "keep such a server beside tarpon"),
     ("push", "browsers have removed server push", "send a header Link with [[site.header]]"),
     ("invoke", "tarpon has no routes with a name", "write the directives of the route here"),
-    ("intercept", "responses of upstream servers pass as they are", "let the server behind send its pages"),
-    (
-        "copy_response",
-        "responses of upstream servers pass as they are",
-        "let the server behind send its pages",
-    ),
+    ("intercept", "responses of upstream servers pass unchanged", "let the server behind send its pages"),
+    ("copy_response", "responses of upstream servers pass unchanged", "let the server behind send its pages"),
     (
         "copy_response_headers",
-        "responses of upstream servers pass as they are",
+        "responses of upstream servers pass unchanged",
         "let the server behind send them",
     ),
     ("fs", "a site is a directory or an archive", "mount the file system, or pack it: docs/packing.md"),

@@ -46,7 +46,11 @@ pub(super) fn split<'d>(
     named: &NamedMatchers,
 ) -> Result<(MatchedRequests, &'d [String]), String> {
     let Some((first, rest)) = directive.args.split_first() else { return Ok((MatchedRequests::all(), &[])) };
+    // These take a path that stands alone as their value.
+    let is_value =
+        rest.is_empty() && first.starts_with('/') && ["root", "rewrite", "redir"].contains(&&*directive.name);
     match &**first {
+        _ if is_value => Ok((MatchedRequests::all(), &directive.args)),
         "*" => Ok((MatchedRequests::all(), rest)),
         name if name.starts_with('@') => match named.get(name) {
             Some(matcher) => Ok((matcher.clone()?, rest)),

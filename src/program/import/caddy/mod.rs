@@ -56,6 +56,6 @@ pub(super) fn plan(
     let mut plan = ServicePlan::default();
     let options = global::read(&global, &mut plan, report);
     let sites: Vec<_> = sites.iter().map(|site| site::read(site, &options, &mut plan, report)).collect();
-    site::merge(sites, &mut plan, report);
+    site::merge(sites, &mut plan);
     Ok(plan)
 }

@@ -71,13 +71,13 @@ pub(super) fn reverse_proxy(
             "handle_response" | "@error" | "replace_status" | "header_down" | "rewrite" | "method" => {
                 report.left_out(
                     &origin,
-                    "requests and responses of upstream servers pass as they are",
+                    "requests and responses of upstream servers pass unchanged",
                     "let the server behind do it",
                 );
             }
             name if name.starts_with('@') => report.left_out(
                 &origin,
-                "responses of upstream servers pass as they are",
+                "responses of upstream servers pass unchanged",
                 "let the server behind do it",
             ),
             name => known::report_unread(name, &origin, report),

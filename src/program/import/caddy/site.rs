@@ -85,7 +85,7 @@ pub(super) fn read(
 }
 
 /// Adds the sites to the plan. Hosts that only redirect become redirect hosts of the site that they lead to.
-pub(super) fn merge(sites: Vec<CaddySite>, plan: &mut ServicePlan, _report: &mut ImportReport) {
+pub(super) fn merge(sites: Vec<CaddySite>, plan: &mut ServicePlan) {
     let (redirecting, others): (Vec<_>, Vec<_>) = sites.into_iter().partition(|site| site.whole.is_some());
     plan.sites.extend(others.into_iter().map(|site| site.site));
     for CaddySite { site, whole } in redirecting {
@@ -321,7 +321,7 @@ impl SiteReader<'_> {
     /// Closes paths, as the directive that protects them has no counterpart.
     fn close(&mut self, matched: &MatchedRequests, origin: &DirectiveOrigin) {
         let hint = "until then the paths are closed by deny = [\"all\"]; docs/limits.md tells which clients a [[site.limit]] can let in";
-        self.report.left_out(origin, "who may read these paths is not carried over", hint);
+        self.report.left_out(origin, "the access control of these paths is not carried over", hint);
         let route = self.route(origin, matched);
         route.limits.push(PlannedOption::new("deny", "all", origin));
     }
@@ -388,7 +388,7 @@ impl SiteReader<'_> {
     fn redir(&mut self, directive: &SourceDirective, args: &[String], matched: &MatchedRequests) {
         let origin = directive.origin();
         let Some(to) = args.first() else {
-            return self.report.left_out(&origin, "it has no target", "write the target behind the matcher");
+            return self.report.left_out(&origin, "it has no target", "write the target after the matcher");
         };
         let status = match args.get(1).map(String::as_str) {
             None | Some("temporary") => 302,
@@ -528,7 +528,7 @@ impl SiteReader<'_> {
         }
         for (paths, captures) in &matched.paths {
             match self.target(&file, paths, captures, &matched.regex_name) {
-                // The path as it is.
+                // The path stays.
                 Ok(to) if to.ends_with(":splat") && file == "/{path}" => {}
                 Ok(to) => {
                     // Within `handle_path` the file has the path without its prefix.
@@ -651,7 +651,7 @@ impl SiteReader<'_> {
         if status >= 400
             && let Some((networks, is_outside)) = &matched.clients
         {
-            // The matcher selects whom to refuse.
+            // The matcher selects the clients to refuse.
             let name = if *is_outside { "allow" } else { "deny" };
             let limits =
                 networks.iter().map(|network| PlannedOption::new(name, &**network, &origin)).collect();

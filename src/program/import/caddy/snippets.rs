@@ -67,11 +67,7 @@ pub(super) fn expand(
             None => {
                 let name: String = line.name.chars().take(60).collect();
                 let why = format_args!("the address `{name}` has no block");
-                return Err(expander.files.error(
-                    line.place,
-                    why,
-                    "write { behind the address, and } behind its directives",
-                ));
+                return Err(expander.files.error(line.place, why, "put its directives into braces"));
             }
         }
     }

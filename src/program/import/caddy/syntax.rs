@@ -33,8 +33,7 @@ pub(super) fn parse(
     let mut done = Vec::new();
     // Addresses with a comma at their end go on in the next line.
     let mut begun: Vec<CaddyWord> = Vec::new();
-    loop {
-        let Some(line) = reader.line(files)? else { break };
+    while let Some(line) = reader.line(files)? {
         let Some(first) = line.first() else { continue };
         let place = first.place;
         if line.len() == 1 && first.text == "}" && !first.is_quoted {
@@ -89,7 +88,7 @@ pub(super) fn parse(
         Some((block, _)) => {
             let name: String = block.name.chars().take(60).collect();
             let why = format_args!("the block `{name}` has no end");
-            Err(files.error(block.place, why, "write } in a line of its own behind it"))
+            Err(files.error(block.place, why, "close it with } on a line of its own"))
         }
     }
 }
@@ -186,7 +185,7 @@ impl LineReader<'_> {
                     return Err(files.error(
                         place,
                         "the text in quotes has no end",
-                        format_args!("write {quote} behind it"),
+                        format_args!("close it with {quote}"),
                     ));
                 }
                 Some(char) if char == quote => return Ok(text),
@@ -229,7 +228,7 @@ impl LineReader<'_> {
             }
             len += line.len() + 1;
             if self.chars.next().is_none() {
-                let hint = format_args!("write {marker} in a line of its own behind it");
+                let hint = format_args!("end it with {marker} on a line of its own");
                 return Err(files.error(place, format_args!("the text from <<{marker} has no end"), hint));
             }
             if len > WORD_LEN_MAX {
@@ -296,10 +295,10 @@ mod tests {
             ("a quoted brace",      "a \"{\"\nb\n",                 Ok("a <{>;b;")),
             ("a long line",         "a \\\n  b\n",                  Ok("a <b>;")),
             ("addresses",           "a,\nb {\n}\n",                 Ok("a, <b>{};")),
-            ("a heredoc",           "a <<END\n  b\n   c\n  END d\n", Err("cannot import Caddyfile:1:3: the text from <<END has no end; write END in a line of its own behind it")),
+            ("a heredoc",           "a <<END\n  b\n   c\n  END d\n", Err("cannot import Caddyfile:1:3: the text from <<END has no end; end it with END on a line of its own")),
             ("a heredoc's end",     "a <<END\n  b\n   c\n  END\n",  Ok("a <b\n c>;")),
-            ("no end",              "a {\nb\n",                     Err("cannot import Caddyfile:1:1: the block `a` has no end; write } in a line of its own behind it")),
-            ("no end of quotes",    "a `b",                         Err("cannot import Caddyfile:1:3: the text in quotes has no end; write ` behind it")),
+            ("no end",              "a {\nb\n",                     Err("cannot import Caddyfile:1:1: the block `a` has no end; close it with } on a line of its own")),
+            ("no end of quotes",    "a `b",                         Err("cannot import Caddyfile:1:3: the text in quotes has no end; close it with `")),
             ("one brace too many",  "a\n}\n",                       Err("cannot import Caddyfile:2:1: no block is open for `}`; remove it")),
             ("a comma at the end",  "a,\n",                         Err("cannot import Caddyfile:1:1: the list of addresses has no end; remove the comma at its end")),
         ];

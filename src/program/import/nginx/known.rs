@@ -270,17 +270,17 @@ const LEFT_OUT: &[(&str, &str, &str)] = &[
     ("fastcgi_cache_", "tarpon has no cache of responses", "let the application send Cache-Control"),
     (
         "proxy_hide_header",
-        "responses of upstream servers pass as they are",
+        "responses of upstream servers pass unchanged",
         "let the server behind leave the header out",
     ),
     (
         "proxy_ignore_headers",
-        "responses of upstream servers pass as they are",
+        "responses of upstream servers pass unchanged",
         "let the server behind leave the header out",
     ),
     (
         "proxy_cookie_",
-        "responses of upstream servers pass as they are",
+        "responses of upstream servers pass unchanged",
         "let the server behind set its cookies for the paths of clients",
     ),
     ("proxy_method", "requests keep their method", "let the server behind accept it"),
@@ -288,7 +288,7 @@ const LEFT_OUT: &[(&str, &str, &str)] = &[
     ("proxy_bind", "the system chooses the address", "set a route on the machine"),
     (
         "proxy_intercept_errors",
-        "error pages of upstream servers pass as they are",
+        "error pages of upstream servers pass unchanged",
         "let the server behind send its pages",
     ),
     (
@@ -303,7 +303,7 @@ const LEFT_OUT: &[(&str, &str, &str)] = &[
     ),
     (
         "fastcgi_hide_header",
-        "responses of upstream servers pass as they are",
+        "responses of upstream servers pass unchanged",
         "let the program leave the header out",
     ),
     (
@@ -356,8 +356,8 @@ const LEFT_OUT: &[(&str, &str, &str)] = &[
     ("dav_", "tarpon does not write files", "use a server for WebDAV behind `proxy`"),
     ("image_filter", "tarpon changes no content", "make the pictures before they are served"),
     ("image_filter_", "tarpon changes no content", "make the pictures before they are served"),
-    ("mp4", "tarpon sends ranges of the file as it is", "nothing: players ask for ranges"),
-    ("flv", "tarpon sends ranges of the file as it is", "nothing: players ask for ranges"),
+    ("mp4", "tarpon sends ranges of the file unchanged", "nothing: players ask for ranges"),
+    ("flv", "tarpon sends ranges of the file unchanged", "nothing: players ask for ranges"),
     ("random_index", "a directory has one page", "choose the page in a script"),
     ("userid", "tarpon sets no cookies", "set them in a script"),
     ("userid_", "tarpon sets no cookies", "set them in a script"),

@@ -61,7 +61,7 @@ pub(super) fn read(
     let (kind, path) = match &directive.args[..] {
         [path] => split_modifier(path),
         [kind, path] => (&**kind, &**path),
-        _ => return report.left_out(&origin, "it has no path", "write the path behind it"),
+        _ => return report.left_out(&origin, "it has no path", "write the path after `location`"),
     };
     let mut scope = outer.inner();
     let mut body = LocationBody::default();
@@ -228,8 +228,13 @@ impl LocationBody {
             }
         }
         route.action = self.action(origin, &paths, &scope, outer, reader, report);
-        if is_whole && route.action == RouteAction::Files(None) {
+        // The directory for all paths is that of the site.
+        if let (true, RouteAction::Files(dir @ Some(_))) = (is_whole, &mut route.action) {
+            reader.server.site.root = dir.take();
+        } else if is_whole && route.action == RouteAction::Files(None) {
             reader.server.site.root = scope.root.clone().or(reader.server.site.root.take());
+        }
+        if is_whole && route.action == RouteAction::Files(None) {
             let index = scope.index.iter().map(|given| PlannedOption { name: "index", given: given.clone() });
             if scope.index.iter().map(|given| &*given.value).ne(["index.html"]) {
                 reader.server.site.options.retain(|option| option.name != "index");
@@ -287,11 +292,6 @@ impl LocationBody {
                     "set `access-log` in the [[site]]",
                 ),
             }
-        }
-        if let Some(Given { value, origin }) = &mut route.access_log {
-            // The whole site logs to a file, and a location is on or off.
-            *value = "off".to_owned();
-            let _ = origin;
         }
     }
 

@@ -192,14 +192,14 @@ pub(super) fn action(
             UpstreamPlan { servers: servers.collect(), ..group.clone() }
         }
         None => {
-            let address = match is_fastcgi
-                || address.starts_with("unix:")
-                || address.contains(':')
-                || !address.is_empty()
-            {
-                true => address.clone(),
-                false => return None,
-            };
+            if address.is_empty() {
+                report.left_out(
+                    &origin,
+                    "it names no server",
+                    "name a server as http://HOST:PORT in `proxy`",
+                );
+                return None;
+            }
             UpstreamPlan {
                 name: address.trim_start_matches("unix:").trim_matches('/').replace('/', "-"),
                 servers: vec![Given::new(format!("{scheme}://{address}"), &origin)],
@@ -247,10 +247,6 @@ fn with_options(
         upstream
             .options
             .extend(proxy.params.iter().map(|given| PlannedOption { name: "params", given: given.clone() }));
-        if let Some(root) = &scope.root {
-            // The server of scripts sees the directory of this location.
-            let _ = root;
-        }
         return upstream;
     }
     if scheme == "https" && !proxy.verifies {
@@ -305,7 +301,7 @@ fn with_options(
                 );
             }
             "accept-encoding" if given.value.is_empty() => {
-                report.not_needed(&given.origin, "tarpon passes the content of responses on as it is");
+                report.not_needed(&given.origin, "tarpon passes the content of responses on unchanged");
             }
             name => {
                 let hint = "let the server behind work without it";

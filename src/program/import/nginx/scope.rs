@@ -14,7 +14,7 @@ use crate::program::import::{
 };
 use std::collections::BTreeMap;
 
-/// What a block has and inherits.
+/// The own and inherited directives of a block.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NginxScope {
     pub(super) root: Option<Given>,

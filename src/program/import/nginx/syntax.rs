@@ -65,7 +65,7 @@ pub(super) fn parse(files: &mut SourceFiles, text: &str) -> Result<Vec<SourceDir
             }
             NginxToken::Close | NginxToken::End if !words.is_empty() => {
                 let why = format_args!("the directive `{}` has no end", shortened(&words[0]));
-                return Err(files.error(begin, why, "write ; behind it"));
+                return Err(files.error(begin, why, "end it with ;"));
             }
             NginxToken::Close => match open.pop() {
                 Some((block, before)) => {
@@ -78,7 +78,7 @@ pub(super) fn parse(files: &mut SourceFiles, text: &str) -> Result<Vec<SourceDir
                 None => return Ok(done),
                 Some((block, _)) => {
                     let why = format_args!("the block `{}` has no end", shortened(&block.name));
-                    return Err(files.error(block.place, why, "write } behind its last directive"));
+                    return Err(files.error(block.place, why, "close it with }"));
                 }
             },
         }
@@ -138,7 +138,7 @@ impl TokenReader<'_> {
                     return Err(files.error(
                         place,
                         "the text in quotes has no end",
-                        format_args!("write {quote} behind it"),
+                        format_args!("close it with {quote}"),
                     ));
                 }
                 Some(char) if char == quote => break,
@@ -151,7 +151,7 @@ impl TokenReader<'_> {
             None | Some(' ' | '\t' | '\r' | '\n' | ';' | '{' | ')') => Ok(word),
             Some(_) => {
                 let at = self.chars.place();
-                Err(files.error(at, "text follows a closing quote", "write a space or ; behind the quote"))
+                Err(files.error(at, "text follows a closing quote", "write a space or ; after the quote"))
             }
         }
     }
@@ -198,7 +198,7 @@ impl TokenReader<'_> {
                 Some('{') => depth += 1,
                 Some('}') => depth -= 1,
                 Some(_) => {}
-                None => return Err(files.error(place, "the block has no end", "write } behind it")),
+                None => return Err(files.error(place, "the block has no end", "close it with }")),
             }
         }
         Ok(())
@@ -257,11 +257,11 @@ mod tests {
             ("Lua",                "content_by_lua_block { if a { b(\"}\") } } c;", Err("cannot import a.conf:1:41: no block is open for `}`; remove it")),
             ("Lua, balanced",      "x_by_lua_block { local t = {} }\nc;", Ok("x_by_lua_block;c;")),
             ("a byte order mark",  "\u{feff}a;",                     Ok("a;")),
-            ("no end",             "a b",                            Err("cannot import a.conf:1:1: the directive `a` has no end; write ; behind it")),
-            ("no end of a block",  "a {\n b;",                       Err("cannot import a.conf:1:1: the block `a` has no end; write } behind its last directive")),
-            ("no end of a line",   "a {\n b\n}",                     Err("cannot import a.conf:2:2: the directive `b` has no end; write ; behind it")),
-            ("no end of quotes",   "a 'b;\n",                        Err("cannot import a.conf:1:3: the text in quotes has no end; write ' behind it")),
-            ("behind quotes",      "a 'b'c;",                        Err("cannot import a.conf:1:6: text follows a closing quote; write a space or ; behind the quote")),
+            ("no end",             "a b",                            Err("cannot import a.conf:1:1: the directive `a` has no end; end it with ;")),
+            ("no end of a block",  "a {\n b;",                       Err("cannot import a.conf:1:1: the block `a` has no end; close it with }")),
+            ("no end of a line",   "a {\n b\n}",                     Err("cannot import a.conf:2:2: the directive `b` has no end; end it with ;")),
+            ("no end of quotes",   "a 'b;\n",                        Err("cannot import a.conf:1:3: the text in quotes has no end; close it with '")),
+            ("behind quotes",      "a 'b'c;",                        Err("cannot import a.conf:1:6: text follows a closing quote; write a space or ; after the quote")),
             ("one brace too many", "a;}",                            Err("cannot import a.conf:1:3: no block is open for `}`; remove it")),
             ("no name",            "{}",                             Err("cannot import a.conf:1:1: there is no directive before `{`; name the block, as in server {")),
             ("nothing to end",     "a;;",                            Err("cannot import a.conf:1:3: there is no directive before `;`; remove it")),
