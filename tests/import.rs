@@ -225,6 +225,10 @@ fn directives_become_options() {
         ("nginx",  "upstream u { least_conn; server b:1 weight=2; server c:1 backup; keepalive 9; } server { location / { proxy_pass http://u; proxy_read_timeout 2m; } }", &["name = \"u\"", "servers = [\"http://b:1 weight=2\", \"http://c:1 backup\"]", "balance = \"least-connections\"", "pool-size = 9", "response-timeout = \"120s\"", "proxy = [\"/=u\"]"]),
         ("nginx",  "server { root /srv; location ~ \\.php$ { fastcgi_pass 127.0.0.1:9000; } }", &["proxy = [\"*.php=fastcgi://127.0.0.1:9000\"]"]),
         ("nginx",  "server { root /srv; set $b http://c:1; location /a/ { proxy_set_header Host $host; proxy_pass $b; } }", &["proxy = [\"/a/=http://c:1\"]"]),
+        // Without its server, a script is no file.
+        ("nginx",  "server { root /srv; location ~ \\.php$ { fastcgi_pass $php; } }",         &["proxy = [\"*.php=http://127.0.0.1:9\"]"]),
+        ("nginx",  "server { root /srv; location ~ \\.inc$ { deny all; } }",                  &["proxy = [\"*.inc=http://127.0.0.1:9\"]"]),
+        ("caddy",  ":80 {\nroot /srv\nfile_server {\nhide *.php\n}\n}",                       &["proxy = [\"*.php=http://127.0.0.1:9\"]"]),
         ("nginx",  "server { root /srv; rewrite ^/a/([^/]+)/b$ /c/$1 redirect; }",            &["from = \"/a/:p1/b\"", "to = \"/c/:p1\"", "status = 302"]),
         ("nginx",  "server { root /srv; location /a/ { return 301 https://b.org$request_uri; } }", &["from = \"/a/*\"", "to = \"https://b.org/a/:splat\""]),
         ("nginx",  "server { root /srv; listen 443 ssl; ssl_certificate c; ssl_certificate_key k; ssl_protocols TLSv1.3; }", &["address = \"tls:443\"", "tls-min-version = \"1.3\"", "tls-cert = [\"c\"]", "tls-key = [\"k\"]"]),

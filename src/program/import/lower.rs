@@ -18,6 +18,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The directory of sites without files.
 const EMPTY_DIR: &str = "/var/empty";
 
+/// An address without a server: the port of the discard protocol.
+const NO_SERVER: &str = "http://127.0.0.1:9";
+
 /// Makes the sections of all sites.
 pub(super) fn lower(plan: ServicePlan, report: &mut ImportReport) -> ConfigDraft {
     let ServicePlan { server, log, listeners, mut sites } = plan;
@@ -392,12 +395,13 @@ impl SiteLowering<'_> {
                     }
                     self.groups[at].redirects.push((rank(&own), section));
                 }
-                RouteAction::Closed => match own.prefix() {
-                    Some(prefix) => {
+                RouteAction::Closed => match (own.prefix(), &own) {
+                    (Some(prefix), _) => {
                         let prefix = prefix.to_owned();
                         self.limit(at, &prefix, origin).close();
                     }
-                    None => {
+                    (None, PathPattern::Ending(ending)) => self.close_ending(ending, origin),
+                    (None, _) => {
                         let why = format!(
                             "addresses are allowed and denied by prefix, and {} is none",
                             paths.rule()
@@ -407,6 +411,19 @@ impl SiteLowering<'_> {
                 },
             }
         }
+    }
+
+    /// Leaves files with an ending out of the site: paths that go to a server are no files.
+    fn close_ending(&mut self, ending: &str, origin: &DirectiveOrigin) {
+        let prefix = format!("*{ending}=");
+        if self.groups[0].site.values("proxy").any(|value| value.starts_with(&prefix)) {
+            return;
+        }
+        self.groups[0].site.set("proxy", format!("{prefix}{NO_SERVER}"), origin);
+        let how = format!(
+            "files such as *{ending} are left out of the site, and answer 502: `proxy` sends them to a port without a server"
+        );
+        self.report.differs(origin, how);
     }
 
     fn add_proxy(
@@ -494,6 +511,11 @@ impl SiteLowering<'_> {
                     Some(prefix) => {
                         let prefix = prefix.to_owned();
                         self.add_limits(at, &own, &prefix, route);
+                    }
+                    None if matches!((&own, &route.limits[..]), (PathPattern::Ending(_), [limit]) if limit.name == "deny" && limit.given.value == "all") => {
+                        if let PathPattern::Ending(ending) = &own {
+                            self.close_ending(ending, &route.limits[0].given.origin);
+                        }
                     }
                     None => {
                         let why = format!("limits are for prefixes of paths, and {rule} is none");

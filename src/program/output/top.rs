@@ -253,11 +253,8 @@ impl TopView {
             TopSort::Files => order.sort_by_key(|&at| Reverse(metrics.sites[at].files)),
             TopSort::Name => order.sort_by_key(|&at| site_name(at, &metrics.sites[at])),
         }
-        let keys = if lines.layout.has_keys {
-            format!(", by {} (s)", self.sort.name())
-        } else {
-            String::new()
-        };
+        let keys =
+            if lines.layout.has_keys { format!(", by {} (s)", self.sort.name()) } else { String::new() };
         lines.add(Style::new(), "");
         let shown = order.iter().skip(self.scroll);
         let is_wide = lines.layout.width >= WIDE;

@@ -355,12 +355,20 @@ impl SiteReader<'_> {
                     .not_needed(&origin, "compressed files beside the originals are sent by themselves"),
                 "hide" => {
                     for name in child.args.iter().filter(|name| !name.starts_with('.')) {
-                        let hint = "remove such files from the directory of the site: until then, every client gets them";
-                        self.report.left_out(
-                            &origin,
-                            format_args!("files such as {name} are not hidden"),
-                            hint,
-                        );
+                        match matcher::pattern(name) {
+                            Some(paths @ PathPattern::Ending(_)) => {
+                                let route = RoutePlan::new(&origin, vec![paths]);
+                                self.site.routes.push(route.with_action(RouteAction::Closed));
+                            }
+                            _ => {
+                                let hint = "remove such files from the directory of the site: until then, every client gets them";
+                                self.report.left_out(
+                                    &origin,
+                                    format_args!("files such as {name} are not hidden"),
+                                    hint,
+                                );
+                            }
+                        }
                     }
                 }
                 "status" | "pass_thru" | "disable_canonical_uris" | "etag_file_extensions" => {

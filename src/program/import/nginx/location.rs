@@ -311,7 +311,8 @@ impl LocationBody {
             if let Some(action) = self.proxied(pass, paths, scope, reader, report) {
                 return action;
             }
-            return RouteAction::Options;
+            // No file takes the place of a server: it might be the source of a script.
+            return RouteAction::Closed;
         }
         if let Some(internal) = &self.internal {
             let is_error_page = paths

@@ -254,7 +254,7 @@ mod tests {
             ("a variable",         "a ${b}c{d;}",                    Ok("a <${b}c>{d;};")),
             ("an empty word",      "a '';",                          Ok("a <>;")),
             ("lines",              "a\n  b\r\n;",                    Ok("a <b>;")),
-            ("Lua",                "content_by_lua_block { if a { b(\"}\") } } c;", Err("cannot import a.conf:1:41: no block is open for `}`; remove it")),
+            ("Lua",                "content_by_lua_block { if a { b(\"}\") } } c;", Err("cannot import a.conf:1:40: no block is open for `}`; remove it")),
             ("Lua, balanced",      "x_by_lua_block { local t = {} }\nc;", Ok("x_by_lua_block;c;")),
             ("a byte order mark",  "\u{feff}a;",                     Ok("a;")),
             ("no end",             "a b",                            Err("cannot import a.conf:1:1: the directive `a` has no end; end it with ;")),
