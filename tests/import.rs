@@ -180,6 +180,10 @@ fn directives_that_close_paths_never_open_them() {
         ("nginx",  "server { root /srv; location /a/ { internal; alias /b; } }",           &["path = \"/a\"", "deny = [\"all\"]"]),
         ("nginx",  "server { root /srv; location /a/ { allow 10.0.0.0/8; deny 10.1.0.0/16; deny all; } }", &["path = \"/a\"", "deny = [\"all\"]"]),
         ("nginx",  "server { root /srv; listen 443 ssl; ssl_certificate c; ssl_certificate_key k; ssl_verify_client optional_no_ca; }", &["path = \"/\"", "deny = [\"all\"]"]),
+        // A block within a closed one, and one beside it with the directive of the server.
+        ("nginx",  "server { root /srv; location /a/ { deny all; location /a/b/ { } } }",  &["path = \"/a\"", "deny = [\"all\"]"]),
+        ("nginx",  "server { root /srv; deny all; location /a/ { } }",                     &["path = \"/\"", "deny = [\"all\"]"]),
+        ("caddy",  "http://a {\nroot /srv\nbasic_auth {\nu h\n}\nhandle /a/* {\nfile_server\n}\n}", &["path = \"/\"", "deny = [\"all\"]"]),
         // Values that tarpon refuses.
         ("nginx",  "server { root /srv; location /a/ { deny 10.0.0.1/8; } }", &["path = \"/a\"", "deny = [\"all\"]"]),
         ("nginx",  "server { root /srv; location /a/ { allow nobody; deny all; } }", &["path = \"/a\"", "deny = [\"all\"]"]),
@@ -225,6 +229,10 @@ fn directives_become_options() {
         ("nginx",  "upstream u { least_conn; server b:1 weight=2; server c:1 backup; keepalive 9; } server { location / { proxy_pass http://u; proxy_read_timeout 2m; } }", &["name = \"u\"", "servers = [\"http://b:1 weight=2\", \"http://c:1 backup\"]", "balance = \"least-connections\"", "pool-size = 9", "response-timeout = \"120s\"", "proxy = [\"/=u\"]"]),
         ("nginx",  "server { root /srv; location ~ \\.php$ { fastcgi_pass 127.0.0.1:9000; } }", &["proxy = [\"*.php=fastcgi://127.0.0.1:9000\"]"]),
         ("nginx",  "server { root /srv; set $b http://c:1; location /a/ { proxy_set_header Host $host; proxy_pass $b; } }", &["proxy = [\"/a/=http://c:1\"]"]),
+        // What one block closes stays open in another one beside it.
+        ("nginx",  "server { root /srv; location / { return 404; } location /a/ { } }",       &["path = \"/\"", "deny = [\"all\"]", "path = \"/a\"", "allow = [\"all\"]"]),
+        ("nginx",  "server { root /srv; location / { deny all; } location /a/ { alias /b/; } }", &["path = \"/\"", "deny = [\"all\"]", "path = \"/b\"", "mount = \"/a\""]),
+        ("caddy",  ":80 {\nroot /srv\nhandle /a/* {\nfile_server\n}\nhandle {\nrespond 404\n}\n}", &["path = \"/\"", "deny = [\"all\"]", "path = \"/a\"", "allow = [\"all\"]"]),
         // Without its server, a script is no file.
         ("nginx",  "server { root /srv; location ~ \\.php$ { fastcgi_pass $php; } }",         &["proxy = [\"*.php=http://127.0.0.1:9\"]"]),
         ("nginx",  "server { root /srv; location ~ \\.inc$ { deny all; } }",                  &["proxy = [\"*.inc=http://127.0.0.1:9\"]"]),

@@ -251,6 +251,9 @@ impl SiteLowering<'_> {
             self.add_action(route, proxies_all);
             self.add_options(route, proxies_all);
         }
+        for route in site.routes.iter().filter(|route| route.is_open) {
+            self.keep_open(route);
+        }
         for (status, page) in &site.error_pages {
             let section = DraftSection::new("site.error-page", &page.origin)
                 .with("status", status.to_string(), &page.origin)
@@ -504,7 +507,8 @@ impl SiteLowering<'_> {
                 {
                     self.groups[at].locations.push(location);
                 }
-                if route.limits.is_empty() {
+                let is_open_mount = at > 0 && *paths == PathPattern::All && self.is_open_mount(at);
+                if route.limits.is_empty() || is_open_mount {
                     continue;
                 }
                 match own.prefix() {
@@ -572,6 +576,42 @@ impl SiteLowering<'_> {
         }
         // A section without a limit is none.
         self.groups[at].limits.retain(|_, section| section.option_count() > 1);
+    }
+
+    /// Returns whether a mount is for paths that no directive closes.
+    fn is_open_mount(&self, at: usize) -> bool {
+        let mount = PathPattern::Below(self.groups[at].mount.clone());
+        self.site.routes.iter().any(|route| route.is_open && route.paths.contains(&mount))
+    }
+
+    /// Lets clients in to the paths of a route although an outer section keeps them out: that section comes from a block beside the route.
+    fn keep_open(&mut self, route: &RoutePlan) {
+        for paths in &route.paths {
+            let is_one = match paths {
+                PathPattern::Exact(path) => {
+                    // A file, or a server: below a directory there may be closed files.
+                    let is_answered =
+                        matches!(route.action, RouteAction::Proxy { .. } | RouteAction::Redirect { .. });
+                    is_answered || path.rsplit('/').next().is_some_and(|name| name.contains('.'))
+                }
+                PathPattern::Below(_) => true,
+                _ => false,
+            };
+            let (at, own) = self.owners(paths).remove(0);
+            let Some(prefix) = own.prefix().filter(|_| is_one).map(str::to_owned) else { continue };
+            let limits = &self.groups[at].limits;
+            let keeps_out = |section: &DraftSection| {
+                section.values("allow").chain(section.values("deny")).next().is_some()
+            };
+            let is_within = |outer: &str| {
+                let rest = prefix.strip_prefix(outer.trim_end_matches('/'));
+                outer != prefix && rest.is_some_and(|rest| rest.starts_with('/'))
+            };
+            let is_closed = limits.iter().any(|(outer, section)| is_within(outer) && keeps_out(section));
+            if is_closed && !limits.get(&prefix).is_some_and(keeps_out) {
+                self.limit(at, &prefix, &route.origin).set("allow", "all", &route.origin);
+            }
+        }
     }
 
     /// Returns the section of limits for a prefix.

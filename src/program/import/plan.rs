@@ -60,6 +60,8 @@ pub(super) struct RoutePlan {
     pub(super) cache: Option<Given>,
     pub(super) listings: Option<Given>,
     pub(super) access_log: Option<Given>,
+    /// Whether no directive keeps clients out, not even one of a block around it.
+    pub(super) is_open: bool,
     /// `allow`, `deny`, `request-rate` and `request-burst`.
     pub(super) limits: Vec<PlannedOption>,
 }

@@ -29,6 +29,8 @@ struct CaddyBlock {
     /// What `handle_path` strips from the path; empty: nothing.
     stripped: String,
     root: Option<Given>,
+    /// Whether a directive of a block around keeps clients out.
+    is_guarded: bool,
 }
 
 /// Reads a site.
@@ -63,7 +65,8 @@ pub(super) fn read(
         reader.plan.server.push(PlannedOption::new("tls", "self-signed", &origin));
         address::report_own(&origin, reader.report);
     }
-    let block = CaddyBlock { paths: vec![PathPattern::All], stripped: String::new(), root: None };
+    let block =
+        CaddyBlock { paths: vec![PathPattern::All], stripped: String::new(), root: None, is_guarded: false };
     reader.block(children, &block);
     let SiteReader { mut site, .. } = reader;
     let meaningful: Vec<_> = site
@@ -131,7 +134,19 @@ impl SiteReader<'_> {
                 block.root = Some(Given::new(&**path, &directive.origin()));
             }
         }
+        let guards = ["basic_auth", "basicauth", "forward_auth", "respond", "abort", "error"];
+        block.is_guarded |= directives
+            .iter()
+            .any(|directive| guards.contains(&&*directive.name) || directive.name.starts_with('@'));
         let is_whole = block.paths == [PathPattern::All];
+        if !is_whole
+            && !block.is_guarded
+            && let Some(first) = directives.first()
+        {
+            let mut route = RoutePlan::new(&first.origin(), block.paths.clone());
+            route.is_open = true;
+            self.site.routes.push(route);
+        }
         if is_whole && let Some(root) = &block.root {
             match root.value.contains('{') {
                 true => self.report.left_out(
@@ -254,7 +269,7 @@ impl SiteReader<'_> {
                     .unwrap_or_default()
                     .trim_end_matches('/')
                     .to_owned();
-                let inner = CaddyBlock { paths, stripped, root: None };
+                let inner = CaddyBlock { paths, stripped, root: None, is_guarded: block.is_guarded };
                 let has_root = directive.children().iter().any(|child| child.name == "root");
                 // Without a directory of its own, that of the site stands for the paths.
                 if let (false, Some(root), true) = (

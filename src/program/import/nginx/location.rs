@@ -258,6 +258,7 @@ impl LocationBody {
                 );
             }
         }
+        route.is_open = scope.is_unrestricted() && route.action != RouteAction::Closed;
         reader.server.site.routes.push(route);
         for nested in &self.nested {
             read(nested, &scope, reader, report);

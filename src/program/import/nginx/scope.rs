@@ -103,6 +103,11 @@ impl NginxScope {
         limits
     }
 
+    /// Returns whether no directive here or around keeps clients out.
+    pub(super) fn is_unrestricted(&self) -> bool {
+        self.access.is_empty() && self.closed_by.is_none()
+    }
+
     /// Returns whether the block denies every client, and the directive that does.
     pub(super) fn denies_all(&self) -> Option<DirectiveOrigin> {
         match &self.access[..] {
