@@ -180,4 +180,4 @@ pub use {
 
 #[cfg(feature = "program")]
 #[doc(hidden)]
-pub use program::run as run_program;
+pub use program::{import, run as run_program};

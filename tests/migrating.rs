@@ -5,17 +5,19 @@ use crate::common::{
     client::{Response, TestClient},
     other_server::OtherServer,
     port::ReservedPort,
-    program::{RunningProgram, serve_config},
+    program::{RunningProgram, serve_config, tarpon},
     site, wait_for,
 };
 use flate2::read::GzDecoder;
 use std::{
+    ffi::OsStr,
     fs,
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     path::Path,
     thread,
 };
+use tempfile::TempDir;
 
 /// The servers that tarpon is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,51 +84,110 @@ fn documented_files_are_those_of_the_tests() {
 
 #[test]
 fn answers_are_those_of_nginx_and_caddy_but_for_the_listed_differences() {
-    let dir = site(&[
-        ("srv/www/example.org/index.html", "<p>home"),
-        ("srv/www/example.org/about.html", "<p>about"),
-        ("srv/www/example.org/404.html", "<p>not here"),
-        ("srv/www/example.org/assets/style.css", &"p { color: red }\n".repeat(100)),
-        ("srv/www/example.org/files/a.txt", "a file"),
-        ("srv/www/example.org/blog/post.html", "<p>post"),
-        ("srv/www/example.org/app/index.html", "<p>app"),
-        ("srv/www/example.org/app/app.js", "app()"),
-        ("srv/media/logo.txt", "a logo"),
-        ("srv/www/blog.example.org/index.html", "<p>blog"),
-        ("log/nginx/none", ""),
-        ("log/caddy/none", ""),
-        ("log/tarpon/none", ""),
-    ]);
-    let api = start_api();
-    let adapted = |file: &str| {
-        let at = dir.path().display();
-        let text = configuration(file).replace("/srv/", &format!("{at}/srv/"));
-        text.replace("/var/log/", &format!("{at}/log/")).replace("127.0.0.1:9000", &api.to_string())
-    };
-    let config = adapted("tarpon.toml").replace("\"80\"", "\"127.0.0.1:0\"");
-    let program = RunningProgram::start_ready(serve_config(&config, dir.path(), &[]));
-    let ports = [ReservedPort::new(), ReservedPort::new()];
-    let [nginx_at, caddy_at] = [ports[0].address, ports[1].address];
-    let nginx_config = adapted("nginx.conf").replace("listen 80", &format!("listen {nginx_at}"));
-    let caddy_config = with_port(&adapted("Caddyfile"), caddy_at.port());
-    let mut nginx = OtherServer::start("nginx", &nginx_config, dir.path());
-    let mut caddy = OtherServer::start("caddy", &caddy_config, dir.path());
-    drop(nginx.connect("127.0.0.1:0", nginx_at, "nginx"));
-    drop(caddy.connect("127.0.0.1:0", caddy_at, "Caddy"));
-    let peers = [(Nginx, nginx_at), (Caddy, caddy_at)];
+    let setup = MigrationSetup::new();
+    let program = setup.start(&setup.adapted("tarpon.toml"));
+    for peer in [Nginx, Caddy] {
+        setup.compare(peer, &program);
+    }
+    compare_logs(setup.dir.path());
+}
 
-    for (host, request, differences) in REQUESTS {
-        let own = ask(program.address(), host, request, "");
-        for (peer, address) in peers {
+#[test]
+fn imported_configurations_serve_the_same_answers() {
+    let setup = MigrationSetup::new();
+    for (peer, syntax, file) in [(Nginx, "nginx", "nginx.conf"), (Caddy, "caddy", "Caddyfile")] {
+        let source = setup.dir.path().join(file);
+        fs::write(&source, setup.adapted(file)).expect("a file");
+        let import = RunningProgram::run(tarpon(
+            ["import", syntax].map(OsStr::new).into_iter().chain([source.as_os_str()]),
+        ));
+        assert!(import.status.success() && !import.err.contains("left out"), "{import:?}");
+        let check = setup.dir.path().join("checked.toml");
+        fs::write(&check, &import.out).expect("a file");
+        let checked = RunningProgram::run(tarpon(
+            ["config", "check", "--offline"].map(OsStr::new).into_iter().chain([check.as_os_str()]),
+        ));
+        assert!(checked.status.success(), "{checked:?}");
+        // The other server writes the log of the file.
+        let config = import.out.replace(&format!("/log/{syntax}/"), "/log/tarpon/");
+        let program = setup.start(&config);
+        setup.compare(peer, &program);
+        if peer == Nginx {
+            compare_logs(setup.dir.path());
+        }
+    }
+}
+
+/// The files of all servers, and the API.
+struct MigrationSetup {
+    dir: TempDir,
+    api: SocketAddr,
+}
+
+impl MigrationSetup {
+    fn new() -> MigrationSetup {
+        let dir = site(&[
+            ("srv/www/example.org/index.html", "<p>home"),
+            ("srv/www/example.org/about.html", "<p>about"),
+            ("srv/www/example.org/404.html", "<p>not here"),
+            ("srv/www/example.org/assets/style.css", &"p { color: red }\n".repeat(100)),
+            ("srv/www/example.org/files/a.txt", "a file"),
+            ("srv/www/example.org/blog/post.html", "<p>post"),
+            ("srv/www/example.org/app/index.html", "<p>app"),
+            ("srv/www/example.org/app/app.js", "app()"),
+            ("srv/media/logo.txt", "a logo"),
+            ("srv/www/blog.example.org/index.html", "<p>blog"),
+            ("log/nginx/none", ""),
+            ("log/caddy/none", ""),
+            ("log/tarpon/none", ""),
+        ]);
+        MigrationSetup { dir, api: start_api() }
+    }
+
+    /// Returns a file of the page with the paths of this test.
+    fn adapted(&self, file: &str) -> String {
+        let at = self.dir.path().display();
+        let text = configuration(file).replace("/srv/", &format!("{at}/srv/"));
+        text.replace("/var/log/", &format!("{at}/log/")).replace("127.0.0.1:9000", &self.api.to_string())
+    }
+
+    /// Starts tarpon at a port of its own.
+    fn start(&self, config: &str) -> RunningProgram {
+        let config = config.replace("\"80\"", "\"127.0.0.1:0\"");
+        RunningProgram::start_ready(serve_config(&config, self.dir.path(), &[]))
+    }
+
+    /// Starts another server, and compares its answers with those of tarpon.
+    fn compare(&self, peer: ComparedServer, program: &RunningProgram) {
+        let port = ReservedPort::new();
+        let address = port.address;
+        let (name, title, config) = match peer {
+            Nginx => {
+                let config = self.adapted("nginx.conf").replace("listen 80", &format!("listen {address}"));
+                ("nginx", "nginx", config)
+            }
+            Caddy => ("caddy", "Caddy", with_port(&self.adapted("Caddyfile"), address.port())),
+        };
+        let mut server = OtherServer::start(name, &config, self.dir.path());
+        drop(server.connect("127.0.0.1:0", address, title));
+        for (host, request, differences) in REQUESTS {
+            let own = ask(program.address(), host, request, "");
             let theirs = ask(address, host, request, "");
             compare(peer, host, request, (&theirs, &own), differences);
         }
-    }
-    for (peer, address) in peers {
         compare_files(peer, address, program.address());
         compare_tunnels(peer, address, program.address());
+        if peer == Caddy {
+            // Caddy logs in JSON.
+            wait_for("the log of Caddy", || {
+                let text =
+                    fs::read_to_string(self.dir.path().join("log/caddy/access.log")).unwrap_or_default();
+                text.lines()
+                    .any(|line| line.starts_with('{') && line.contains("\"/about.html\""))
+                    .then_some(())
+            });
+        }
     }
-    compare_logs(dir.path());
 }
 
 /// Compares two answers: that of a peer and that of tarpon.
@@ -262,11 +323,6 @@ fn compare_logs(dir: &Path) {
     for server in ["nginx", "tarpon"] {
         wait_for("the line of the log", || lines(server).iter().any(|line| line == want).then_some(()));
     }
-    // Caddy logs in JSON.
-    wait_for("the log of Caddy", || {
-        let text = fs::read_to_string(dir.join("log/caddy/access.log")).unwrap_or_default();
-        text.lines().any(|line| line.starts_with('{') && line.contains("\"/about.html\"")).then_some(())
-    });
 }
 
 /// Sends one request on a connection of its own.

@@ -10,10 +10,12 @@
 //! |---|---|
 //! | `cli` | the command line: a file for each command |
 //! | `config` | merges defaults, a file and flags into one checked configuration |
+//! | `import` | makes a configuration of that of another server |
 //! | `output` | messages, events, progress and tables |
 
 mod cli;
 pub mod config;
+pub mod import;
 mod output;
 
 use crate::site::embedded::has_embedded_site;

@@ -9,6 +9,7 @@ use super::{
 use rustix::{
     process::{Pid, Signal, kill_process},
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
+    termios::{Winsize, tcsetwinsize},
 };
 use std::{
     env,
@@ -170,20 +171,38 @@ impl RunningProgram {
     }
 
     /// Starts the program on a terminal. [`out`](RunningProgram::out) returns all output. pty(7).
-    pub(crate) fn start_on_terminal(mut command: Command) -> RunningProgram {
+    pub(crate) fn start_on_terminal(command: Command) -> RunningProgram {
+        RunningProgram::start_with_keys(command, Some(Stdio::null())).0
+    }
+
+    /// Starts the program on a terminal, with this standard input. `None`: that terminal, of 80 columns and 24 rows. Returns the master and
+    /// the slave end of the terminal, too.
+    pub(crate) fn start_with_keys(
+        mut command: Command,
+        input: Option<Stdio>,
+    ) -> (RunningProgram, File, File) {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&master).and_then(|()| unlockpt(&master)).expect("a terminal of this user");
         let path = ptsname(&master, Vec::new()).expect("a terminal name");
         let slave = File::options().read(true).write(true).open(OsStr::from_bytes(path.to_bytes()));
         let slave = slave.expect("the slave end");
         command.env("TERM", "xterm").env_remove("NO_COLOR");
-        command.stdin(Stdio::null()).stdout(slave.try_clone().expect("a descriptor")).stderr(slave);
+        let duplicate = || slave.try_clone().expect("a descriptor");
+        if input.is_none() {
+            let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+            tcsetwinsize(&slave, size).expect("a size");
+        }
+        command.stdin(input.unwrap_or_else(|| duplicate().into())).stdout(duplicate()).stderr(duplicate());
         let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        RunningProgram {
+        // The program has its own descriptors: the end of the terminal is an error once it has ended.
+        drop(command);
+        let keys = File::from(master.try_clone().expect("a descriptor"));
+        let program = RunningProgram {
             child,
             out: OutputReader::start(File::from(master)),
             err: OutputReader::start(io::empty()),
-        }
+        };
+        (program, keys, slave)
     }
 
     /// Starts the program and waits for its banner.
@@ -454,7 +473,14 @@ impl OutputReader {
     }
 
     fn text(&self) -> String {
-        String::from_utf8(self.text.lock().expect("a reader").clone()).expect("UTF-8 output")
+        let mut bytes = self.text.lock().expect("a reader").clone();
+        // The rest of the last character may follow.
+        if let Err(error) = str::from_utf8(&bytes)
+            && error.error_len().is_none()
+        {
+            bytes.truncate(error.valid_up_to());
+        }
+        String::from_utf8(bytes).expect("UTF-8 output")
     }
 
     fn all(&mut self) -> String {

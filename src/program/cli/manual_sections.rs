@@ -174,6 +174,30 @@ const SECTIONS: &[ManualSections] = &[
         environment: ADMIN_ENVIRONMENT,
     },
     ManualSections {
+        page: "top",
+        examples: &[
+            ("tarpon top", "Show the server at the default address live."),
+            ("tarpon top --once", "Print its state once, with the rates of one second."),
+        ],
+        files: &[ADMIN_SOCKET],
+        environment: ADMIN_ENVIRONMENT,
+    },
+    ManualSections {
+        page: "import",
+        examples: &[
+            (
+                "tarpon import nginx /etc/nginx/nginx.conf -o tarpon.toml",
+                "Make a configuration of that of nginx.",
+            ),
+            (
+                "tarpon import caddy /etc/caddy/Caddyfile",
+                "Print that of a Caddyfile, with a report on standard error.",
+            ),
+        ],
+        files: &[TOML],
+        environment: &[NO_COLOR],
+    },
+    ManualSections {
         page: "doctor",
         examples: &[
             ("tarpon doctor", "Examine this machine."),

@@ -4,9 +4,11 @@
 //! |---|---|
 //! | `serve` | serves sites |
 //! | `status` | prints the state of a running server |
+//! | `top` | shows a running server live |
 //! | `control` | sends reload and upgrade orders to a running server |
 //! | `pack`, `inspect`, `verify`, `release` | make, list, check and activate packed sites |
 //! | `config` | checks and prints the configuration |
+//! | `import` | makes a configuration of that of another server |
 //! | `doctor` | examines the machine and a configuration, and advises |
 //! | `hash_password` | prints the hash of a password |
 //! | `manual` | prints manual pages, generated from the help of the commands |
@@ -24,6 +26,7 @@ mod doctor;
 mod embedded;
 mod flags;
 mod hash_password;
+mod import;
 mod inspect;
 mod local_file;
 mod manual;
@@ -34,6 +37,7 @@ mod reference;
 mod release;
 mod serve;
 mod status;
+mod top;
 mod verify;
 
 use crate::config::Opt;
@@ -61,16 +65,18 @@ struct CliCommand {
 }
 
 /// All commands, in the order of the help.
-const COMMANDS: [CliCommand; 13] = [
+const COMMANDS: [CliCommand; 15] = [
     CliCommand { command: serve::command, run: serve::run },
     CliCommand { command: pack::command, run: pack::run },
     CliCommand { command: inspect::command, run: inspect::run },
     CliCommand { command: verify::command, run: verify::run },
     CliCommand { command: release::ReleaseArgs::command, run: release::run },
     CliCommand { command: status::StatusArgs::command, run: status::run },
+    CliCommand { command: top::TopArgs::command, run: top::run },
     CliCommand { command: control::Reload::command, run: control::reload },
     CliCommand { command: control::Upgrade::command, run: control::upgrade },
     CliCommand { command: config::command, run: config::run },
+    CliCommand { command: import::command, run: import::run },
     CliCommand { command: doctor::command, run: doctor::run },
     CliCommand { command: hash_password::HashPasswordArgs::command, run: hash_password::run },
     CliCommand { command: manual::command, run: manual::run },

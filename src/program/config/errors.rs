@@ -92,6 +92,13 @@ impl ConfigErrors {
         ConfigErrors::new(file.as_ref(), list.into_iter().chain(other.list).collect())
     }
 
+    /// Returns each error: the byte of the file where it begins, the problem with what was expected, and the hint.
+    pub(crate) fn refusals(&self) -> impl Iterator<Item = (Option<usize>, String, String)> {
+        self.list
+            .iter()
+            .map(|error| (error.start(), format!("{}; {}", error.found, error.expected), error.hint.clone()))
+    }
+
     /// Returns the number of errors.
     pub fn count(&self) -> usize {
         self.list.len()

@@ -494,7 +494,7 @@ pub(super) fn toml_example(option: &Opt) -> String {
 }
 
 /// Formats a value as TOML.
-pub(super) fn toml_value(option: &Opt, value: &str) -> String {
+pub(crate) fn toml_value(option: &Opt, value: &str) -> String {
     match option.kind {
         ValueKind::Flag(_) | ValueKind::Count(..) => value.to_owned(),
         _ => quoted(value),

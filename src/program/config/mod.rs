@@ -77,6 +77,7 @@ pub(crate) use certificates::check_certificates;
 pub use errors::{ConfigError, ConfigErrors};
 pub use exposed::check_exposed;
 pub use file::ConfigFile;
+pub(crate) use file::toml_value;
 pub use listener::ListenerConfig;
 pub use option::{Choices, CommandKind, ConfigSection, FlagForm, Opt, OptionDefault, ValueKind};
 pub(crate) use passwords::cleartext_warning;

@@ -10,6 +10,7 @@
 
 pub(crate) mod doctor_report;
 pub(crate) mod events;
+pub(crate) mod full_screen;
 pub(crate) mod loading;
 pub(crate) mod messages;
 pub(crate) mod notice_text;
@@ -17,6 +18,7 @@ pub(crate) mod progress;
 pub(crate) mod release_table;
 pub(crate) mod status;
 pub(crate) mod tables;
+pub(crate) mod top;
 mod upstream_table;
 
 use std::{

@@ -155,7 +155,7 @@ fn percentile(metrics: &Metrics, share: f64) -> String {
 }
 
 /// Formats a duration in its two largest units.
-fn uptime(seconds: u64) -> String {
+pub(super) fn uptime(seconds: u64) -> String {
     let (mut rest, mut parts) = (seconds, Vec::new());
     for (unit, name) in [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")] {
         if rest >= unit && parts.len() < 2 {
@@ -167,7 +167,7 @@ fn uptime(seconds: u64) -> String {
 }
 
 /// Formats a number in groups of three digits.
-fn grouped(number: u64) -> String {
+pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect();
     groups.join(",")

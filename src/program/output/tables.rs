@@ -118,7 +118,7 @@ fn affects_width(row: &[String], at: usize) -> bool {
 }
 
 /// Leaves out the middle of a long text: both of its ends distinguish names.
-fn shorten(text: &mut String, width: usize) {
+pub(super) fn shorten(text: &mut String, width: usize) {
     let count = text.chars().count();
     if count > width {
         let front = width.saturating_sub(1).div_ceil(2);
