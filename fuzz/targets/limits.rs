@@ -61,7 +61,11 @@ fn check_user(line: &str) {
     match line.parse::<PasswordUser>() {
         Ok(user) => {
             assert!(line.starts_with(user.name()) && !user.name().is_empty());
-            assert!(["$argon2id$", "$2a$", "$2b$", "$2y$"].iter().any(|start| line[user.name().len() + 1..].starts_with(start)));
+            assert!(
+                ["$argon2id$", "$2a$", "$2b$", "$2y$"]
+                    .iter()
+                    .any(|start| line[user.name().len() + 1..].starts_with(start))
+            );
         }
         // The reason shows nothing of the line, which may be a password.
         Err(error) => assert!(!error.to_string().is_empty()),
