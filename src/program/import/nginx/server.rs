@@ -438,6 +438,6 @@ const PAGE_STATUSES: &[u16] =
 
 /// Reports a directive that protects paths, which stay closed.
 pub(super) fn report_closed(origin: &DirectiveOrigin, report: &mut ImportReport) {
-    let hint = "until then the paths are closed by deny = [\"all\"]; docs/limits.md tells which clients a [[site.limit]] can let in";
+    let hint = "until then the paths are closed by deny = [\"all\"]; docs/limits.md and docs/passwords.md tell which clients and users a [[site.limit]] can let in";
     report.left_out(origin, "the access control of these paths is not carried over", hint);
 }
