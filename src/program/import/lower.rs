@@ -9,7 +9,7 @@
 use super::{
     draft::{ConfigDraft, DraftSection},
     path::PathPattern,
-    plan::{Given, PlannedOption, RouteAction, RoutePlan, ServicePlan, SitePlan, UpstreamPlan},
+    plan::{Given, ImportedSite, ImportedUpstream, PlannedOption, RouteAction, RoutePlan, ServicePlan},
     report::ImportReport,
     source::DirectiveOrigin,
 };
@@ -93,19 +93,19 @@ fn normalise_listen(listen: &mut Vec<Given>) {
 /// The sections of upstreams. Sites that name the same servers and options share one.
 #[derive(Default)]
 struct UpstreamSections {
-    known: Vec<(UpstreamPlan, String)>,
+    known: Vec<(ImportedUpstream, String)>,
     names: BTreeSet<String>,
     sections: Vec<DraftSection>,
 }
 
 impl UpstreamSections {
     /// Returns the target of `proxy` for some servers.
-    fn target(&mut self, upstream: &UpstreamPlan) -> String {
-        let is_same = |known: &UpstreamPlan| {
-            let values = |plan: &UpstreamPlan| -> Vec<String> {
+    fn target(&mut self, upstream: &ImportedUpstream) -> String {
+        let is_same = |known: &ImportedUpstream| {
+            let values = |plan: &ImportedUpstream| -> Vec<String> {
                 plan.servers.iter().map(|given| given.value.clone()).collect()
             };
-            let options = |plan: &UpstreamPlan| -> Vec<(&str, String)> {
+            let options = |plan: &ImportedUpstream| -> Vec<(&str, String)> {
                 plan.options.iter().map(|option| (option.name, option.given.value.clone())).collect()
             };
             values(known) == values(upstream) && options(known) == options(upstream)
@@ -123,7 +123,7 @@ impl UpstreamSections {
         target
     }
 
-    fn add(&mut self, upstream: &UpstreamPlan) -> String {
+    fn add(&mut self, upstream: &ImportedUpstream) -> String {
         let allowed = |char: char| {
             if char.is_ascii_alphanumeric() || matches!(char, '-' | '_' | '.') { char } else { '-' }
         };
@@ -194,7 +194,7 @@ impl SiteGroup {
 }
 
 struct SiteLowering<'a> {
-    site: &'a SitePlan,
+    site: &'a ImportedSite,
     names_listeners: bool,
     upstreams: &'a mut UpstreamSections,
     report: &'a mut ImportReport,
@@ -433,7 +433,7 @@ impl SiteLowering<'_> {
         &mut self,
         route: &RoutePlan,
         (at, own, paths): (usize, &PathPattern, &PathPattern),
-        upstream: &UpstreamPlan,
+        upstream: &ImportedUpstream,
         base: Option<&str>,
     ) {
         let origin = &route.origin;

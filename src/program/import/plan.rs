@@ -23,12 +23,12 @@ pub(super) struct ServicePlan {
     pub(super) log: Vec<PlannedOption>,
     /// Options of listeners, by address.
     pub(super) listeners: Vec<(String, PlannedOption)>,
-    pub(super) sites: Vec<SitePlan>,
+    pub(super) sites: Vec<ImportedSite>,
 }
 
 /// A site with its paths.
 #[derive(Clone, Debug, Default)]
-pub(super) struct SitePlan {
+pub(super) struct ImportedSite {
     pub(super) origin: DirectiveOrigin,
     /// Lines above the section.
     pub(super) comments: Vec<String>,
@@ -76,7 +76,7 @@ pub(super) enum RouteAction {
     Files(Option<Given>),
     /// Upstream servers.
     Proxy {
-        upstream: UpstreamPlan,
+        upstream: ImportedUpstream,
         /// What takes the place of the path.
         base: Option<String>,
     },
@@ -92,7 +92,7 @@ pub(super) enum RouteAction {
 
 /// Upstream servers with their options.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct UpstreamPlan {
+pub(super) struct ImportedUpstream {
     pub(super) name: String,
     pub(super) servers: Vec<Given>,
     pub(super) options: Vec<PlannedOption>,

@@ -2,7 +2,7 @@
 
 use super::global::GlobalOptions;
 use crate::program::import::{
-    plan::{Given, SitePlan},
+    plan::{Given, ImportedSite},
     report::ImportReport,
     source::{DirectiveOrigin, SourceDirective},
 };
@@ -23,7 +23,7 @@ pub(super) fn read(
     tls: SiteTls,
     bind: &[String],
     options: &GlobalOptions,
-    site: &mut SitePlan,
+    site: &mut ImportedSite,
     report: &mut ImportReport,
 ) -> bool {
     let origin = directive.origin();

@@ -4,7 +4,7 @@
 //! Caddyfile ─ syntax ─▶ lines with blocks ─ snippets ─▶ lines of all files
 //!                                                          │
 //!                          global options ─ global ────────┤
-//!                          addresses ────── address ───────┼─▶ SitePlan
+//!                          addresses ────── address ───────┼─▶ ImportedSite
 //!                          directives ───── site ◀─ matcher: which paths
 //! ```
 //!

@@ -2,7 +2,7 @@
 
 use super::known;
 use crate::program::import::{
-    plan::{Given, PlannedOption, UpstreamPlan, duration},
+    plan::{Given, ImportedUpstream, PlannedOption, duration},
     report::ImportReport,
     source::{DirectiveOrigin, SourceDirective},
 };
@@ -24,9 +24,9 @@ pub(super) fn reverse_proxy(
     directive: &SourceDirective,
     targets: &[String],
     report: &mut ImportReport,
-) -> Option<UpstreamPlan> {
+) -> Option<ImportedUpstream> {
     let origin = directive.origin();
-    let mut upstream = UpstreamPlan {
+    let mut upstream = ImportedUpstream {
         name: String::new(),
         servers: Vec::new(),
         options: Vec::new(),
@@ -153,7 +153,7 @@ fn address(target: &str, scheme: &str) -> Option<String> {
     is_plain.then(|| format!("{scheme}://{rest}"))
 }
 
-fn header_up(child: &SourceDirective, upstream: &mut UpstreamPlan, report: &mut ImportReport) {
+fn header_up(child: &SourceDirective, upstream: &mut ImportedUpstream, report: &mut ImportReport) {
     let origin = child.origin();
     let (name, value) = (child.arg(0).to_ascii_lowercase(), child.arg(1));
     match &*name {
@@ -190,7 +190,7 @@ fn header_up(child: &SourceDirective, upstream: &mut UpstreamPlan, report: &mut 
 
 fn transport(
     child: &SourceDirective,
-    upstream: &mut UpstreamPlan,
+    upstream: &mut ImportedUpstream,
     scheme: &mut &'static str,
     report: &mut ImportReport,
 ) {
@@ -237,9 +237,9 @@ pub(super) fn php_fastcgi(
     directive: &SourceDirective,
     targets: &[String],
     report: &mut ImportReport,
-) -> Option<UpstreamPlan> {
+) -> Option<ImportedUpstream> {
     let origin = directive.origin();
-    let mut upstream = UpstreamPlan {
+    let mut upstream = ImportedUpstream {
         name: "php".to_owned(),
         servers: Vec::new(),
         options: Vec::new(),

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::program::import::{
     path::PathPattern,
-    plan::{Given, PlannedOption, RouteAction, RoutePlan, ServicePlan, SitePlan},
+    plan::{Given, ImportedSite, PlannedOption, RouteAction, RoutePlan, ServicePlan},
     report::ImportReport,
     source::{DirectiveOrigin, SourceDirective},
 };
@@ -17,7 +17,7 @@ use crate::program::import::{
 /// A site, and the redirect of its whole host if it has no other directive.
 #[derive(Debug)]
 pub(super) struct CaddySite {
-    site: SitePlan,
+    site: ImportedSite,
     whole: Option<(String, u16, DirectiveOrigin)>,
 }
 
@@ -42,7 +42,7 @@ pub(super) fn read(
 ) -> CaddySite {
     let origin = directive.origin();
     let mut reader = SiteReader {
-        site: SitePlan { origin: origin.clone(), ..SitePlan::default() },
+        site: ImportedSite { origin: origin.clone(), ..ImportedSite::default() },
         plan,
         report,
         named: NamedMatchers::new(),
@@ -112,7 +112,7 @@ pub(super) fn merge(sites: Vec<CaddySite>, plan: &mut ServicePlan) {
 }
 
 struct SiteReader<'a> {
-    site: SitePlan,
+    site: ImportedSite,
     plan: &'a mut ServicePlan,
     report: &'a mut ImportReport,
     named: NamedMatchers,

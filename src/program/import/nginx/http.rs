@@ -6,7 +6,7 @@ use super::{
     server::{self, NginxServer},
 };
 use crate::program::import::{
-    plan::{Given, PlannedOption, ServicePlan, UpstreamPlan},
+    plan::{Given, ImportedUpstream, PlannedOption, ServicePlan},
     report::ImportReport,
     source::SourceDirective,
 };
@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// What servers refer to by name.
 #[derive(Debug, Default)]
 pub(super) struct HttpContext {
-    pub(super) upstreams: Vec<UpstreamPlan>,
+    pub(super) upstreams: Vec<ImportedUpstream>,
     /// Rates of `limit_req_zone`, by zone.
     pub(super) request_zones: BTreeMap<String, String>,
     /// Zones of `limit_conn_zone` that count by address.

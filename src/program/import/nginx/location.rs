@@ -3,7 +3,7 @@
 use super::{
     proxy, report_unread,
     scope::{NginxScope, limit_option},
-    server::{HostRedirect, RedirectedHost, ServerReader, report_closed},
+    server::{RedirectedHost, ServerReader, WholeHostRedirect, report_closed},
 };
 use crate::program::import::{
     path::PathPattern,
@@ -700,7 +700,7 @@ pub(super) fn whole_rewrite(
     directive: &SourceDirective,
     reader: &ServerReader<'_>,
     scope: &NginxScope,
-) -> Option<HostRedirect> {
+) -> Option<WholeHostRedirect> {
     let [RegexPattern { paths: PathPattern::All, captures }] = &regex::patterns(directive.arg(0))?[..] else {
         return None;
     };
@@ -732,7 +732,7 @@ pub(super) fn host_redirect(
     directive: &SourceDirective,
     reader: &ServerReader<'_>,
     scope: &NginxScope,
-) -> Option<HostRedirect> {
+) -> Option<WholeHostRedirect> {
     let (status, url) = match &directive.args[..] {
         [url] => (302, url),
         [status, url] => (status.parse().ok()?, url),
@@ -747,7 +747,7 @@ fn parse_host(
     origin: &DirectiveOrigin,
     reader: &ServerReader<'_>,
     scope: &NginxScope,
-) -> Option<HostRedirect> {
+) -> Option<WholeHostRedirect> {
     let (scheme, rest) = url.split_once("://")?;
     let scheme = match scheme {
         "https" => Some("https"),
@@ -771,7 +771,7 @@ fn parse_host(
             is_name.then_some(RedirectedHost::Other { scheme, host })?
         }
     };
-    (300..400).contains(&status).then(|| HostRedirect { to, status, origin: origin.clone() })
+    (300..400).contains(&status).then(|| WholeHostRedirect { to, status, origin: origin.clone() })
 }
 
 /// Returns what `return` answers for some paths.

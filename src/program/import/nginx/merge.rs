@@ -6,10 +6,10 @@
 //! server { listen 80 default_server; return 444; }                              refuse-unknown-hosts
 //! ```
 
-use super::server::{HostRedirect, NginxServer, RedirectedHost};
+use super::server::{NginxServer, RedirectedHost, WholeHostRedirect};
 use crate::program::import::{
     path::PathPattern,
-    plan::{Given, PlannedOption, RouteAction, RoutePlan, ServicePlan, SitePlan},
+    plan::{Given, ImportedSite, PlannedOption, RouteAction, RoutePlan, ServicePlan},
     report::ImportReport,
 };
 
@@ -86,7 +86,7 @@ pub(super) fn merge(
 }
 
 /// Adds a redirect of one host within the site that has it.
-fn conditional(site: &mut SitePlan, host: &str, redirect: &HostRedirect, report: &mut ImportReport) {
+fn conditional(site: &mut ImportedSite, host: &str, redirect: &WholeHostRedirect, report: &mut ImportReport) {
     match &redirect.to {
         RedirectedHost::SameWithTls => site.redirect_to_https = Some(redirect.origin.clone()),
         RedirectedHost::Other { host: to, .. }
@@ -109,11 +109,16 @@ fn conditional(site: &mut SitePlan, host: &str, redirect: &HostRedirect, report:
 }
 
 /// Adds a redirect to the sites that it leads to. Returns whether there are any.
-fn redirect_names(plan: &mut ServicePlan, from: &SitePlan, hosts: &[Given], redirect: &HostRedirect) -> bool {
-    let has_tls = |site: &SitePlan| site.listen.iter().any(|given| given.value.starts_with("tls:"));
+fn redirect_names(
+    plan: &mut ServicePlan,
+    from: &ImportedSite,
+    hosts: &[Given],
+    redirect: &WholeHostRedirect,
+) -> bool {
+    let has_tls = |site: &ImportedSite| site.listen.iter().any(|given| given.value.starts_with("tls:"));
     match &redirect.to {
         RedirectedHost::SameWithTls => {
-            let is_meant = |site: &SitePlan| {
+            let is_meant = |site: &ImportedSite| {
                 has_tls(site)
                     && (hosts.is_empty()
                         || site.hosts.iter().any(|own| hosts.iter().any(|host| host.value == own.value)))
@@ -164,7 +169,7 @@ fn move_first(hosts: &mut Vec<Given>, host: &str) {
 }
 
 /// Returns a site that redirects all paths.
-fn redirecting_site(mut site: SitePlan, redirect: &HostRedirect) -> SitePlan {
+fn redirecting_site(mut site: ImportedSite, redirect: &WholeHostRedirect) -> ImportedSite {
     let to = match &redirect.to {
         RedirectedHost::SameWithTls => {
             site.redirect_to_https = Some(redirect.origin.clone());

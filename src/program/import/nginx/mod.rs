@@ -5,7 +5,7 @@
 //!                                                   │
 //!             main, http ─ http ─▶ upstreams, zones, formats of logs
 //!                                                   ▼
-//!                        server ─▶ SitePlan ◀─ location ◀─ scope: what a block inherits
+//!                        server ─▶ ImportedSite ◀─ location ◀─ scope: what a block inherits
 //! ```
 //!
 //! | file | content |

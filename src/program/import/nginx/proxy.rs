@@ -2,7 +2,7 @@
 
 use super::{http::HttpContext, scope::NginxScope};
 use crate::program::import::{
-    plan::{Given, PlannedOption, RouteAction, UpstreamPlan, duration},
+    plan::{Given, ImportedUpstream, PlannedOption, RouteAction, duration},
     report::ImportReport,
     source::{DirectiveOrigin, SourceDirective},
 };
@@ -189,7 +189,7 @@ pub(super) fn action(
                 value: format!("{scheme}://{}", server.value),
                 origin: server.origin.clone(),
             });
-            UpstreamPlan { servers: servers.collect(), ..group.clone() }
+            ImportedUpstream { servers: servers.collect(), ..group.clone() }
         }
         None => {
             if address.is_empty() {
@@ -200,7 +200,7 @@ pub(super) fn action(
                 );
                 return None;
             }
-            UpstreamPlan {
+            ImportedUpstream {
                 name: address.trim_start_matches("unix:").trim_matches('/').replace('/', "-"),
                 servers: vec![Given::new(format!("{scheme}://{address}"), &origin)],
                 options: Vec::new(),
@@ -214,12 +214,12 @@ pub(super) fn action(
 
 /// Adds the options of a location to those of its upstream.
 fn with_options(
-    mut upstream: UpstreamPlan,
+    mut upstream: ImportedUpstream,
     scope: &NginxScope,
     (scheme, address): (&str, &str),
     origin: &DirectiveOrigin,
     report: &mut ImportReport,
-) -> UpstreamPlan {
+) -> ImportedUpstream {
     let proxy = &scope.proxy;
     let is_fastcgi = scheme == "fastcgi";
     for option in &proxy.options {
@@ -331,10 +331,14 @@ fn max_body(text: &str) -> Option<String> {
 }
 
 /// Reads a block `upstream`.
-pub(super) fn upstream(directive: &SourceDirective, report: &mut ImportReport) -> UpstreamPlan {
+pub(super) fn upstream(directive: &SourceDirective, report: &mut ImportReport) -> ImportedUpstream {
     let origin = directive.origin();
-    let mut plan =
-        UpstreamPlan { name: directive.arg(0).to_owned(), servers: Vec::new(), options: Vec::new(), origin };
+    let mut plan = ImportedUpstream {
+        name: directive.arg(0).to_owned(),
+        servers: Vec::new(),
+        options: Vec::new(),
+        origin,
+    };
     for child in directive.children() {
         let origin = child.origin();
         let mut set = |name, value: &str| plan.options.push(PlannedOption::new(name, value, &origin));

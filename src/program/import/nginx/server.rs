@@ -8,7 +8,7 @@ use super::{
 };
 use crate::program::import::{
     path::PathPattern,
-    plan::{Given, PlannedOption, RouteAction, RoutePlan, SitePlan},
+    plan::{Given, ImportedSite, PlannedOption, RouteAction, RoutePlan},
     report::ImportReport,
     source::{DirectiveOrigin, SourceDirective},
 };
@@ -16,22 +16,22 @@ use crate::program::import::{
 /// A server block.
 #[derive(Debug, Default)]
 pub(super) struct NginxServer {
-    pub(super) site: SitePlan,
+    pub(super) site: ImportedSite,
     /// Options of its listeners, by address.
     pub(super) listeners: Vec<(String, PlannedOption)>,
     /// Options of `[server]`.
     pub(super) server: Vec<PlannedOption>,
     /// Where the server redirects all requests to, but for those of ACME.
-    pub(super) redirect: Option<HostRedirect>,
+    pub(super) redirect: Option<WholeHostRedirect>,
     /// Where conditions on the host redirect to, and the hosts.
-    pub(super) conditional: Vec<(String, HostRedirect)>,
+    pub(super) conditional: Vec<(String, WholeHostRedirect)>,
     /// What refuses every request.
     pub(super) refused: Option<DirectiveOrigin>,
 }
 
 /// A redirect of whole hosts that keeps the path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct HostRedirect {
+pub(super) struct WholeHostRedirect {
     pub(super) to: RedirectedHost,
     pub(super) status: u16,
     pub(super) origin: DirectiveOrigin,
@@ -59,7 +59,7 @@ pub(super) fn read(
         context,
         named: Vec::new(),
         server: NginxServer {
-            site: SitePlan { origin: origin.clone(), ..SitePlan::default() },
+            site: ImportedSite { origin: origin.clone(), ..ImportedSite::default() },
             ..NginxServer::default()
         },
         error_paths: Vec::new(),
