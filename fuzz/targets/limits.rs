@@ -30,7 +30,7 @@ fn check_addresses(text: &str) {
             None => (&mut allow, line),
         };
         let Ok(entry) = line.parse::<AddressEntry>() else { continue };
-        assert_eq!(entry.to_string().parse(), Ok(entry.clone()), "{line}");
+        assert_eq!(entry.to_string().parse(), Ok(entry), "{line}");
         list.push(entry);
     }
     let list = AddressList::new(&allow, &deny);
