@@ -321,7 +321,7 @@ mod tests {
             assert!(sections.page == name && !sections.examples.is_empty(), "{name}");
         }
         for (example, _) in SECTIONS.iter().flat_map(|sections| sections.examples) {
-            let words = example.split(' ').take_while(|word| !["|", ">"].contains(word));
+            let words = example.split(' ').take_while(|word| !["|", ">", ">>", "<"].contains(word));
             let parsed = cli::command().try_get_matches_from(words);
             assert!(
                 parsed.is_ok(),
