@@ -18,7 +18,7 @@ use crate::{
         port::ReservedPort,
         program::RunningProgram,
         tls_stream::TlsStream,
-        wait_for,
+        wait_at_most, wait_for,
     },
 };
 use rustls::ClientConfig;
@@ -131,6 +131,9 @@ const CURL: [&str; 6] = ["--silent", "--show-error", "--fail", "--max-time", "30
 
 const LARGE_LEN: usize = 100_000_000;
 
+/// How long a machine may take to boot, and then each of its servers to start: it is emulated, and other tests keep this one busy.
+const BOOT_TIMEOUT: Duration = Duration::from_secs(300);
+
 const ENGINES: [&str; 3] = ["epoll", "io_uring", "poll"];
 
 impl Machine {
@@ -162,9 +165,8 @@ impl Machine {
         let (input, console) = io::pipe().expect("a pipe");
         let program = RunningProgram::start_with_stdin(command, input.into());
         let machine = Machine { program, console, tls, served, large, _root: root };
-        // Each may take as long as other events, as the machine is emulated and others keep this one busy.
         for count in 0..=engines.len() {
-            wait_for("the machine, and then its servers", || {
+            wait_at_most(BOOT_TIMEOUT, "the machine, and then its servers", || {
                 let out = machine.program.out();
                 assert!(!out.contains("vm: exit status"), "{out}");
                 (out.contains("vm: start") && out.matches("Ctrl-C").count() >= count).then_some(())

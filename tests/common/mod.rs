@@ -89,13 +89,19 @@ pub(crate) const SERVER_TIMEOUT: Duration = Duration::from_secs(3600);
 /// # Panics
 /// `look` returns `None` for [`TEST_TIMEOUT`].
 #[track_caller]
-pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn wait_for<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    wait_at_most(TEST_TIMEOUT, what, look)
+}
+
+/// Does as [`wait_for`], with another limit.
+#[track_caller]
+pub(crate) fn wait_at_most<T>(limit: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let since = Instant::now();
     loop {
         if let Some(found) = look() {
             return found;
         }
-        assert!(since.elapsed() < TEST_TIMEOUT, "timed out waiting for: {what}");
+        assert!(since.elapsed() < limit, "timed out waiting for: {what}");
         thread::sleep(Duration::from_millis(5));
     }
 }
