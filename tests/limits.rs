@@ -290,7 +290,7 @@ fn limits_hold_over_tls() {
         let statuses: Vec<_> = (0..5).map(|_| client.get("/").status).collect();
         assert_eq!(statuses, [200, 200, 200, 429, 429], "{engine}");
         assert_eq!(client.get("/api/").status, 403, "{engine}");
-        // Of all listeners together: the fourth is reset before its handshake.
+        // The limit counts the connections of all listeners: the fourth is reset before its handshake.
         let mut others = [tls12.connect(), TestClient::connect(served.program.address())];
         others.iter_mut().for_each(|client| assert_eq!(client.get("/").status, 429, "{engine}"));
         assert!(tls13.try_client(connected(tls13.address)).is_err(), "{engine}");

@@ -1,4 +1,4 @@
-//! Paths with a password, on every engine: who gets through, what leads around, and what a flood of wrong passwords costs the others.
+//! Paths with a password, on every engine: which requests pass, what leads around, and what a flood of wrong passwords costs other clients.
 
 use crate::common::{
     EMBEDDED, ENGINES,
@@ -199,16 +199,17 @@ fn a_flood_of_wrong_passwords_leaves_the_others_answered() {
         for client in &mut flood {
             client.send(format!("GET /admin/ HTTP/1.1\r\nHost: a\r\n{wrong}\r\n"));
         }
-        // Of one address few wait: the rest is refused at once.
-        let last = flood.last_mut().expect("clients").response();
-        assert_eq!((last.status, last.field("Retry-After")), (429, Some("1")), "{engine}");
         // Twenty requests pass while the first passwords are verified, each of which takes as long as a thousand.
         let mut client = TestClient::connect(served.program.address());
         (0..20).for_each(|_| assert_eq!(client.get("/").status, 200, "{engine}"));
-        let statuses: Vec<_> = flood[..39].iter_mut().map(|client| client.response().status).collect();
-        let verified = statuses.iter().filter(|&&status| status == 401).count();
-        assert!(statuses.iter().all(|status| [401, 429].contains(status)), "{engine}: {statuses:?}");
-        assert!((8..=20).contains(&verified), "{engine}: {statuses:?}");
+        let responses: Vec<_> = flood.iter_mut().map(TestClient::response).collect();
+        // Few requests of an address wait: the others are refused.
+        let (verified, refused): (Vec<_>, Vec<_>) =
+            responses.iter().partition(|response| response.status == 401);
+        assert!((8..=20).contains(&verified.len()), "{engine}: {responses:?}");
+        for response in refused {
+            assert_eq!((response.status, response.field("Retry-After")), (429, Some("1")), "{engine}");
+        }
         assert_eq!(served.status(&mut client, &basic("ann:open sesame")), 200, "{engine}: the user comes in");
     }
 }

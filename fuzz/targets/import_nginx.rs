@@ -2,30 +2,9 @@
 
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use std::path::Path;
-use tarpon::{
-    config::{CliFlags, CommandKind, ConfigFile, read},
-    import::{ImportSyntax, SourceAccess, import_text},
-};
+mod imported;
 
-fuzz_target!(|text: &str| {
-    let is_clean = |text: &str| text.chars().all(|char| char == '\n' || !char.is_control());
-    match import_text(ImportSyntax::Nginx, Path::new("file"), text, SourceAccess::Nothing) {
-        Ok(imported) => {
-            let file = ConfigFile::new("tarpon.toml", imported.toml.clone());
-            let resolved = read(Some(&file), &CliFlags::default(), CommandKind::Serve);
-            assert!(resolved.is_ok(), "{text}\n{}\n{}", imported.toml, resolved.unwrap_err());
-            let line_count = text.split('\n').count();
-            for remark in imported.report.remarks() {
-                assert!((1..=line_count).contains(&(remark.line as usize)), "{text}\n{remark:?}");
-            }
-            assert!(
-                is_clean(&imported.toml) && is_clean(&imported.report.to_string()),
-                "{}",
-                imported.report
-            );
-        }
-        Err(error) => assert!(error.to_string().starts_with("cannot import file:"), "{error}"),
-    }
-});
+use libfuzzer_sys::fuzz_target;
+use tarpon::import::ImportSyntax;
+
+fuzz_target!(|text: &str| imported::check(ImportSyntax::Nginx, text));

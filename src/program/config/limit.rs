@@ -80,7 +80,7 @@ pub(super) const SECTION: ConfigSection = ConfigSection {
             value_name: "FILE",
             kind: ValueKind::Path(Config::add_users_file),
             example: "users",
-            help: "Serve these paths to the users in this file only, who give their passwords",
+            help: "Require a password for these paths: that of a user in this file",
             details: "Each line is NAME:HASH, with a hash by argon2id or bcrypt, as tarpon hash-password prints it. Others get 401 (Unauthorized). A reload reads the file again. Users replace those of a shorter path.",
             ..OPT
         },
@@ -93,7 +93,7 @@ pub(super) const SECTION: ConfigSection = ConfigSection {
             is_list: true,
             example: "ann:$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHQ$pz8MrR3jEBFzHHXPmrpVJ6yfFgh5aGbMLNjJBJwlN+0",
             invalid: &["", "ann\n"],
-            help: "Serve these paths to these users too, who give their passwords",
+            help: "Require a password for these paths: that of one of these users",
             details: "As lines of users-file.",
             ..OPT
         },

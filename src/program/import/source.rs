@@ -169,6 +169,18 @@ impl SourceFiles {
         UserError::new(format_args!("cannot import {}:{line}:{column}", self.name(file)), why, hint)
     }
 
+    /// Checks the length of a word.
+    ///
+    /// # Errors
+    /// It is longer than [`WORD_LEN_MAX`].
+    pub(super) fn check_word(&self, place: SourcePlace, len: usize) -> Result<(), UserError> {
+        if len <= WORD_LEN_MAX {
+            return Ok(());
+        }
+        let why = format_args!("the word is longer than {WORD_LEN_MAX} bytes");
+        Err(self.error(place, why, "shorten it; a quote may be missing"))
+    }
+
     /// Returns the files that a pattern names, in the order of their names: those in the first of the directories that has any. Each
     /// `*` or `?` stands for characters of one name, and for no dot at its start.
     pub(super) fn matching(&self, dirs: &[PathBuf], pattern: &str) -> Vec<PathBuf> {

@@ -59,7 +59,7 @@ const RIGHT: &str = "Authorization: Basic YW5uOm9wZW4=\r\n";
 const WRONG: &str = "Authorization: Basic YW5uOnNodXQ=\r\n";
 const UNKNOWN: &str = "Authorization: Basic Ym9iOm9wZW4=\r\n";
 
-/// What it shows; the target and the credentials of each request; the statuses; how many passwords are verified.
+/// A name; the target and the credentials of each request; the statuses; how many passwords are verified.
 type PasswordCase = (&'static str, &'static [(&'static str, &'static str)], &'static str, usize);
 
 #[test]

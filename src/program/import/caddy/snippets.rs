@@ -6,7 +6,7 @@ use super::syntax;
 use crate::UserError;
 use crate::program::import::{
     report::ImportReport,
-    source::{INCLUDE_DEPTH_MAX, SourceDirective, SourceFiles, WORD_LEN_MAX},
+    source::{INCLUDE_DEPTH_MAX, SourceDirective, SourceFiles},
 };
 use std::{
     collections::BTreeMap,
@@ -183,10 +183,7 @@ impl SnippetExpander<'_> {
                         word = word
                             .replace(&format!("{{args[{at}]}}"), arg)
                             .replace(&format!("{{args.{at}}}"), arg);
-                        if word.len() > WORD_LEN_MAX {
-                            let why = format_args!("the word is longer than {WORD_LEN_MAX} bytes");
-                            return Err(self.files.error(line.place, why, "shorten the arguments"));
-                        }
+                        self.files.check_word(line.place, word.len())?;
                     }
                     words.push(word);
                 }

@@ -163,7 +163,7 @@ impl LineReader<'_> {
                     while let Some(char) = self.chars.peek().filter(|char| !char.is_whitespace()) {
                         text.push(char);
                         self.chars.next();
-                        check_len(files, place, &text)?;
+                        files.check_word(place, text.len())?;
                     }
                     words.push(CaddyWord { text, place, is_quoted: false });
                 }
@@ -198,7 +198,7 @@ impl LineReader<'_> {
                 },
                 Some(char) => text.push(char),
             }
-            check_len(files, place, &text)?;
+            files.check_word(place, text.len())?;
         }
     }
 
@@ -231,26 +231,9 @@ impl LineReader<'_> {
                 let hint = format_args!("end it with {marker} on a line of its own");
                 return Err(files.error(place, format_args!("the text from <<{marker} has no end"), hint));
             }
-            if len > WORD_LEN_MAX {
-                return Err(files.error(
-                    place,
-                    format_args!("the word is longer than {WORD_LEN_MAX} bytes"),
-                    "shorten it",
-                ));
-            }
+            files.check_word(place, len)?;
             lines.push(line);
         }
-    }
-}
-
-fn check_len(files: &SourceFiles, place: SourcePlace, word: &str) -> Result<(), UserError> {
-    match word.len() > WORD_LEN_MAX {
-        true => Err(files.error(
-            place,
-            format_args!("the word is longer than {WORD_LEN_MAX} bytes"),
-            "shorten it; a quote may be missing",
-        )),
-        false => Ok(()),
     }
 }
 

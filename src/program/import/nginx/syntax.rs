@@ -8,9 +8,7 @@
 //! As `ngx_conf_read_token` of nginx reads it. A block of Lua (`…_by_lua_block`) has another language, and is skipped.
 
 use crate::UserError;
-use crate::program::import::source::{
-    DEPTH_MAX, SourceChars, SourceDirective, SourceFiles, SourcePlace, WORD_LEN_MAX,
-};
+use crate::program::import::source::{DEPTH_MAX, SourceChars, SourceDirective, SourceFiles, SourcePlace};
 
 /// What ends a word, or stands for itself.
 enum NginxToken {
@@ -145,7 +143,7 @@ impl TokenReader<'_> {
                 Some('\\') => self.escape(&mut word),
                 Some(char) => word.push(char),
             }
-            check_len(files, place, &word)?;
+            files.check_word(place, word.len())?;
         }
         match self.chars.peek() {
             None | Some(' ' | '\t' | '\r' | '\n' | ';' | '{' | ')') => Ok(word),
@@ -173,7 +171,7 @@ impl TokenReader<'_> {
                 '\\' => self.escape(&mut word),
                 char => word.push(char),
             }
-            check_len(files, place, &word)?;
+            files.check_word(place, word.len())?;
         }
         Ok(word)
     }
@@ -202,17 +200,6 @@ impl TokenReader<'_> {
             }
         }
         Ok(())
-    }
-}
-
-fn check_len(files: &SourceFiles, place: SourcePlace, word: &str) -> Result<(), UserError> {
-    match word.len() > WORD_LEN_MAX {
-        true => Err(files.error(
-            place,
-            format_args!("the word is longer than {WORD_LEN_MAX} bytes"),
-            "shorten it; a quote may be missing",
-        )),
-        false => Ok(()),
     }
 }
 
