@@ -109,6 +109,7 @@ pub use base::{
         route::FunctionRoute as Route,
         stream::{EventWriter, ResponseWriter},
     },
+    listener_options::ListenerOptions,
     log_config::{LogClientIp, LogFormat, LogTarget, Logging, Rotation, SiteLog},
     settings::{Http2Use, KernelTlsUse, Settings, SiteLimits, UnknownHost},
     site_config::{MAX_UNPACKED_LEN, SiteSource, UserDirectories},
@@ -134,7 +135,7 @@ pub use site::{
 };
 pub use tarpon_conn::{
     AddressEntry, BurstTooLong, HostName, HostNameError, IpNetwork, PathPrefix, PathPrefixError, ProxyTrust,
-    RequestLimit, RequestRate, TrustedProxy,
+    RequestLimit, RequestRate, SendRate, TrustedProxy,
 };
 pub use tarpon_http::forwarded::ForwardedField;
 pub use tarpon_pack::{

@@ -3,7 +3,8 @@
 use crate::common::{
     EMBEDDED, ENGINES,
     client::{TestClient, connect_on, connected, get},
-    endpoint::TestTls,
+    endpoint::{Endpoint, TestTls},
+    is_disconnect,
     program::{RunningProgram, children, process_name, serve_config},
     readable_dir,
     server::{EmbeddedServer, settings_with_http2},
@@ -14,10 +15,13 @@ use rustix::{
     process::{Signal, kill_process},
 };
 use std::{
-    fs,
+    fs, io,
     net::{IpAddr, SocketAddr, TcpStream},
     num::NonZeroU32,
     os::unix::fs::PermissionsExt,
+    process::Command,
+    thread,
+    time::{Duration, Instant},
 };
 use tarpon::{
     Engine, Functions, LimitChoice, PathLimit, Request, Route, Settings, Site, UnknownHost, VirtualHost,
@@ -26,6 +30,9 @@ use tarpon::{
 
 /// One request in an hour, after a burst of 3: no test takes so long that another one would pass.
 const SERVER: &str = "request-rate = \"1/h\"\nrequest-burst = 3";
+
+/// The length of /long.txt in bytes.
+const LONG_LEN: usize = 60_000;
 
 #[test]
 fn requests_of_all_workers_count_together() {
@@ -298,6 +305,126 @@ fn limits_hold_over_tls() {
 }
 
 #[test]
+fn a_listener_has_addresses_of_its_own() {
+    for &engine in ENGINES {
+        let options =
+            "deny = [\"127.0.0.3\"]\n[[listener]]\naddress = \"127.0.0.4:0\"\nallow = [\"127.0.0.3\"]\n";
+        let served = Limited::start(engine, options, "");
+        let addresses = served.program.addresses();
+        let [usual, own] = addresses[..] else { panic!("{engine}: {addresses:?}") };
+        for (from, at_usual, at_own) in [("127.0.0.2", true, false), ("127.0.0.3", false, true)] {
+            for (at, is_allowed) in [(usual, at_usual), (own, at_own)] {
+                let answered = client_from(from, at).and_then(|mut client| {
+                    client.try_send(get("/"))?;
+                    client.try_response()
+                });
+                match answered {
+                    Ok(response) => assert!(is_allowed && response.status == 200, "{engine}: {from} at {at}"),
+                    Err(error) => {
+                        assert!(!is_allowed && is_disconnect(&error), "{engine}: {from} at {at}: {error}")
+                    }
+                }
+            }
+        }
+        // A list alone, without any of the server, does the same.
+        let own = "[[listener]]\naddress = \"127.0.0.4:0\"\nallow = [\"10.0.0.0/8\"]\n";
+        let served = Limited::start(engine, own, "");
+        let addresses = served.program.addresses();
+        assert_eq!(TestClient::connect(addresses[0]).get("/").status, 200, "{engine}");
+        let refused = client_from("127.0.0.2", addresses[1]).and_then(|mut client| {
+            client.try_send(get("/"))?;
+            client.try_response()
+        });
+        assert!(refused.is_err_and(|error| is_disconnect(&error)), "{engine}");
+    }
+}
+
+#[test]
+fn a_request_arrives_with_the_first_packet() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    // A connection has the cookie that one before got.
+    let script = "ip link set lo up && echo 3 > /proc/sys/net/ipv4/tcp_fastopen || exit 1
+        \"$0\" serve --config tarpon.toml >&2 & server=$!
+        for at in 1 2 3; do
+            until curl --silent --fail --tcp-fastopen --output got http://127.0.0.1:8080/; do kill -0 $server || exit 1; done
+            cat got
+        done
+        kill $server; wait $server
+        awk '/^TcpExt:/ { if (names[1] == \"\") { split($0, names) } else { for (at in names) if (names[at] == \"TCPFastOpenPassive\") print \" \" $at } }' /proc/net/netstat";
+    for (line, is_open) in [("fast-open = 16\n", true), ("", false)] {
+        let dir = site(&[("site/index.html", "home")]);
+        let config = format!(
+            "[server]\nadmin = \"off\"\n[[site]]\npath = \"site\"\n[[listener]]\naddress = \"127.0.0.1:8080\"\n{line}"
+        );
+        fs::write(dir.path().join("tarpon.toml"), config).expect("a file");
+        let output = Command::new("unshare")
+            .args(["--net", "sh", "-c", script, env!("CARGO_BIN_EXE_tarpon")])
+            .current_dir(dir.path())
+            .output()
+            .expect("unshare");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let count = text.trim().strip_prefix("homehomehome ").and_then(|count| count.parse::<u32>().ok());
+        let count = count.unwrap_or_else(|| panic!("{text}: {}", String::from_utf8_lossy(&output.stderr)));
+        assert_eq!(count > 0, is_open, "{line}: {count} requests");
+    }
+}
+
+#[test]
+fn responses_leave_at_their_rate() {
+    // A step of 5,000 bytes leaves at once, and the rest takes 1.375 s.
+    let tls = TestTls::new();
+    let [certificate, key] = tls.files();
+    let options = format!(
+        "tls-cert = [\"{certificate}\"]\ntls-key = [\"{key}\"]\n[[listener]]\naddress = \"tls:127.0.0.2:0\"\n"
+    );
+    thread::scope(|scope| {
+        for &engine in ENGINES {
+            let (tls, options) = (&tls, &options);
+            scope.spawn(move || {
+                let behind = Limited::start(engine, "", "");
+                let paths = format!(
+                    "proxy = [\"/up/=http://{}/\"]\n[[site.limit]]\nmax-send-rate = 40000\n\
+                     [[site.limit]]\npath = \"/api\"\nmax-send-rate = 0\n",
+                    behind.program.address()
+                );
+                let served = Limited::start(engine, options, &paths);
+                let mut clients: Vec<_> =
+                    connect_on(engine).map(|(_, connect)| connect(served.program.address())).collect();
+                clients.extend(
+                    tls.endpoints_with_http2(engine, &served.program.addresses())
+                        .iter()
+                        .skip(1)
+                        .map(Endpoint::connect),
+                );
+                thread::scope(|scope| {
+                    for (number, client) in clients.iter_mut().enumerate() {
+                        scope.spawn(move || {
+                            for path in
+                                if number == 0 { &["/long.txt", "/up/long.txt"][..] } else { &["/long.txt"] }
+                            {
+                                let begin = Instant::now();
+                                assert_eq!(client.get(path).content.len(), LONG_LEN, "{engine}: {path}");
+                                // What a message of another server has leaves whole.
+                                let least =
+                                    Duration::from_millis(if *path == "/long.txt" { 1_370 } else { 900 });
+                                assert!(begin.elapsed() >= least, "{engine}: {path}, client {number}");
+                            }
+                        });
+                    }
+                });
+                let mut client = TestClient::connect(served.program.address());
+                let begin = Instant::now();
+                (0..3).for_each(|_| assert_eq!(client.get("/api/").status, 200, "{engine}"));
+                // Short responses wait for nothing.
+                assert!(begin.elapsed() < Duration::from_secs(10), "{engine}");
+            });
+        }
+    });
+}
+
+#[test]
 fn programs_and_other_servers_answer_within_the_limits() {
     let bin = readable_dir();
     let program = bin.path().join("hello");
@@ -341,6 +468,7 @@ impl Limited {
     fn start(engine: Engine, server: &str, paths: &str) -> Limited {
         let page = |path: &str| (format!("site/{path}index.html"), "home");
         let dir = site(&["", "api/", "api/free/"].map(page));
+        fs::write(dir.path().join("site/long.txt"), "x".repeat(LONG_LEN)).expect("a file");
         let config = format!(
             "[[site]]\npath = \"site\"\n{paths}\
              [[listener]]\naddress = \"127.0.0.1:0\"\n[[listener]]\naddress = \"unix:http.sock\"\n\
@@ -352,11 +480,7 @@ impl Limited {
 
     /// Connects from this address of the host.
     fn client(&self, from: &str) -> TestClient {
-        let from = SocketAddr::new(from.parse::<IpAddr>().expect("an address"), 0);
-        let stream = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
-        bind(&stream, &from).expect("an address of this host");
-        connect(&stream, &self.program.address()).expect("a listener");
-        TestClient::new(TcpStream::from(stream))
+        client_from(from, self.program.address()).expect("a listener")
     }
 
     /// Waits until there is a place for another client, and returns it after its first response.
@@ -374,4 +498,13 @@ impl Limited {
         // A reset may arrive before the request is sent.
         client.try_send(get("/")).is_err() || client.try_response().is_err()
     }
+}
+
+/// Connects from an address of the host to a listener.
+fn client_from(from: &str, to: SocketAddr) -> io::Result<TestClient> {
+    let from = SocketAddr::new(from.parse::<IpAddr>().expect("an address"), 0);
+    let stream = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    bind(&stream, &from)?;
+    connect(&stream, &to)?;
+    Ok(TestClient::new(TcpStream::from(stream)))
 }

@@ -3,7 +3,7 @@
 #[cfg(feature = "program")]
 use super::password::PasswordUser;
 use std::num::NonZeroU32;
-use tarpon_conn::{AddressEntry, PathPrefix, RequestRate};
+use tarpon_conn::{AddressEntry, PathPrefix, RequestRate, SendRate};
 
 /// Limits of clients for some paths of a site. It inherits other limits from the section with the longest prefix of its path, or from the
 /// server.
@@ -19,6 +19,8 @@ pub struct PathLimit {
     pub allow: Vec<AddressEntry>,
     /// The addresses that get 403 (Forbidden). Default: none.
     pub deny: Vec<AddressEntry>,
+    /// How fast the content of each response leaves. Default: `None`, as for shorter paths.
+    pub max_send_rate: Option<LimitChoice<SendRate>>,
     /// The users that get responses, with a password. Default: `None`.
     #[cfg(feature = "program")]
     pub passwords: Option<LimitChoice<PasswordLimit>>,

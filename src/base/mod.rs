@@ -13,6 +13,7 @@
 //! | `acme_config` | how certificates are obtained by ACME |
 //! | `cgi_config` | how CGI programs run, and those of a site |
 //! | `client_limits` | the limits of clients for some paths of a site |
+//! | `listener_options` | what a listener asks of the kernel and of the addresses of clients |
 //! | `log_config` | the access log and the event log: format, content, targets, rotation |
 //! | `engine` | the engines by name |
 //! | `functions/` | functions of the embedding program: routes, requests, responses |
@@ -34,6 +35,7 @@ mod documented_defaults;
 pub(crate) mod engine;
 pub(crate) mod error;
 pub(crate) mod functions;
+pub(crate) mod listener_options;
 pub(crate) mod log_config;
 #[cfg(feature = "program")]
 pub(crate) mod password;

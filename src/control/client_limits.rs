@@ -91,17 +91,18 @@ impl LimitTables {
         self.connections.forget(owners);
     }
 
-    /// Returns which connections are accepted. `None`: all. `owner`: the process that holds connections; `owner_count`:
+    /// Returns which connections are accepted. `None`: all. `has_lists`: a listener has addresses of its own; `owner`: the process that holds connections; `owner_count`:
     /// how many processes of the server do.
     pub(crate) fn connection_limit(
         &self,
         settings: &Settings,
+        has_lists: bool,
         owner: ConnectionOwner,
         owner_count: usize,
     ) -> Option<ConnectionLimit> {
         let addresses = address_list(&settings.allow, &settings.deny);
         let count_max = settings.max_connections_per_ip;
-        if addresses.is_none() && count_max.is_none() {
+        if addresses.is_none() && count_max.is_none() && !has_lists {
             return None;
         }
         let (table, trust) = (self.connections.clone(), Arc::new(settings.proxy_trust.clone()));
@@ -136,6 +137,7 @@ pub(crate) fn resolve<'a>(
         // Those of the server are checked when a connection is accepted.
         addresses: None,
         passwords: None,
+        send_rate: None,
     };
     let mut passwords = Vec::new();
     let sites = sites.map(|site| resolve_site(&site, &of_server, tables, &mut passwords)).collect();
@@ -173,7 +175,12 @@ fn resolve_site(
         };
         let addresses = address_list(&section.allow, &section.deny).or_else(|| inherited.addresses.clone());
         let passwords = password_rule(section, inherited.passwords, &label, tables, passwords);
-        resolved.insert(path, PathLimits { requests, addresses, passwords });
+        let send_rate = match section.max_send_rate {
+            None => inherited.send_rate,
+            Some(LimitChoice::Off) => None,
+            Some(LimitChoice::At(rate)) => Some(rate),
+        };
+        resolved.insert(path, PathLimits { requests, addresses, passwords, send_rate });
     }
     let rest = resolved.remove("").unwrap_or_else(|| of_server.clone());
     let parsed = |(path, limits): (String, PathLimits)| (path.parse().expect("a prefix"), limits);
@@ -216,7 +223,7 @@ fn password_rule(
 }
 
 /// Returns a list of addresses. `None`: it has no entry, so that all are allowed.
-fn address_list(allow: &[AddressEntry], deny: &[AddressEntry]) -> Option<Arc<AddressList>> {
+pub(crate) fn address_list(allow: &[AddressEntry], deny: &[AddressEntry]) -> Option<Arc<AddressList>> {
     let is_empty = allow.is_empty() && deny.is_empty();
     (!is_empty).then(|| Arc::new(AddressList::new(allow, deny)))
 }

@@ -10,7 +10,7 @@ use crate::{
     base::admin_access::AdminAccess,
     base::error::{UserError, reason},
     base::socket_access::SocketAccess,
-    control::{socket_permissions::SocketPermissions, tls::TlsConfig},
+    control::{client_limits::address_list, socket_permissions::SocketPermissions, tls::TlsConfig},
     data::worker::SocketSettings,
     site::server_routes::{ListenerPolicy, ServerRoutes},
     sys::BACKLOG,
@@ -38,7 +38,7 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
-use tarpon_conn::HostName;
+use tarpon_conn::{AddressEntry, AddressList, HostName};
 use tarpon_site::Printable;
 
 /// The listening sockets of one address, for all workers.
@@ -53,6 +53,8 @@ pub struct Listener {
     admin_hosts: Vec<HostName>,
     /// Whether each connection begins with a PROXY header.
     has_proxy_protocol: bool,
+    /// The addresses that may connect. `None`: those of the server.
+    addresses: Option<Arc<AddressList>>,
     /// If clients must speak TLS: certificates, and what is asked of clients.
     pub(super) tls: Option<TlsConfig>,
 }
@@ -180,6 +182,31 @@ impl Listener {
         Listener { has_proxy_protocol, ..self }
     }
 
+    /// Sets which addresses may connect, in the place of [those of the server](crate::Settings::allow). Two empty lists: those of the server.
+    #[must_use]
+    pub fn with_addresses(self, allow: &[AddressEntry], deny: &[AddressEntry]) -> Listener {
+        Listener { addresses: address_list(allow, deny), ..self }
+    }
+
+    /// Returns whether it has addresses of its own that may connect.
+    pub(crate) fn has_address_list(&self) -> bool {
+        self.addresses.is_some()
+    }
+
+    /// Accepts requests that arrive with the first packet of a connection, of this many connections at a time whose clients have not proved their
+    /// addresses; with 0, of none. Such a request may arrive twice. Does nothing for a Unix socket. RFC 7413.
+    ///
+    /// # Errors
+    /// The kernel does not support it.
+    pub fn set_fast_open(&self, pending_max: u32) -> io::Result<()> {
+        if let Address::Tcp(_) = self.address {
+            for socket in &self.sockets {
+                socket::set_fast_open(socket, pending_max)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Returns its address, and what it asks of its clients.
     pub(crate) fn policy(&self) -> ListenerPolicy<'_> {
         (&self.address, self.tls.as_ref().map(TlsConfig::policy))
@@ -199,7 +226,12 @@ impl Listener {
     pub(crate) fn settings(&self, routes: &ServerRoutes) -> SocketSettings {
         let routes = routes.table_of(&self.address);
         let tls = self.tls.as_ref().map(|tls| Arc::clone(tls.server()));
-        SocketSettings { routes, expects_proxy_header: self.has_proxy_protocol, tls }
+        SocketSettings {
+            routes,
+            expects_proxy_header: self.has_proxy_protocol,
+            addresses: self.addresses.clone(),
+            tls,
+        }
     }
 
     /// Sets the host names under which clients reach an admin listener.
@@ -221,6 +253,7 @@ impl Listener {
             socket_file: None,
             admin_hosts: Vec::new(),
             has_proxy_protocol: false,
+            addresses: None,
             tls: None,
         }
     }

@@ -147,12 +147,13 @@ impl Server {
     ) -> io::Result<Server> {
         let hosts: VirtualHosts = sites.into();
         let policies: Vec<_> = listeners.iter().map(Listener::policy).collect();
+        let has_lists = listeners.iter().any(Listener::has_address_list);
         let routes = hosts.routes(&policies).map_err(io::Error::other)?;
         let VirtualHosts { sites, labels, functions, .. } = hosts;
         let limit_tables = limit_tables.map_or_else(LimitTables::new, Ok)?;
         // All workers are threads of this process.
         let owner = ConnectionOwner::of_place(counters.place(0));
-        let connection_limit = limit_tables.connection_limit(settings, owner, 1);
+        let connection_limit = limit_tables.connection_limit(settings, has_lists, owner, 1);
         let paths = sites.iter().zip(&labels).map(|(site, label)| SiteLimitsSource {
             mount: site.mount.as_ref(),
             label: label.as_deref(),

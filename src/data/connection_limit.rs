@@ -43,7 +43,7 @@ pub(crate) struct ConnectionLimit {
     table: ConnectionTable,
     /// `u32::MAX`: there is no limit.
     count_max: u32,
-    /// The addresses that may connect. `None`: all.
+    /// The addresses that may connect to listeners without a list. `None`: all.
     addresses: Option<Arc<AddressList>>,
     owner: ConnectionOwner,
     /// The entries that an address may be in.
@@ -149,8 +149,13 @@ impl ConnectionLimit {
     }
 
     /// Counts a connection that was accepted from this peer. `None`: the client has gone.
-    pub(crate) fn count(&self, peer: Option<PeerAddress>) -> ConnectionVerdict {
-        if self.denies(peer) {
+    /// `of_listener`: the addresses of its listener, in the place of those of the server.
+    pub(crate) fn count(
+        &self,
+        peer: Option<PeerAddress>,
+        of_listener: Option<&AddressList>,
+    ) -> ConnectionVerdict {
+        if self.denies(peer, of_listener) {
             return ConnectionVerdict::Denied;
         }
         let Some(counted) = self.counted(peer) else { return ConnectionVerdict::Unlimited };
@@ -168,18 +173,23 @@ impl ConnectionLimit {
     }
 
     /// Returns what [`count`](ConnectionLimit::count) would return for this peer, without counting.
-    pub(crate) fn check(&self, peer: Option<PeerAddress>) -> ConnectionVerdict {
+    pub(crate) fn check(
+        &self,
+        peer: Option<PeerAddress>,
+        of_listener: Option<&AddressList>,
+    ) -> ConnectionVerdict {
         let is_reached = |counted| self.sum(counted) >= u64::from(self.count_max);
         match self.counted(peer) {
-            _ if self.denies(peer) => ConnectionVerdict::Denied,
+            _ if self.denies(peer, of_listener) => ConnectionVerdict::Denied,
             Some(counted) if is_reached(counted) => ConnectionVerdict::Refused,
             _ => ConnectionVerdict::Unlimited,
         }
     }
 
     /// Returns whether a peer may not connect. A peer that has gone may: it gets nothing.
-    fn denies(&self, peer: Option<PeerAddress>) -> bool {
-        let (Some(addresses), Some(peer)) = (&self.addresses, peer) else { return false };
+    fn denies(&self, peer: Option<PeerAddress>, of_listener: Option<&AddressList>) -> bool {
+        let addresses = of_listener.or(self.addresses.as_deref());
+        let (Some(addresses), Some(peer)) = (addresses, peer) else { return false };
         !addresses.allows(peer.ip())
     }
 
@@ -329,7 +339,7 @@ mod tests {
                     }
                     _ => {
                         let before = of_address(&open);
-                        match limits[owner as usize].count(peer(address)) {
+                        match limits[owner as usize].count(peer(address), None) {
                             ConnectionVerdict::Counted(counted) => {
                                 assert!(before < count_max as usize);
                                 open.entry((owner, address)).or_default().push(counted);
@@ -344,7 +354,7 @@ mod tests {
                     }
                 }
                 assert_eq!(
-                    (limits[0].check(peer(address)) == ConnectionVerdict::Refused),
+                    (limits[0].check(peer(address), None) == ConnectionVerdict::Refused),
                     of_address(&open) == count_max as usize
                 );
             }
@@ -366,7 +376,7 @@ mod tests {
                     let (limit, open) = (limit(&table, 3, owner), &open);
                     scope.spawn(move || {
                         for _ in 0..5_000 {
-                            if let ConnectionVerdict::Counted(counted) = limit.count(peer(1)) {
+                            if let ConnectionVerdict::Counted(counted) = limit.count(peer(1), None) {
                                 assert!(open.fetch_add(1, SeqCst) < 3);
                                 open.fetch_sub(1, SeqCst);
                                 limit.release(counted);
@@ -383,14 +393,14 @@ mod tests {
     fn a_flood_of_addresses_takes_no_memory_and_frees_no_client() {
         let table = table(256);
         let limit = limit(&table, 2, 0);
-        let first: Vec<_> = (0..2).map(|_| limit.count(peer(1))).collect();
+        let first: Vec<_> = (0..2).map(|_| limit.count(peer(1), None)).collect();
         assert!(first.iter().all(|verdict| matches!(verdict, ConnectionVerdict::Counted(_))));
-        let verdicts: Vec<_> = (2..5_000).map(|address| limit.count(peer(address))).collect();
+        let verdicts: Vec<_> = (2..5_000).map(|address| limit.count(peer(address), None)).collect();
         let counted =
             verdicts.iter().filter(|verdict| matches!(verdict, ConnectionVerdict::Counted(_))).count();
         assert!((100..256).contains(&counted), "{counted} of 256 entries");
         assert!(!verdicts.contains(&ConnectionVerdict::Refused), "others are served");
-        assert_eq!(limit.count(peer(1)), ConnectionVerdict::Refused);
+        assert_eq!(limit.count(peer(1), None), ConnectionVerdict::Refused);
     }
 
     #[test]
@@ -398,7 +408,7 @@ mod tests {
         let proxies = ["10.0.0.0/8".parse().expect("a network")].into();
         let trust = Arc::new(ProxyTrust { proxies, field: None });
         let limit = ConnectionLimit::new(table(256), NonZeroU32::new(1), ConnectionOwner(0), 1, trust, None);
-        let verdicts = |peer: Option<PeerAddress>| [limit.count(peer), limit.count(peer)];
+        let verdicts = |peer: Option<PeerAddress>| [limit.count(peer, None), limit.count(peer, None)];
         let v4 = |text: &str| Some(PeerAddress::Ip(text.parse().expect("an address")));
         assert_eq!(verdicts(v4("10.1.2.3")), [ConnectionVerdict::Unlimited; 2]);
         assert_eq!(verdicts(Some(PeerAddress::Unix)), [ConnectionVerdict::Unlimited; 2]);
@@ -424,10 +434,10 @@ mod tests {
         ];
         for (address, want) in cases {
             let peer = Some(PeerAddress::Ip(address.parse().expect(address)));
-            assert_eq!([limit.count(peer), limit.check(peer)], [want; 2], "{address}");
+            assert_eq!([limit.count(peer, None), limit.check(peer, None)], [want; 2], "{address}");
         }
         assert_eq!(
-            [Some(PeerAddress::Unix), None].map(|peer| limit.count(peer)),
+            [Some(PeerAddress::Unix), None].map(|peer| limit.count(peer, None)),
             [ConnectionVerdict::Unlimited; 2]
         );
     }

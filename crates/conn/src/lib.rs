@@ -98,6 +98,7 @@ mod response_prefix;
 mod retained_assets;
 mod route_table;
 mod rules;
+mod send_pace;
 #[cfg(feature = "sim")]
 pub mod sim;
 mod site_backends;
@@ -148,6 +149,7 @@ pub use record::{
 pub use request_rate::{BurstTooLong, RequestLimit, RequestRate};
 pub use response_prefix::{Persistence, ResponsePrefix, ResponsePrefixes};
 pub use route_table::{PathPrefix, PathPrefixError, RouteTable, RouteTableId, RouteTaken, RouteTarget};
+pub use send_pace::SendRate;
 pub use site_backends::SiteBackends;
 pub use sites::{ImageId, MissingPage, SiteId, Sites};
 pub use span::{SPAN_COUNT_MAX, Span};
@@ -493,7 +495,7 @@ impl Connection {
     fn sent_other(&mut self, cx: &mut ConnResources<'_>, advanced: Result<(), span::NoFreeBuffer>, len: u64) {
         match (&mut self.party, advanced) {
             (Party::Client(client), Ok(())) => client.sent(cx, &mut self.wire, len),
-            (Party::Client(client), Err(span::NoFreeBuffer)) => client.abort(),
+            (Party::Client(client), Err(span::NoFreeBuffer)) => client.abort(cx),
             (Party::Http2(client), Ok(())) => client.sent(cx, &mut self.wire, len),
             (Party::Http2(client), Err(span::NoFreeBuffer)) => client.abort(),
             (Party::Backend(backend), _) => backend.sent(cx, &mut self.wire),
@@ -602,6 +604,7 @@ impl Connection {
     #[inline]
     pub fn holds_buffers(&self, pipes: &Pipes) -> bool {
         let pipe = match &self.party {
+            Party::Client(client) if client.holds_paced_buffers() => return true,
             Party::Client(client) => client.pipe(),
             Party::Http2(client) => return self.wire.holds_buffers() || client.holds_buffers(pipes),
             Party::Backend(backend) => backend.pipe(),

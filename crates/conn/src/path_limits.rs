@@ -18,6 +18,7 @@ use crate::{
     request::Request,
     request_rate::{RequestLimit, RequestPace},
     route_table::PathPrefix,
+    send_pace::SendRate,
     sites::{Route, SiteId},
 };
 use std::{fmt, sync::Arc};
@@ -64,6 +65,8 @@ pub struct PathLimits {
     pub addresses: Option<Arc<AddressList>>,
     /// The rule of passwords. `None`: requests need none.
     pub passwords: Option<PasswordRuleId>,
+    /// How fast the content of each response leaves. `None`: as fast as the client takes it.
+    pub send_rate: Option<SendRate>,
 }
 
 /// A limit of requests.
@@ -176,6 +179,12 @@ impl RequestLimits<'_> {
         }
     }
 
+    /// Returns how fast the content of the response leaves. `None`: as fast as the client takes it.
+    #[inline]
+    pub(crate) fn send_rate(&self) -> Option<SendRate> {
+        self.paths.send_rate
+    }
+
     /// Returns whether a local redirect of a CGI program may lead here: not to what the client of the request could not have got itself.
     #[cold]
     pub(crate) fn allow_redirect(&self, request: &Request<'_>, route: Route<'_>) -> bool {
@@ -236,7 +245,10 @@ impl ClientLimits {
     /// Returns whether a site has limits for some paths only.
     pub(crate) fn leave_paths(&self, site: SiteId) -> bool {
         let SitePathLimits { mount, rest, .. } = &self.sites[site.index()];
-        mount.is_none() && rest.requests.is_none() && rest.addresses.is_none() && rest.passwords.is_none()
+        let PathLimits { requests, addresses, passwords, send_rate } = rest;
+        let has_limits =
+            requests.is_some() || addresses.is_some() || passwords.is_some() || send_rate.is_some();
+        mount.is_none() && !has_limits
     }
 
     /// Returns whether a path of a site is one of those that have limits. The path is that of a file, as its site has it: without an escape, a dot

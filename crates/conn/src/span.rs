@@ -242,6 +242,28 @@ impl Outbox {
         self.count += 1;
     }
 
+    /// Takes off the last `len` bytes, which the caller then holds. Returns their spans, the last one first. None of them is a prefix.
+    #[cold]
+    pub(crate) fn take_end(&mut self, mut len: u64, sites: &mut Sites, pool: &mut Pool) -> Vec<Span> {
+        let mut end = Vec::new();
+        self.len -= len;
+        while len > 0 {
+            let last = self.spans[self.count as usize - 1];
+            if last.len() > len {
+                let (kept, taken) = last.split(last.len() - len);
+                kept.hold(sites, pool);
+                self.spans[self.count as usize - 1] = kept;
+                end.extend(taken);
+                break;
+            }
+            len -= last.len();
+            self.count -= 1;
+            self.buf_count -= u8::from(matches!(last, Span::Buf(_)));
+            end.push(last);
+        }
+        end
+    }
+
     /// Removes the first `len` bytes, which the engine has sent, and releases the images and buffers of their spans.
     ///
     /// # Errors

@@ -39,8 +39,7 @@ fn syn_backlog(facts: &SystemFacts) -> Finding {
 fn fast_open(facts: &SystemFacts) -> Finding {
     const CHECK: &str = "fast-open";
     const NAME: &str = "net.ipv4.tcp_fastopen";
-    const WHY: &str =
-        "tarpon does not ask for TCP Fast Open: browsers do not use it, and many networks drop its packets.";
+    const WHY: &str = "Only a listener with fast-open asks for TCP Fast Open: browsers do not use it, and many networks drop its packets.";
     /// The kernel uses it on every listening socket: Linux, ip-sysctl.rst.
     const FOR_ALL: u64 = 0x400;
     /// Servers may use it.
@@ -56,7 +55,10 @@ fn fast_open(facts: &SystemFacts) -> Finding {
                 "A request in the first packet may arrive twice. A static site does not mind.",
             )
         }
-        Ok(Ok(bits)) => Finding::good(CHECK, format!("{bits}: not used by tarpon"), WHY),
+        Ok(Ok(bits)) if bits & FOR_SERVERS != 0 => {
+            Finding::good(CHECK, format!("{bits}: for listeners with fast-open"), WHY)
+        }
+        Ok(Ok(bits)) => Finding::good(CHECK, format!("{bits}: not for servers, with fast-open neither"), WHY),
     }
 }
 

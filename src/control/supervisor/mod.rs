@@ -55,6 +55,7 @@ use crate::{
         address::Address,
         admin_access::AdminAccess,
         cgi_config::CgiConfig,
+        listener_options::ListenerOptions,
         log_config::LogConfig,
         settings::{Settings, UnknownHost},
         site_config::SiteConfig,
@@ -78,6 +79,8 @@ pub struct Service {
     pub socket_access: HashMap<PathBuf, SocketAccess>,
     /// Those of the addresses whose connections [begin with a PROXY header](crate::Listener::with_proxy_protocol).
     pub proxy_protocol: Vec<Address>,
+    /// What listeners ask of the kernel and of the addresses of clients. The others have the default.
+    pub listener_options: Vec<(Address, ListenerOptions)>,
     /// The listeners with TLS, and their certificates.
     pub tls: ServiceTls,
     /// The directory that issues certificates for the [domains](crate::config::SiteConfig::domains), and how to prove names to it.

@@ -232,7 +232,8 @@ impl<'a> Master<'a> {
         let client_limits = client_limits::resolve(settings, paths, &limit_tables);
         // The master itself holds no connection.
         let owner = ConnectionOwner::of_place(counters.place(slot_count));
-        let connection_limit = limit_tables.connection_limit(settings, owner, slot_count);
+        let has_lists = listeners.iter().any(Listener::has_address_list);
+        let connection_limit = limit_tables.connection_limit(settings, has_lists, owner, slot_count);
         let shared = SharedMemory::new(counters, slot_count, &logs, helpers, endpoints).map_err(in_words)?;
         let has_passwords = client_limits.as_ref().is_some_and(|limits| !limits.passwords.is_empty());
         let password_jobs = has_passwords.then(|| PasswordJobs::Here(limit_tables.password_turns().clone()));

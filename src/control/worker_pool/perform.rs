@@ -105,7 +105,8 @@ impl Master<'_> {
     /// Resets a connection that its worker would reset, before a process is forked for it. Returns any other.
     fn admitted(&self, connection: AcceptedSocket) -> Option<AcceptedSocket> {
         let Some(limit) = &self.shared.connection_limit else { return Some(connection) };
-        match limit.check(peer(&connection.fd).0) {
+        let addresses = self.socket_settings[connection.listener].addresses.as_deref();
+        match limit.check(peer(&connection.fd).0, addresses) {
             verdict @ (ConnectionVerdict::Refused | ConnectionVerdict::Denied) => {
                 let own_row = self.settings.workers().get();
                 limit.reset(connection.fd, verdict, &self.shared.counters[own_row], StartTime::now().us());

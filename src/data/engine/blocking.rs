@@ -515,7 +515,7 @@ impl Blocking {
             for _ in 0..REFUSED_COUNT_MAX {
                 let Some(fd) = accept::accept(&mut self.worker, number)? else { break };
                 // No connection gives way to a client that is refused.
-                if let Some(fd) = self.worker.refuse_early(fd) {
+                if let Some(fd) = self.worker.refuse_early(fd, number) {
                     self.first_listener = number + 1;
                     return Ok(Some(AcceptedSocket { fd, listener: number }));
                 }

@@ -15,7 +15,8 @@ use crate::{
 };
 use std::{os::fd::OwnedFd, sync::Arc};
 use tarpon_conn::{
-    ClientLimits, Counters, Limits, ProxyTrust, Recording, RouteTable, RouteTableId, TlsServerConfig,
+    AddressList, ClientLimits, Counters, Limits, ProxyTrust, Recording, RouteTable, RouteTableId,
+    TlsServerConfig,
 };
 #[cfg(test)]
 use {
@@ -93,6 +94,8 @@ pub(crate) struct SocketSettings {
     pub(crate) routes: RouteTableId,
     /// Whether each connection begins with a PROXY header.
     pub(crate) expects_proxy_header: bool,
+    /// The addresses that may connect. `None`: those of the server.
+    pub(crate) addresses: Option<Arc<AddressList>>,
     /// How they are encrypted.
     pub(crate) tls: Option<Arc<TlsServerConfig>>,
 }

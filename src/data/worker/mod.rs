@@ -268,9 +268,11 @@ impl<S: Default> Worker<S> {
     /// Adds a connection that the listener of this number has accepted. Returns its slot. `None`: its address has too many or is denied, and it is reset.
     pub(crate) fn insert(&mut self, fd: OwnedFd, listener: usize) -> Option<u32> {
         let (peer, peer_port) = if self.needs_peers { peer(&fd) } else { (None, None) };
+        let &SocketSettings { routes, expects_proxy_header, ref tls, ref addresses } =
+            &self.socket_settings[listener];
         let mut counted = None;
         if let Some(limit) = &self.connection_limit {
-            counted = match limit.count(peer) {
+            counted = match limit.count(peer, addresses.as_deref()) {
                 ConnectionVerdict::Counted(counted) => Some(counted),
                 ConnectionVerdict::Unlimited => None,
                 verdict @ (ConnectionVerdict::Refused | ConnectionVerdict::Denied) => {
@@ -279,7 +281,6 @@ impl<S: Default> Worker<S> {
                 }
             };
         }
-        let &SocketSettings { routes, expects_proxy_header, ref tls } = &self.socket_settings[listener];
         let accepted = AcceptedClient {
             number: self.slots.next_index(),
             peer,
@@ -319,9 +320,9 @@ impl<S: Default> Worker<S> {
     }
 
     /// Resets a connection that [`insert`](Worker::insert) would reset, before a worker makes room for it. Returns any other.
-    pub(crate) fn refuse_early(&self, fd: OwnedFd) -> Option<OwnedFd> {
+    pub(crate) fn refuse_early(&self, fd: OwnedFd, listener: usize) -> Option<OwnedFd> {
         let Some(limit) = &self.connection_limit else { return Some(fd) };
-        match limit.check(peer(&fd).0) {
+        match limit.check(peer(&fd).0, self.socket_settings[listener].addresses.as_deref()) {
             verdict @ (ConnectionVerdict::Refused | ConnectionVerdict::Denied) => {
                 self.reset(fd, verdict);
                 None

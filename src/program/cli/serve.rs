@@ -82,6 +82,11 @@ pub(super) fn service(config: Config) -> Service {
         _ => None,
     });
     let socket_access = socket_access.collect();
+    let options_of = |listener: &ListenerConfig| {
+        let options = listener.options.clone();
+        Listener::addresses(&listener.address).into_iter().map(move |address| (address, options.clone()))
+    };
+    let listener_options = listeners.iter().flat_map(options_of).collect();
     let addresses = listeners.iter().flat_map(|listener| Listener::addresses(&listener.address)).collect();
     let admin_is_default = admin == AdminAt::Default;
     let admin = match admin {
@@ -94,6 +99,7 @@ pub(super) fn service(config: Config) -> Service {
         addresses,
         socket_access,
         proxy_protocol,
+        listener_options,
         tls,
         acme,
         cgi,

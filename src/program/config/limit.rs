@@ -1,7 +1,9 @@
 //! `[[site.limit]]`: what each client may do at some paths of a site, and values that the server has too.
 
-use super::{Config, ConfigSection, Opt, OptionDefault, ValueKind, option::OFF, option::OPT};
-use crate::{AddressEntry, LimitChoice, PasswordUser, PathLimit, PathPrefix, RequestRate};
+use super::{
+    Config, ConfigSection, Opt, OptionDefault, ValueKind, option::OFF, option::OPT, server::SEND_RATES,
+};
+use crate::{AddressEntry, LimitChoice, PasswordUser, PathLimit, PathPrefix, RequestRate, SendRate};
 use std::{num::NonZeroU32, ops::RangeInclusive};
 
 pub(super) const SECTION: ConfigSection = ConfigSection {
@@ -73,6 +75,20 @@ pub(super) const SECTION: ConfigSection = ConfigSection {
             invalid: NO_ENTRIES,
             help: "Answer 403 (Forbidden) to clients from these networks",
             details: "See allow.",
+            ..OPT
+        },
+        Opt {
+            name: "max-send-rate",
+            value_name: "BYTES",
+            kind: ValueKind::Size(SEND_RATES, "a second", |config, len| {
+                let rate = u32::try_from(len).ok().and_then(NonZeroU32::new);
+                let choice = rate.map_or(LimitChoice::Off, |rate| LimitChoice::At(SendRate(rate)));
+                config.path_limit().max_send_rate = Some(choice);
+            }),
+            default: OptionDefault::Described("the rate of the next shorter path, or none"),
+            example: "1MiB",
+            help: "Send the content of each response no faster than this many bytes per second",
+            details: "Each response counts for itself. The value 0 lifts the limit of a shorter path. Other values must be at least twice min-send-rate.",
             ..OPT
         },
         Opt {

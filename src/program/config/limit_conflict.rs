@@ -5,7 +5,7 @@ use super::{
     conflict::{entries_of, place_of},
     passwords,
 };
-use crate::{RequestLimit, RequestRate};
+use crate::{LimitChoice, RequestLimit, RequestRate, SendRate};
 use std::num::NonZeroU32;
 use tarpon_site::Printable;
 
@@ -49,12 +49,32 @@ pub(super) fn find(
         }
     }
     passwords::find_conflicts(file, entries, errors);
+    send_rate_conflicts(entries, config, errors);
     for burst in entries_of(entries, "site.limit", &["request-burst"]) {
         let rate = entries_of(entries, "site.limit", &["request-rate"])
             .find(|rate| (rate.number, &rate.within) == (burst.number, &burst.within));
         let parsed = rate.and_then(|rate| rate.values.first()?.parse().ok());
         let count = burst.values.first().and_then(|count| count.parse().ok());
         burst_conflicts(burst, rate, parsed, count, errors);
+    }
+}
+
+/// Adds an error for each response that must not leave as fast as its client must take it.
+fn send_rate_conflicts(entries: &[OptionValue], config: &Config, errors: &mut Vec<ConfigError>) {
+    let rates = config.sites.iter().flat_map(|site| {
+        let min = site.limits.min_send_rate.unwrap_or(config.server.settings.min_send_rate);
+        site.path_limits.iter().filter_map(move |limit| Some((limit.max_send_rate?, min)))
+    });
+    for (entry, (choice, min)) in entries_of(entries, "site.limit", &["max-send-rate"]).zip(rates) {
+        let LimitChoice::At(SendRate(rate)) = choice else { continue };
+        if u64::from(rate.get()) < 2 * u64::from(min) {
+            errors.push(entry.error(
+                0,
+                format!("a client must receive at least {min} bytes per second, min-send-rate"),
+                "expected twice as much, so that no client is cut off",
+                "raise max-send-rate, or lower min-send-rate of the site",
+            ));
+        }
     }
 }
 

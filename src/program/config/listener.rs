@@ -1,8 +1,11 @@
 //! `[[listener]]`: the addresses that the server listens on.
 
+use super::limit::{NO_ENTRIES, address_entry};
 use super::server::{NO_MODES, mode, user};
 use super::{CommandKind, Config, ConfigSection, FlagForm, Opt, OptionDefault, ValueKind, option::OPT};
-use crate::{ListenAddress, ListenValue, SocketAccess, TlsPolicy, default_addresses};
+use crate::{
+    AddressEntry, ListenAddress, ListenValue, ListenerOptions, SocketAccess, TlsPolicy, default_addresses,
+};
 use CommandKind::{Embedded, Serve};
 
 /// A listener of the configuration.
@@ -14,6 +17,8 @@ pub struct ListenerConfig {
     pub access: SocketAccess,
     /// Whether each connection begins with a PROXY header.
     pub proxy_protocol: bool,
+    /// What it asks of the kernel and of the addresses of clients.
+    pub options: ListenerOptions,
     /// Whether clients must speak TLS.
     pub has_tls: bool,
     /// The requirements for clients, if it has TLS.
@@ -24,7 +29,8 @@ impl ListenerConfig {
     /// Returns a listener with the defaults of all other options.
     pub(crate) fn at(ListenValue { address, has_tls }: ListenValue) -> ListenerConfig {
         let (access, tls) = (SocketAccess::default(), TlsPolicy::default());
-        ListenerConfig { address, access, proxy_protocol: false, has_tls, tls }
+        let options = ListenerOptions::default();
+        ListenerConfig { address, access, proxy_protocol: false, options, has_tls, tls }
     }
 }
 
@@ -113,6 +119,45 @@ const OPTIONS: &[Opt] = &[
         kind: ValueKind::Flag(|config, on| config.listener().proxy_protocol = on),
         help: "Require each connection to begin with a PROXY header, version 1 or 2",
         details: "It names the client of the proxy, which must be one of trusted-proxies. A connection without a valid header is closed.",
+        ..OPT
+    },
+    Opt {
+        name: "allow",
+        value_name: "NETWORK",
+        kind: ValueKind::Text(address_entry, |config, text| {
+            config.listener().options.allow.extend(text.parse::<AddressEntry>())
+        }),
+        is_list: true,
+        example: "10.0.0.0/8",
+        invalid: NO_ENTRIES,
+        help: "Accept connections from these networks only, and reset others before anything is read",
+        details: "The most specific network of allow and deny decides; both together replace those of [server] for this listener.",
+        ..OPT
+    },
+    Opt {
+        name: "deny",
+        value_name: "NETWORK",
+        kind: ValueKind::Text(address_entry, |config, text| {
+            config.listener().options.deny.extend(text.parse::<AddressEntry>())
+        }),
+        is_list: true,
+        example: "192.0.2.0/24",
+        invalid: NO_ENTRIES,
+        help: "Reset connections from these networks before anything is read",
+        details: "See allow.",
+        ..OPT
+    },
+    Opt {
+        name: "fast-open",
+        value_name: "COUNT",
+        kind: ValueKind::Count(0..=65_535, "connections", |config, count| {
+            config.listener().options.fast_open = count;
+        }),
+        default: OptionDefault::Value("0"),
+        example: "256",
+        help: "Accept requests with the first packet of this many new connections at a time",
+        details: "TCP Fast Open (RFC 7413) saves clients that come back a round trip. Such a request may arrive twice, so leave it off before servers that must not see one twice. The kernel \
+                  must allow it: net.ipv4.tcp_fastopen = 3.",
         ..OPT
     },
     Opt {

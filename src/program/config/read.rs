@@ -437,6 +437,8 @@ mod tests {
             ("bursts without a rate",  "[[site]]\npath = \"a\"\n[[site.limit]]\nrequest-rate = \"off\"\nrequest-burst = 5\n[server]\nrequest-burst = 5",
                 &["5:17: `request-burst` has no rate; expected `request-rate` beside it; add request-rate, as in request-rate = \"10/s\", or remove request-burst",
                   "7:17: `request-burst` has no rate; expected `request-rate` beside it; add request-rate, as in request-rate = \"10/s\", or remove request-burst"]),
+            ("a rate too slow",        "[[site]]\npath = \"a\"\n[[site.limit]]\npath = \"/a\"\nmax-send-rate = 0\n[[site.limit]]\npath = \"/b\"\nmax-send-rate = 999\n[[site]]\npath = \"b\"\nhosts = [\"b.org\"]\nmin-send-rate = 499\n[[site.limit]]\nmax-send-rate = 998",
+                &["8:17: a client must receive at least 500 bytes per second, min-send-rate; expected twice as much, so that no client is cut off; raise max-send-rate, or lower min-send-rate of the site"]),
             ("a burst of two days",    "[server]\nrequest-rate = \"1/h\"\nrequest-burst = 48",
                 &["3:17: the requests of a burst are those of more than a day; expected fewer; lower request-burst, or raise request-rate"]),
             ("allowed and denied",     "[[site]]\npath = \"a\"\n[[site.limit]]\nallow = [\"10.0.0.0/8\", \"::1\"]\ndeny = [\"::1\", \"10.0.0.1/8\"]\n[server]\ndeny = [\"all\"]\nallow = [\"unix\"]",

@@ -37,3 +37,8 @@ pub(crate) fn bind_with_mode(socket: impl AsFd, address: &SocketAddrUnix, mode: 
 pub(crate) fn abstract_address(_name: &[u8]) -> io::Result<SocketAddr> {
     Err(io::ErrorKind::Unsupported.into())
 }
+
+/// There is none: each of them has an option of its own, with other rules.
+pub(crate) fn set_fast_open(_: impl AsFd, pending_max: u32) -> Result<(), Errno> {
+    if pending_max == 0 { Ok(()) } else { Err(Errno::OPNOTSUPP) }
+}

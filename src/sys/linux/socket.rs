@@ -16,7 +16,7 @@ use std::{
     ffi::{c_int, c_short},
     io,
     os::{
-        fd::{AsFd, OwnedFd},
+        fd::{AsFd, AsRawFd, OwnedFd},
         linux::net::SocketAddrExt,
         unix::net::SocketAddr,
     },
@@ -70,6 +70,26 @@ pub(crate) fn bind_with_mode(socket: impl AsFd, address: &SocketAddrUnix, mode: 
 /// Lets other sockets listen at the same port, if they set this too.
 pub(crate) fn share_port(socket: impl AsFd) -> Result<(), Errno> {
     set_socket_reuseport(socket, true)
+}
+
+/// Lets clients send with the first packet, up to this many at a time that have not proved their addresses: `TCP_FASTOPEN`, tcp(7).
+pub(crate) fn set_fast_open(socket: impl AsFd, pending_max: u32) -> Result<(), Errno> {
+    let value = c_int::try_from(pending_max).map_err(|_| Errno::INVAL)?;
+    // SAFETY: the value is a number of this length, which lives through the call; the descriptor is open.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_FASTOPEN,
+            (&raw const value).cast(),
+            size_of::<c_int>() as libc::socklen_t,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error().raw_os_error().map_or(Errno::INVAL, Errno::from_raw_os_error))
+    }
 }
 
 /// Accepts the next client, as a non-blocking socket.

@@ -9,19 +9,19 @@
 //! Until a request is admitted nothing has changed: the engine offers the same input again.
 
 use super::{
-    Blocked, CONTENT_LEN_MAX, Ending, Http1, Http1Phase, RequestContent, emit,
-    function::{self, FunctionExchange},
-    request::request,
+    Blocked, CONTENT_LEN_MAX, Ending, Http1, Http1Phase, RequestContent, emit, function, request::request,
     request_content,
 };
 use crate::{
     BufRange, ConnResources,
+    backend::BackendRoute,
     passwords::PasswordVerdict,
     plan::{self, Plan, PlanOptions},
     plan_route::{self, PlannedRoute, plan_route},
     record::{ExchangeStart, HttpVersions},
-    request::Request,
+    request::{Client, Request},
     response_prefix::Persistence,
+    send_pace::SendRate,
     sites::{MissingPage, Route, SiteId, Sites},
     span::Outbox,
 };
@@ -31,6 +31,15 @@ use tarpon_http::{
     persist,
     status::Status,
 };
+
+/// Where a request for a backend comes from and leads to, and how fast its response leaves.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RoutedExchange {
+    pub(super) client: Client,
+    pub(super) site: SiteId,
+    pub(super) route: BackendRoute,
+    pub(super) send_rate: Option<SendRate>,
+}
 
 impl Http1 {
     /// Begins the exchange whose head is at the front of `input`. Returns how many bytes it has consumed; 0 if the head waits for more
@@ -85,10 +94,11 @@ impl Http1 {
 
         let route = cx.sites.route(self.finder.accepted().routes, &request);
         let site = route.site();
-        let mut refusal = None;
+        let (mut refusal, mut send_rate) = (None, None);
         if let Some(limits) = cx.sites.client_limits()
             && let Some(limits) = limits.of(&request, route)
         {
+            send_rate = limits.send_rate();
             if self.limited_count != self.request_count + 1 {
                 refusal = limits.check(&request, cx.now_us);
                 self.limited_count = self.request_count + u32::from(refusal.is_none());
@@ -116,13 +126,11 @@ impl Http1 {
             if !cx.pool.has_for_response() {
                 return self.refuse(cx, out, input, site, Status::ServiceUnavailable);
             }
+            let exchange = RoutedExchange { client, site, route: backend, send_rate };
             let called = function::call(cx.sites, &backend, head, head_len, &request);
             return match called {
-                None => self.begin_piped(cx, out, input, client, site, backend),
-                Some(called) => {
-                    let exchange = FunctionExchange { client, site, route: backend };
-                    self.called(cx, out, input, exchange, called)
-                }
+                None => self.begin_piped(cx, out, input, exchange),
+                Some(called) => self.called(cx, out, input, exchange, called),
             };
         }
         let content = match RequestContent::of(head, CONTENT_LEN_MAX) {
@@ -169,8 +177,14 @@ impl Http1 {
             self.phase = Http1Phase::Content(content);
         }
 
+        let queued_len = out.len();
         match emit::emit(cx, out, image, plan, persistence, input) {
-            Ok(()) => self.responded(cx, out, plan, Some(version)),
+            Ok(()) => {
+                self.responded(cx, out, plan, Some(version));
+                if let Some(rate) = send_rate {
+                    self.pace(cx, out, rate, out.len() - queued_len, plan.content_len());
+                }
+            }
             Err(status) => {
                 let plan = self.respond_with_page(cx, out, site, status, with_content, Persistence::Close);
                 self.responded(cx, out, &plan, Some(version));

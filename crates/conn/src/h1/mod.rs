@@ -19,12 +19,14 @@
 //! | `emit` | queues a response |
 //! | `piped` | an exchange with a backend |
 //! | `function` | an exchange with a function that the worker calls |
+//! | `paced` | a response that leaves at a limited rate |
 //! | `request_content` | the content of a request |
 //! | `recorded_responses` | ends the recorded exchanges whose responses were sent |
 
 mod emit;
 mod exchange;
 mod function;
+mod paced;
 mod piped;
 mod proxy_header;
 mod ready;
@@ -49,6 +51,7 @@ use crate::{
     span::{Outbox, Span},
 };
 use function::FunctionPhase;
+use paced::PacedResponse;
 use piped::{OpenPipe, PipedExchange};
 use recorded_responses::RecordedResponses;
 use request_content::{InvalidContent, RequestContent};
@@ -110,6 +113,8 @@ enum Http1Phase {
     Piped(Box<PipedExchange>),
     /// Waits for the rest of a request to a function of this worker, or for room for the rest of its response.
     Function(Box<FunctionPhase>),
+    /// Waits until more of a response may leave.
+    Paced(Box<PacedResponse>),
     /// Waits until the last response has been sent. No more input is parsed. `linger`: the client may send more, and closing now could
     /// reset the connection before the client has read the response.
     LastResponse {
@@ -258,6 +263,7 @@ impl Http1 {
             Http1Phase::Head | Http1Phase::Preface | Http1Phase::ProxyHeader => 0,
             Http1Phase::Piped(_) => self.forward_content(cx, out, input),
             Http1Phase::Function(_) => self.collect_content(cx, out, input),
+            Http1Phase::Paced(_) => 0,
             Http1Phase::Content(content) => match content.decode(cx.pool.bytes(input)) {
                 Ok(dropped) => {
                     if content.is_complete() {
@@ -286,6 +292,7 @@ impl Http1 {
             Http1Phase::Piped(_) => return self.piped_input_ended(cx, out),
             Http1Phase::Function(_) => return self.function_input_ended(cx, out),
             Http1Phase::ProxyHeader => return self.proxy_header_missing(cx),
+            Http1Phase::Paced(ref mut paced) => return paced.client_ended(),
             _ => {}
         }
         self.phase = match self.phase {
@@ -299,7 +306,8 @@ impl Http1 {
             | Http1Phase::Lingering { .. }
             | Http1Phase::Closed
             | Http1Phase::Piped(_)
-            | Http1Phase::Function(_) => Http1Phase::Closed,
+            | Http1Phase::Function(_)
+            | Http1Phase::Paced(_) => Http1Phase::Closed,
         };
         if out.is_empty() {
             self.output_empty(cx);
@@ -313,7 +321,7 @@ impl Http1 {
         if !self.recorded.is_empty() {
             self.recorded.sent(cx.records, cx.now, self.sent_len);
         }
-        if let Http1Phase::Piped(_) | Http1Phase::Function(_) = self.phase {
+        if let Http1Phase::Piped(_) | Http1Phase::Function(_) | Http1Phase::Paced(_) = self.phase {
             self.streamed_output_sent(cx, out);
         } else if out.is_empty() {
             self.completed(cx);
@@ -326,6 +334,7 @@ impl Http1 {
     fn streamed_output_sent(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) {
         match self.phase {
             Http1Phase::Function(_) => self.function_output_sent(cx, out),
+            Http1Phase::Paced(_) => self.paced_output_sent(cx, out),
             _ => self.piped_output_sent(cx, out),
         }
     }
@@ -345,8 +354,9 @@ impl Http1 {
             Http1Phase::Lingering { by } if unacknowledged > 0 => {
                 mem::replace(by, cx.now) > cx.now || is_fast_enough
             }
-            Http1Phase::Piped(_) if out.is_empty() => return self.piped_window_ended(cx, out),
-            Http1Phase::Function(_) if out.is_empty() => return self.collecting_window_ended(cx, out),
+            Http1Phase::Piped(_) if out.is_empty() => return self.piped_deadline_passed(cx, out),
+            Http1Phase::Function(_) if out.is_empty() => return self.function_deadline_passed(cx, out),
+            Http1Phase::Paced(_) if out.is_empty() => return self.queue_paced(cx, out),
             _ => !out.is_empty() && is_fast_enough,
         };
         if !goes_on {
@@ -389,7 +399,7 @@ impl Http1 {
                 self.phase = Http1Phase::LastResponse { linger: true };
                 self.output_empty(cx);
             }
-            _ => self.abort(),
+            _ => self.abort(cx),
         }
     }
 
@@ -410,7 +420,7 @@ impl Http1 {
         cx.counters.aborted.add(self.queued_count.into());
         self.recorded.closed(cx.records, cx.now, self.sent_len);
         self.close_pipe(cx);
-        self.abort();
+        self.abort(cx);
     }
 
     /// Returns whether the client speaks HTTP/2.
@@ -445,14 +455,20 @@ impl Http1 {
     #[cold]
     pub(crate) fn refuse_transport(&mut self, cx: &mut ConnResources<'_>, out: &Outbox) {
         if !out.is_empty() {
-            return self.abort();
+            return self.abort(cx);
         }
         self.phase = Http1Phase::LastResponse { linger: true };
         self.output_empty(cx);
     }
 
     /// Closes the connection. Pending output is not sent.
-    pub(crate) fn abort(&mut self) {
+    pub(crate) fn abort(&mut self, cx: &mut ConnResources<'_>) {
+        self.drop_paced(cx);
+        self.enter_closed();
+    }
+
+    /// Closes a connection that sends no paced response.
+    fn enter_closed(&mut self) {
         self.phase = Http1Phase::Closed;
         self.deadline = Tick::NEVER;
     }
@@ -497,7 +513,7 @@ impl Http1 {
             }
             Http1Phase::Function(ref phase) => (phase.input(out), Close::No),
             Http1Phase::Piped(ref piped) if piped.wants_input() => (READ, Close::No),
-            Http1Phase::Piped(_) => (Input::Pause, Close::No),
+            Http1Phase::Piped(_) | Http1Phase::Paced(_) => (Input::Pause, Close::No),
             Http1Phase::Content(_) => (READ, Close::No),
             Http1Phase::LastResponseAfterEnd => (Input::Pause, Close::No),
             // To be dropped: unread bytes would reset the connection when it closes.
@@ -570,6 +586,12 @@ impl Http1 {
             Blocked::Room(count) => count,
             Blocked::No | Blocked::Page(_) | Blocked::Password => emit::USUAL_SPAN_COUNT,
         }
+    }
+
+    /// Returns whether the rest of a response that leaves at a limited rate holds buffers.
+    #[inline]
+    pub(crate) fn holds_paced_buffers(&self) -> bool {
+        matches!(&self.phase, Http1Phase::Paced(paced) if paced.holds_buffers())
     }
 
     /// Returns the limits that apply.
@@ -660,6 +682,7 @@ impl Http1 {
             // The backend connection has a deadline, and the content of the request a window.
             Http1Phase::Piped(ref piped) => piped.deadline(),
             Http1Phase::Function(ref phase) => phase.deadline(),
+            Http1Phase::Paced(ref paced) => paced.deadline(),
             Http1Phase::ProxyHeader | Http1Phase::Head | Http1Phase::Preface | Http1Phase::Content(_) => {
                 self.receive_deadline(cx)
             }

@@ -61,13 +61,13 @@ impl Http1 {
     #[cold]
     pub(super) fn proxy_header_missing(&mut self, cx: &ConnResources<'_>) {
         match self.incomplete_len {
-            0 => self.abort(),
+            0 => self.enter_closed(),
             _ => self.refuse_proxy_header(cx),
         }
     }
 
     fn refuse_proxy_header(&mut self, cx: &ConnResources<'_>) {
         cx.counters.proxy_refused.add(1);
-        self.abort();
+        self.enter_closed();
     }
 }

@@ -25,6 +25,7 @@ use crate::{
     plan::{self, Plan, PlanOptions},
     plan_route::{self, PlannedRoute, plan_route},
     request::{Client, Request, Resource},
+    send_pace::{SendPace, SendRate},
     sites::{ImageId, MissingPage, Route, SiteId},
     span::{Outbox, Span},
 };
@@ -54,6 +55,7 @@ struct BegunRequest<'a> {
     bytes: &'a [u8],
     parts: &'a RecordedParts<'a>,
     is_logged: bool,
+    send_rate: Option<SendRate>,
 }
 
 /// A request that an image does not answer.
@@ -67,6 +69,7 @@ pub(super) struct NewExchange<'a> {
     pub(super) parts: &'a RecordedParts<'a>,
     pub(super) site: SiteId,
     pub(super) route: BackendRoute,
+    pub(super) send_rate: Option<SendRate>,
     /// The client asks for a tunnel.
     pub(super) wants_tunnel: bool,
 }
@@ -110,11 +113,13 @@ impl Http2 {
             bytes,
             parts: &parts,
             is_logged: true,
+            send_rate: None,
         };
         let with_content = request.with_content();
         if let Some(limits) = cx.sites.client_limits()
             && let Some(limits) = limits.of(&request, route)
         {
+            begun.send_rate = limits.send_rate();
             if self.limited_stream != stream {
                 match limits.check(&request, cx.now_us) {
                     None => self.limited_stream = stream,
@@ -149,6 +154,7 @@ impl Http2 {
                 parts: &parts,
                 site: begun.site,
                 route: backend,
+                send_rate: begun.send_rate,
                 wants_tunnel: parsed.protocol.is_some(),
             };
             let began = match cx.sites.functions().get(backend.backend) {
@@ -211,6 +217,7 @@ impl Http2 {
             bytes: &[],
             parts: &RecordedParts::NONE,
             is_logged: true,
+            send_rate: None,
         };
         self.respond_with_page(cx, out, &begun, Status::RequestHeaderFieldsTooLarge, true)
     }
@@ -317,6 +324,7 @@ impl Http2 {
             window: self.initial_window,
             upload,
             body,
+            pace: SendPace::begin(begun.send_rate, cx.now),
             turn: 0,
             exchange,
         });

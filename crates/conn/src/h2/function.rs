@@ -18,6 +18,7 @@ use crate::{
     program_value::ProgramValue,
     request::{Client, Request},
     response_prefix::digits,
+    send_pace::SendPace,
     span::Outbox,
 };
 use bytes::{Buf, Bytes};
@@ -134,6 +135,7 @@ impl Http2 {
             window: self.initial_window,
             upload,
             body: Body::Awaited,
+            pace: SendPace::begin(new.send_rate, cx.now),
             turn: 0,
             exchange: H2Exchange { site, begun_us: cx.now_us, recorded_at, content_len: 0 },
         });

@@ -155,6 +155,8 @@ pub(crate) struct Http2 {
     receive_by: Option<Tick>,
     /// When the contents of requests are not read any more. `None`: there are none.
     upload_by: Option<Tick>,
+    /// When more of a stream with a pace may be queued. `None`: nothing waits for that.
+    paced_by: Option<Tick>,
     /// When a connection without a stream ends.
     idle_by: Tick,
 }
@@ -221,6 +223,7 @@ impl Http2 {
             send_by: None,
             receive_by: Some(cx.now.after(limits.head_ms)),
             upload_by: None,
+            paced_by: None,
             idle_by: cx.now.after(limits.idle_ms),
         };
         let mut settings = [0; 64];
@@ -315,6 +318,9 @@ impl Http2 {
         if has_expired(self.upload_by) {
             self.check_uploads(cx, out);
         }
+        if has_expired(self.paced_by) {
+            self.paced_by = None;
+        }
         if has_expired(self.receive_by) || self.deadline() <= cx.now {
             return self.time_out(cx, out);
         }
@@ -393,7 +399,7 @@ impl Http2 {
         }
         // A response that is queued may take a slow client longer.
         let idle_by = (self.streams.is_empty() && self.send_by.is_none()).then_some(self.idle_by);
-        let each = [self.send_by, self.receive_by, self.upload_by, idle_by];
+        let each = [self.send_by, self.receive_by, self.upload_by, self.paced_by, idle_by];
         each.into_iter().flatten().min().unwrap_or(Tick::NEVER)
     }
 

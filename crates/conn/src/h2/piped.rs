@@ -34,6 +34,7 @@ use crate::{
     proxy_trust::PeerAddress,
     request::{Client, Request},
     response_prefix::digits,
+    send_pace::SendPace,
     sites::Route,
     span::Outbox,
 };
@@ -198,6 +199,8 @@ impl Http2 {
                 tunnel,
                 ..PipedBody::new(pipe, route, protocol, request)
             })),
+            // A tunnel has none.
+            pace: SendPace::begin(new.send_rate.filter(|_| !wants_tunnel), cx.now),
             turn: 0,
             exchange: H2Exchange { site, begun_us: cx.now_us, recorded_at, content_len: 0 },
         });

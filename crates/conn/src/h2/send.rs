@@ -75,6 +75,7 @@ impl Http2 {
             return Ok(());
         }
         self.take_responses(cx, out);
+        self.streams.advance_paces(cx.now);
         // A page is read once the outbox is empty. Input that has waited for room comes first: it may be an urgent request, or end a stream.
         while self.missing.is_none()
             && !self.input_is_next
@@ -84,6 +85,7 @@ impl Http2 {
         {
             self.put_content(cx, out, index)?;
         }
+        self.paced_by = self.streams.next_pace();
         // A backend that has failed resets its stream.
         self.put_replies(cx, out)
     }
@@ -112,7 +114,10 @@ impl Http2 {
         self.output.reserve(cx, out, FRAME_HEADER_LEN)?;
         let payload_len_max = self.payload_len_max.min(FRAME_PAYLOAD_LEN_MAX as u32) as i32;
         let stream = self.streams.at(index);
-        let len_max = payload_len_max.min(self.send_window).min(stream.window);
+        let mut len_max = payload_len_max.min(self.send_window).min(stream.window);
+        if let Some(pace) = &stream.pace {
+            len_max = i64::from(len_max).min(pace.room() as i64) as i32;
+        }
         let id = stream.id;
         match &stream.body {
             Body::Piped(_) => return self.put_piped_content(cx, out, id, len_max),
@@ -145,6 +150,9 @@ impl Http2 {
         if let Some(index) = self.streams.find(id) {
             let stream = self.streams.at(index);
             stream.window -= len as i32;
+            if let Some(pace) = &mut stream.pace {
+                pace.spend(len.into());
+            }
             stream.exchange.content_len += u64::from(len);
         }
         self.send_window -= len as i32;

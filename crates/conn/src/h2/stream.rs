@@ -5,10 +5,11 @@ use super::{
     piped::{PipedBody, PipedUpload},
 };
 use crate::{
-    ConnResources,
+    ConnResources, Tick,
     pipe::{PipeId, Side},
     pool::Pool,
     program_value::ProgramValue,
+    send_pace::SendPace,
     sites::{SiteId, Sites},
     span::Span,
 };
@@ -24,6 +25,8 @@ pub(super) struct H2Stream {
     pub(super) window: i32,
     pub(super) upload: Upload,
     pub(super) body: Body,
+    /// `None`: its content leaves as fast as the client takes it.
+    pub(super) pace: Option<Box<SendPace>>,
     /// When it was last chosen, as a count of frames.
     pub(super) turn: u32,
     pub(super) exchange: H2Exchange,
@@ -106,6 +109,12 @@ impl H2Stream {
             Body::Piped(piped) => Some(piped),
             _ => None,
         }
+    }
+
+    /// Returns when more content may be queued. `None`: now.
+    #[inline]
+    pub(super) fn waits_until(&self) -> Option<Tick> {
+        self.pace.as_ref()?.waits_until()
     }
 
     /// Returns whether content waits.
@@ -211,6 +220,8 @@ pub(super) struct H2Streams {
     ended: [(u32, bool); ENDED_COUNT],
     next_ended: usize,
     turn: u32,
+    /// A stream has had a pace.
+    has_paces: bool,
 }
 
 /// The number of ended streams that are remembered, so that late frames of the client are no error: RFC 9113, section 5.1.
@@ -261,6 +272,7 @@ impl H2Streams {
     /// Adds a stream, whose number is higher than all before.
     pub(super) fn push(&mut self, stream: H2Stream) {
         debug_assert!(self.streams.last().is_none_or(|last| last.id < stream.id));
+        self.has_paces |= stream.pace.is_some();
         self.streams.push(stream);
     }
 
@@ -288,11 +300,33 @@ impl H2Streams {
         self.ended.iter().find(|(ended, _)| *ended == id).map(|(_, is_reset)| *is_reset)
     }
 
+    /// Adds the room of the time that has passed to each stream with a pace.
+    #[inline]
+    pub(super) fn advance_paces(&mut self, now: Tick) {
+        if self.has_paces {
+            self.streams
+                .iter_mut()
+                .filter_map(|stream| stream.pace.as_mut())
+                .for_each(|pace| pace.advance(now));
+        }
+    }
+
+    /// Returns when more content may be queued of a stream that waits for that alone.
+    #[inline]
+    pub(super) fn next_pace(&self) -> Option<Tick> {
+        if !self.has_paces {
+            return None;
+        }
+        let waiting = self.streams.iter().filter(|stream| stream.has_content() && stream.window > 0);
+        waiting.filter_map(H2Stream::waits_until).min()
+    }
+
     /// Returns the stream to send content of next: the most urgent one, and of the same urgency the oldest, or if it is incremental the one
     /// that has waited longest. RFC 9218, section 10.
     pub(super) fn next_to_send(&mut self) -> Option<usize> {
-        let ready =
-            self.streams.iter().enumerate().filter(|(_, stream)| stream.has_content() && stream.window > 0);
+        let is_ready =
+            |stream: &H2Stream| stream.has_content() && stream.window > 0 && stream.waits_until().is_none();
+        let ready = self.streams.iter().enumerate().filter(|(_, stream)| is_ready(stream));
         let (index, _) = ready.min_by_key(|(_, stream)| {
             let Priority { urgency, is_incremental } = stream.priority;
             (urgency, is_incremental, if is_incremental { stream.turn } else { 0 })

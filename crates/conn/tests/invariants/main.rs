@@ -38,6 +38,7 @@ mod http2_client;
 mod http2_of_others;
 mod http2_uploads;
 mod log_paths;
+mod paces;
 mod passwords;
 mod properties;
 mod proxies;

@@ -6,6 +6,7 @@ use crate::{
     base::{
         address::{Address, default_addresses},
         error::{UserError, reason},
+        listener_options::ListenerOptions,
         socket_access::SocketAccess,
     },
     control::{
@@ -273,6 +274,7 @@ impl Listeners {
                 admin = Some(bound.with_admin_hosts(&service.admin_access));
             } else if service.addresses.contains(&address) {
                 let bound = bound.with_proxy_protocol(service.proxy_protocol.contains(&address));
+                let bound = with_options(bound, service, &address);
                 clients.push(match tls.of(&address) {
                     Some(tls) => bound.with_tls(tls),
                     None => bound,
@@ -287,6 +289,21 @@ impl Listeners {
         let bound = self.bound.iter().filter(|(address, _)| addresses.contains(address));
         bound.map(|(_, bound)| bound.address()).collect()
     }
+}
+
+/// Returns a listener with the options of its configured address.
+fn with_options(bound: Listener, service: &Service, address: &Address) -> Listener {
+    let options = service.listener_options.iter().find(|(of, _)| of == address).map(|(_, options)| options);
+    let default = ListenerOptions::default();
+    let ListenerOptions { allow, deny, fast_open } = options.unwrap_or(&default);
+    let bound = bound.with_addresses(allow, deny);
+    // The sockets may be those of a server that had it.
+    if let Err(error) = bound.set_fast_open(*fast_open)
+        && *fast_open > 0
+    {
+        tracing::warn!("fast-open of {address}: {}; clients take a round trip more", reason(&error));
+    }
+    bound
 }
 
 /// Creates the directory of the default admin socket.

@@ -346,7 +346,6 @@ const LEFT_OUT: &[(&str, &str, &str)] = &[
     ("http3", "tarpon does not speak HTTP/3 yet", "nothing: clients use HTTP/2"),
     ("http3_", "tarpon does not speak HTTP/3 yet", "nothing: clients use HTTP/2"),
     ("quic_", "tarpon does not speak HTTP/3 yet", "nothing: clients use HTTP/2"),
-    ("limit_rate", "tarpon does not slow responses down", "limit the requests instead: docs/limits.md"),
     (
         "limit_except",
         "tarpon serves GET and HEAD from files, and passes every method to upstream servers",

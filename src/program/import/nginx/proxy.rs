@@ -316,8 +316,13 @@ fn with_options(
     upstream
 }
 
-/// Returns a size of nginx in the form of tarpon. 0 stands for no limit.
+/// Returns a limit of a content in the form of tarpon. 0 stands for no limit.
 fn max_body(text: &str) -> Option<String> {
+    nginx_size(text).map(|size| if size == "0" { "1024TiB".to_owned() } else { size })
+}
+
+/// Returns a size of nginx in the form of tarpon.
+pub(super) fn nginx_size(text: &str) -> Option<String> {
     let (digits, unit) = text.split_at(text.find(|char: char| !char.is_ascii_digit()).unwrap_or(text.len()));
     let number: u64 = digits.parse().ok()?;
     let unit = match unit {
@@ -327,7 +332,7 @@ fn max_body(text: &str) -> Option<String> {
         "g" | "G" => "GiB",
         _ => return None,
     };
-    Some(if number == 0 { "1024TiB".to_owned() } else { format!("{number}{unit}") })
+    Some(if number == 0 { "0".to_owned() } else { format!("{number}{unit}") })
 }
 
 /// Reads a block `upstream`.

@@ -6,7 +6,10 @@
 //!
 //! A list, such as that of `add_header`, begins anew in a block that has the directive.
 
-use super::{http::HttpContext, proxy::ProxyScope};
+use super::{
+    http::HttpContext,
+    proxy::{ProxyScope, nginx_size},
+};
 use crate::program::import::{
     plan::{Given, PlannedOption, duration, milliseconds},
     report::ImportReport,
@@ -27,6 +30,7 @@ pub(super) struct NginxScope {
     /// Whether an address is allowed, and the address, in order.
     access: Vec<(bool, Given)>,
     rate: Vec<PlannedOption>,
+    send_rate: Option<PlannedOption>,
     /// What asks for a password or another server for permission.
     pub(super) closed_by: Option<DirectiveOrigin>,
     pub(super) error_pages: Vec<(u16, Given)>,
@@ -47,6 +51,7 @@ struct OwnLists {
     cache: bool,
     access: bool,
     rate: bool,
+    send_rate: bool,
     listings: bool,
     access_log: bool,
     error_pages: bool,
@@ -99,6 +104,9 @@ impl NginxScope {
         }
         if self.own.rate {
             limits.extend(self.rate.iter().cloned());
+        }
+        if self.own.send_rate {
+            limits.extend(self.send_rate.clone());
         }
         limits
     }
@@ -180,6 +188,17 @@ impl NginxScope {
                 }
             }
             "limit_req" => self.limit_req(directive, context, report),
+            "limit_rate" => match nginx_size(directive.arg(0)) {
+                Some(rate) => {
+                    self.own.send_rate = true;
+                    self.send_rate = Some(PlannedOption::new("max-send-rate", rate, &origin));
+                }
+                None => report.left_out(
+                    &origin,
+                    "its rate depends on the request",
+                    "set max-send-rate in [[site.limit]]: docs/limits.md",
+                ),
+            },
             "error_page" => self.error_page(directive, report),
             "client_max_body_size" => self.max_body = Some(given(directive.arg(0))),
             "set" => match (directive.arg(0).strip_prefix('$'), self.literal(directive.arg(1))) {

@@ -1,13 +1,16 @@
 //! Collects the content of a request that arrives after its head.
 
 use super::{
-    FunctionExchange, FunctionPhase,
+    FunctionPhase,
     call::{IncompleteRequest, InlineCall, method},
 };
 use crate::{
     BufRange, ConnResources, Tick,
     functions::{CollectedContent, inline_request},
-    h1::{Http1, Http1Phase, InvalidContent, RequestContent, emit, piped::CONTINUE, request::request},
+    h1::{
+        Http1, Http1Phase, InvalidContent, RequestContent, emit, exchange::RoutedExchange, piped::CONTINUE,
+        request::request,
+    },
     request::Request,
     span::{Outbox, Span},
 };
@@ -16,7 +19,7 @@ use tarpon_http::{head, status::Status};
 /// A request whose content is being collected.
 #[derive(Debug)]
 pub(in crate::h1) struct CollectedRequest {
-    exchange: FunctionExchange,
+    exchange: RoutedExchange,
     head: Box<[u8]>,
     /// The rest of the content.
     rest: RequestContent,
@@ -45,7 +48,7 @@ impl Http1 {
         cx: &mut ConnResources<'_>,
         out: &mut Outbox,
         input: BufRange,
-        exchange: FunctionExchange,
+        exchange: RoutedExchange,
         IncompleteRequest { content, awaits_continue, head_len }: IncompleteRequest,
     ) -> usize {
         if awaits_continue {
@@ -152,11 +155,11 @@ impl Http1 {
         cx: &mut ConnResources<'_>,
         out: &mut Outbox,
         bytes: &[u8],
-        FunctionExchange { client, site, .. }: FunctionExchange,
+        RoutedExchange { client, site, .. }: RoutedExchange,
         status: Status,
     ) {
         if !has_room(out) {
-            return self.abort();
+            return self.abort(cx);
         }
         let head = head::parse(bytes).ok().flatten().map(|(head, _)| head);
         if cx.records.is_on() {
@@ -179,10 +182,9 @@ impl Http1 {
     }
 
     /// Handles the end of the window in which the client must send content.
-    #[inline(never)]
-    pub(in crate::h1) fn collecting_window_ended(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) {
+    pub(super) fn collecting_window_ended(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) {
         let Http1Phase::Function(phase) = &mut self.phase else { return };
-        let FunctionPhase::Collecting(request) = &mut **phase else { return self.abort() };
+        let FunctionPhase::Collecting(request) = &mut **phase else { return self.abort(cx) };
         let limits = request.exchange.route.limits;
         if request.window_len < limits.content_len_min() {
             return self.end_collecting(cx, out, Status::RequestTimeout);

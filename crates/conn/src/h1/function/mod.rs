@@ -18,10 +18,8 @@ mod respond;
 
 pub(super) use call::call;
 
-use super::{Http1, Http1Phase};
-use crate::{
-    BufRange, ConnResources, Input, Tick, backend::BackendRoute, request::Client, sites::SiteId, span::Outbox,
-};
+use super::{Http1, Http1Phase, exchange::RoutedExchange};
+use crate::{BufRange, ConnResources, Input, Tick, span::Outbox};
 use call::Called;
 use collect::CollectedRequest;
 use respond::UnsentContent;
@@ -34,14 +32,6 @@ pub(super) enum FunctionPhase {
     Collecting(CollectedRequest),
     /// Room in the outbox for the rest of a response.
     Sending(UnsentContent),
-}
-
-/// Where a request comes from and leads to.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct FunctionExchange {
-    pub(super) client: Client,
-    pub(super) site: SiteId,
-    pub(super) route: BackendRoute,
 }
 
 impl FunctionPhase {
@@ -57,8 +47,7 @@ impl FunctionPhase {
     pub(super) fn deadline(&self) -> Tick {
         match self {
             FunctionPhase::Collecting(request) => request.window_end(),
-            // The outbox is empty for a moment only.
-            FunctionPhase::Sending(_) => Tick::NEVER,
+            FunctionPhase::Sending(unsent) => unsent.deadline(),
         }
     }
 }
@@ -71,7 +60,7 @@ impl Http1 {
         cx: &mut ConnResources<'_>,
         out: &mut Outbox,
         input: BufRange,
-        exchange: FunctionExchange,
+        exchange: RoutedExchange,
         called: Called,
     ) -> usize {
         match called {
@@ -99,8 +88,22 @@ impl Http1 {
             && let FunctionPhase::Sending(_) = **phase
         {
             self.send_rest(cx, out);
-        } else if out.is_empty() {
+        }
+        if out.is_empty() {
             self.output_empty(cx);
+        }
+    }
+
+    /// Handles the end of the deadline while the outbox is empty.
+    #[inline(never)]
+    pub(super) fn function_deadline_passed(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) {
+        let Http1Phase::Function(phase) = &mut self.phase else { return };
+        match **phase {
+            FunctionPhase::Collecting(_) => self.collecting_window_ended(cx, out),
+            FunctionPhase::Sending(_) => {
+                self.send_rest(cx, out);
+                self.deadline = cx.now.after(self.limits(cx).send_ms);
+            }
         }
     }
 

@@ -5,19 +5,21 @@
 //!             in a buffer                                           in buffers, as the client receives
 //! ```
 
-use super::{FunctionExchange, FunctionPhase, call::InlineCall};
+use super::{FunctionPhase, call::InlineCall};
 use crate::{
-    BufRange, ConnResources,
+    BufRange, ConnResources, Tick,
     bounded_writer::BoundedWriter,
     functions::{InlineContent, InlineResponse},
     h1::{
         Ending, Http1, Http1Phase,
+        exchange::RoutedExchange,
         piped::{LaterResponse, counted_as, put_status_line},
         record_head,
     },
     pool::BUF_LEN,
     program_value::ProgramValue,
     response_prefix::{Persistence, ResponsePrefixes},
+    send_pace::SendPace,
     span::{Outbox, Span},
 };
 use bytes::{Buf, Bytes};
@@ -32,9 +34,16 @@ pub(in crate::h1) struct UnsentContent {
     client_persists: bool,
     /// The client has closed its sending side.
     has_client_ended: bool,
+    /// `None`: it leaves as fast as the client takes it.
+    pace: Option<Box<SendPace>>,
 }
 
 impl UnsentContent {
+    /// Returns when more may be queued.
+    pub(super) fn deadline(&self) -> Tick {
+        self.pace.as_ref().and_then(|pace| pace.waits_until()).unwrap_or(Tick::NEVER)
+    }
+
     pub(super) fn client_ended(&mut self) {
         self.has_client_ended = true;
     }
@@ -53,7 +62,7 @@ impl Http1 {
         &mut self,
         cx: &mut ConnResources<'_>,
         out: &mut Outbox,
-        exchange: FunctionExchange,
+        exchange: RoutedExchange,
         call: InlineCall,
         InlineResponse { code, lines, content }: InlineResponse,
     ) {
@@ -64,9 +73,7 @@ impl Http1 {
         let content = match content {
             InlineContent::Bytes(content) => content,
             InlineContent::Later(payload) => {
-                let FunctionExchange { client, site, route } = exchange;
-                let later =
-                    LaterResponse { payload, client, site, route, version, client_persists, with_content };
+                let later = LaterResponse { payload, exchange, version, client_persists, with_content };
                 return self.respond_later(cx, later);
             }
         };
@@ -132,7 +139,11 @@ impl Http1 {
             }
         }
         if !rest.is_empty() {
-            let unsent = UnsentContent { rest, closes, client_persists, has_client_ended: false };
+            let mut pace = SendPace::begin(exchange.send_rate, cx.now);
+            if let Some(pace) = &mut pace {
+                pace.spend(len as u64);
+            }
+            let unsent = UnsentContent { rest, closes, client_persists, has_client_ended: false, pace };
             self.phase = Http1Phase::Function(Box::new(FunctionPhase::Sending(unsent)));
             self.send_rest(cx, out);
         }
@@ -142,9 +153,19 @@ impl Http1 {
     pub(super) fn send_rest(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) {
         let Http1Phase::Function(phase) = &mut self.phase else { return };
         let FunctionPhase::Sending(unsent) = &mut **phase else { return };
+        if let Some(pace) = &mut unsent.pace {
+            pace.advance(cx.now);
+        }
         while !unsent.rest.is_empty() && out.has_room(1) {
+            let room = unsent.pace.as_ref().map_or(u64::MAX, |pace| pace.room());
+            if room == 0 {
+                break;
+            }
             let Some(buf) = cx.pool.take_for_response() else { break };
-            let len = unsent.rest.len().min(BUF_LEN);
+            let len = unsent.rest.len().min(BUF_LEN).min(room.try_into().unwrap_or(usize::MAX));
+            if let Some(pace) = &mut unsent.pace {
+                pace.spend(len as u64);
+            }
             unsent.rest.copy_to_slice(&mut cx.pool.buf_mut(buf)[..len]);
             out.push(cx.sites, Span::Buf(BufRange { buf, at: 0, len: len as u32 }));
         }
@@ -154,9 +175,9 @@ impl Http1 {
                 true => Http1Phase::LastResponseAfterEnd,
                 false => after_response(closes, unsent.client_persists),
             };
-        } else if out.is_empty() {
+        } else if out.is_empty() && unsent.deadline() == Tick::NEVER {
             // Without a buffer nothing would send the rest.
-            self.abort();
+            self.abort(cx);
         }
     }
 }

@@ -19,10 +19,10 @@ mod redirect;
 mod request;
 mod response;
 
-use super::{Ending, Http1, Http1Phase, InvalidContent, RequestContent, emit};
+use super::{Ending, Http1, Http1Phase, InvalidContent, RequestContent, emit, exchange::RoutedExchange};
 use crate::{
     BufRange, ConnResources, Tick,
-    backend::{BackendLimits, BackendProtocol, BackendRoute, HashKey, http1::trailers::CollectedTrailers},
+    backend::{BackendLimits, BackendProtocol, HashKey, http1::trailers::CollectedTrailers},
     functions::Payload,
     open_exchanges::{NO_PLACE, OpenExchange},
     pipe::{MESSAGE_ROOM, Message, NoBuffer, PipeEnd, PipeId, Side},
@@ -30,6 +30,7 @@ use crate::{
     proxy_trust::PeerAddress,
     request::Client,
     response_prefix::Persistence,
+    send_pace::SendPace,
     sites::SiteId,
     span::{Outbox, Span},
 };
@@ -80,6 +81,8 @@ pub(super) struct PipedExchange {
     is_blocked: bool,
     /// The client has closed its sending side.
     has_client_ended: bool,
+    /// `None`: the response leaves as fast as the client takes it.
+    pace: Option<Box<SendPace>>,
     /// The bytes of content received in this window, and the end of the window.
     window_len: u64,
     window_end: Tick,
@@ -89,9 +92,7 @@ pub(super) struct PipedExchange {
 /// A response that a backend sends to a request that the worker has answered by a payload.
 pub(super) struct LaterResponse {
     pub(super) payload: Payload,
-    pub(super) client: Client,
-    pub(super) site: SiteId,
-    pub(super) route: BackendRoute,
+    pub(super) exchange: RoutedExchange,
     pub(super) version: Version,
     pub(super) client_persists: bool,
     pub(super) with_content: bool,
@@ -134,7 +135,14 @@ impl PipedExchange {
 
     /// Returns the deadline while the outbox is empty.
     pub(super) fn deadline(&self) -> Tick {
-        if self.wants_content() && self.content.is_some() { self.window_end } else { Tick::NEVER }
+        let window_end = (self.wants_content() && self.content.is_some()).then_some(self.window_end);
+        [window_end, self.pace_deadline()].into_iter().flatten().min().unwrap_or(Tick::NEVER)
+    }
+
+    /// Returns when more of the response may leave. `None`: now. A tunnel has no pace.
+    fn pace_deadline(&self) -> Option<Tick> {
+        let is_response = matches!(self.upgrade, ProtocolChange::No | ProtocolChange::Asked);
+        self.pace.as_ref().filter(|_| is_response)?.waits_until()
     }
 }
 
@@ -146,9 +154,7 @@ impl Http1 {
         cx: &mut ConnResources<'_>,
         out: &mut Outbox,
         input: BufRange,
-        client: Client,
-        site: SiteId,
-        route: BackendRoute,
+        RoutedExchange { client, site, route, send_rate }: RoutedExchange,
     ) -> usize {
         let Some(buf) = cx.pool.take_for_response() else {
             return self.refuse(cx, out, input, site, Status::ServiceUnavailable);
@@ -200,6 +206,7 @@ impl Http1 {
             trailers: CollectedTrailers::default(),
             is_blocked: false,
             has_client_ended: false,
+            pace: SendPace::begin(send_rate, cx.now),
             window_len: 0,
             window_end: cx.now.after(route.limits.content_window_ms),
             response: PipedResponse::Head,
@@ -210,7 +217,8 @@ impl Http1 {
     /// Begins an exchange whose request is complete and known to the backend by a payload.
     #[cold]
     pub(super) fn respond_later(&mut self, cx: &mut ConnResources<'_>, later: LaterResponse) {
-        let LaterResponse { payload, client, site, route, version, client_persists, with_content } = later;
+        let LaterResponse { payload, exchange, version, client_persists, with_content } = later;
+        let RoutedExchange { client, site, route, send_rate } = exchange;
         let pipe = cx.pipes.open_with(self.finder.accepted().number, route, payload, cx.now);
         cx.pipes.push(pipe, Side::Client, Message::End(PipeEnd::Complete));
         let recorded_at = finish_piped_record(cx);
@@ -233,6 +241,7 @@ impl Http1 {
             trailers: CollectedTrailers::default(),
             is_blocked: false,
             has_client_ended: false,
+            pace: SendPace::begin(send_rate, cx.now),
             window_len: 0,
             window_end: cx.now.after(route.limits.content_window_ms),
             response: PipedResponse::Head,
@@ -383,16 +392,19 @@ impl Http1 {
             cx.pipes.push(piped.pipe, Side::Client, Message::End(PipeEnd::Complete));
         } else if piped.watches_client {
             // A client that sends no more has left: there is no telling it from one that waits for the rest.
-            self.abort();
+            self.abort(cx);
         } else if piped.content.is_some() {
             // The content is incomplete: RFC 9112, section 8.
             self.end_piped_with(cx, out, Status::BadRequest);
         }
     }
 
-    /// Handles the end of the window in which the client must send content.
-    pub(super) fn piped_window_ended(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) {
+    /// Handles the end of the deadline while the outbox is empty.
+    pub(super) fn piped_deadline_passed(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) {
         let Http1Phase::Piped(piped) = &mut self.phase else { return };
+        if piped.pace_deadline().is_some_and(|at| at <= cx.now) {
+            return self.piped_output_sent(cx, out);
+        }
         if piped.window_len < piped.limits.content_len_min() {
             return self.end_piped_with(cx, out, Status::RequestTimeout);
         }
@@ -439,7 +451,7 @@ impl Http1 {
         let (has_begun, has_client_ended) = (piped.response != PipedResponse::Head, piped.has_client_ended);
         let ends_with_connection = piped.response == PipedResponse::Content(ContentFraming::UntilClose);
         if ends_with_connection || !has_begun && !out.has_room(emit::SPAN_COUNT) {
-            return self.abort();
+            return self.abort(cx);
         }
         if has_begun {
             // One byte that is never sent: the exchange ends as an aborted one.

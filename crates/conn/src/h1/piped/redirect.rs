@@ -128,6 +128,8 @@ impl Http1 {
             Version::Http10 => Persistence::KeepAlive,
             Version::Http11 | Version::Http2 => Persistence::Persist,
         };
+        let send_rate = piped.pace.as_ref().map(|pace| pace.rate());
+        let queued_len = out.len();
         emit::emit(cx, out, image, &plan, persistence, input).map_err(Some)?;
         self.responded(cx, out, &plan, Some(version));
         self.update_record(cx, |record| record.status = plan.status.code());
@@ -137,6 +139,9 @@ impl Http1 {
             true => Http1Phase::LastResponse { linger: true },
             false => Http1Phase::Head,
         };
+        if let Some(rate) = send_rate {
+            self.pace(cx, out, rate, out.len() - queued_len, plan.content_len());
+        }
         Err(None)
     }
 }

@@ -26,6 +26,11 @@ use tarpon_http::{head::Version, status::Status};
 impl Http1 {
     /// Queues what the pipe has of the response.
     pub(super) fn take_response(&mut self, cx: &mut ConnResources<'_>, out: &mut Outbox) {
+        if let Http1Phase::Piped(piped) = &mut self.phase
+            && let Some(pace) = &mut piped.pace
+        {
+            pace.advance(cx.now);
+        }
         while self.has_room_for_message(cx, out)
             && let Http1Phase::Piped(piped) = &mut self.phase
             && let Some(message) = cx.pipes.pop(cx.pool, piped.pipe, Side::Client)
@@ -48,6 +53,7 @@ impl Http1 {
     /// Returns whether the next message finds room: a redirect may bring a whole response.
     fn has_room_for_message(&self, cx: &ConnResources<'_>, out: &Outbox) -> bool {
         match &self.phase {
+            Http1Phase::Piped(piped) if piped.pace_deadline().is_some() => false,
             Http1Phase::Piped(piped) if piped.response == PipedResponse::Head => {
                 out.has_room(emit::SPAN_COUNT)
             }
@@ -197,6 +203,9 @@ impl Http1 {
                 return Err(Status::BadGateway);
             }
         };
+        if let Some(pace) = &mut piped.pace {
+            pace.spend(len);
+        }
         let (response, pipe) = (piped.response, piped.pipe);
         self.update_record(cx, |record| record.content_len += len);
         // The last chunk goes with the end of the content, if that has arrived.
