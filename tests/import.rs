@@ -210,6 +210,32 @@ fn directives_that_close_paths_never_open_them() {
 }
 
 #[test]
+fn closed_paths_come_with_the_option_that_lets_users_in() {
+    let cases = [
+        (
+            "nginx",
+            "server { root /srv; auth_basic x; auth_basic_user_file /u; }",
+            "write users-file in its place",
+        ),
+        ("nginx", "server { root /srv; auth_request /b; }", "docs/passwords.md tell which clients and users"),
+        (
+            "caddy",
+            "http://a {\nroot /srv\nbasic_auth {\nu h\n}\n}",
+            "write users = [\"NAME:HASH\"] in its place",
+        ),
+        (
+            "caddy",
+            "http://a {\nroot /srv\nforward_auth b:1\n}",
+            "docs/passwords.md tell which clients and users",
+        ),
+    ];
+    for (syntax, text, want) in cases {
+        let (_dir, exit) = imported(syntax, "a", text);
+        assert!(exit.err.contains(want) && exit.out.contains("deny = [\"all\"]"), "{text}: {exit:?}");
+    }
+}
+
+#[test]
 fn directives_become_options() {
     #[rustfmt::skip]
     let cases: &[(&str, &str, &[&str])] = &[

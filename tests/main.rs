@@ -11,6 +11,7 @@ mod access_log;
 mod acme;
 mod acme_directories;
 mod admin;
+mod benchmark_entry;
 mod blocking_engines;
 mod book;
 mod browser;

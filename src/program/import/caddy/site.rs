@@ -335,7 +335,14 @@ impl SiteReader<'_> {
 
     /// Closes paths, as the directive that protects them has no counterpart.
     fn close(&mut self, matched: &MatchedRequests, origin: &DirectiveOrigin) {
-        let hint = "until then the paths are closed by deny = [\"all\"]; docs/limits.md and docs/passwords.md tell which clients and users a [[site.limit]] can let in";
+        let hint = match &*origin.directive {
+            "basic_auth" | "basicauth" => {
+                "until then the paths are closed by deny = [\"all\"]; write users = [\"NAME:HASH\"] in its place, with the names and the hashes of its lines (docs/passwords.md)"
+            }
+            _ => {
+                "until then the paths are closed by deny = [\"all\"]; docs/limits.md and docs/passwords.md tell which clients and users a [[site.limit]] can let in"
+            }
+        };
         self.report.left_out(origin, "the access control of these paths is not carried over", hint);
         let route = self.route(origin, matched);
         route.limits.push(PlannedOption::new("deny", "all", origin));

@@ -438,6 +438,13 @@ const PAGE_STATUSES: &[u16] =
 
 /// Reports a directive that protects paths, which stay closed.
 pub(super) fn report_closed(origin: &DirectiveOrigin, report: &mut ImportReport) {
-    let hint = "until then the paths are closed by deny = [\"all\"]; docs/limits.md and docs/passwords.md tell which clients and users a [[site.limit]] can let in";
+    let hint = match &*origin.directive {
+        "auth_basic" => {
+            "until then the paths are closed by deny = [\"all\"]; write users-file in its place, with the file of auth_basic_user_file: tarpon reads hashes by bcrypt and argon2id, and tarpon hash-password makes others anew (docs/passwords.md)"
+        }
+        _ => {
+            "until then the paths are closed by deny = [\"all\"]; docs/limits.md and docs/passwords.md tell which clients and users a [[site.limit]] can let in"
+        }
+    };
     report.left_out(origin, "the access control of these paths is not carried over", hint);
 }
