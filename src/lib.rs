@@ -98,7 +98,7 @@ mod sys;
 
 pub use base::{
     address::{Address, ListenAddress, ListenValue, default_addresses},
-    admin_access::AdminAccess,
+    admin_access::{AdminAccess, AdminToken},
     client_limits::{LimitChoice, PathLimit},
     engine::{ChosenEngine, Engine},
     error::UserError,
@@ -172,7 +172,7 @@ pub use {
         },
     },
     control::{
-        admin::{Admin, Order, fetch_metrics, send_order},
+        admin::{Admin, Order, fetch_metrics, fetch_metrics_with_token, send_order},
         supervisor::{Notice, Role, Service, ServingReport, SiteLabel, supervise},
     },
     program::config,

@@ -249,6 +249,11 @@ impl Metrics {
         self.responses.iter().map(|responses| responses.count).sum()
     }
 
+    /// Returns how many connections and requests limits and address lists have refused.
+    pub(crate) fn refused(&self) -> u64 {
+        self.connections_limited + self.connections_denied + self.requests_limited + self.requests_denied
+    }
+
     /// Returns the metrics in the text format of Prometheus, version 0.0.4.
     pub fn prometheus(&self) -> String {
         let mut page = PrometheusPage(String::new());

@@ -161,12 +161,6 @@ impl TopView {
         let busy = self
             .rate(|metrics| metrics.worker_cpu_us)
             .map_or("-".to_owned(), |us| format!("{:.0} %", us / 1e4));
-        let refused = |metrics: &Metrics| {
-            metrics.connections_limited
-                + metrics.connections_denied
-                + metrics.requests_limited
-                + metrics.requests_denied
-        };
         let unlogged = |metrics: &Metrics| metrics.log_dropped + metrics.log_lost;
         let handshakes = |metrics: &Metrics| metrics.tls_handshakes.iter().map(|kind| kind.count).sum();
         let [p50, p99] = [0.5, 0.99].map(|share| self.percentile(share));
@@ -191,7 +185,7 @@ impl TopView {
             (
                 "aborted/s",
                 rate(&|metrics| metrics.aborted),
-                format!("refused/s {}, not logged/s {}", rate(&refused), rate(&unlogged)),
+                format!("refused/s {}, not logged/s {}", rate(&Metrics::refused), rate(&unlogged)),
             ),
         ];
         for (what, value, more) in rows {
