@@ -119,8 +119,8 @@ pub use control::{
     access_log::{LogSink, rotate_files},
     listeners::{Listener, default_admin_address},
     metrics::{
-        CertificateMetrics, CgiMetrics, Metrics, ProcessMetrics, ReadFailure, Responses, ServerState,
-        SiteMetrics, SiteReading, TlsHandshakes, UpstreamMetrics, UpstreamState,
+        CertificateMetrics, CgiMetrics, HotPathMetrics, Metrics, PathMetrics, ProcessMetrics, ReadFailure,
+        Responses, ServerState, SiteMetrics, SiteReading, TlsHandshakes, UpstreamMetrics, UpstreamState,
     },
     server::{Handle, Server},
 };

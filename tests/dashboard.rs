@@ -1,7 +1,8 @@
 //! The dashboard of the admin listener: who may see it, how many may watch, and what a browser shows.
 
 use crate::common::{
-    client::{TestClient, get},
+    ENGINES,
+    client::{TestClient, connect_on, get},
     load::SetOnDrop,
     page::BrowserPage,
     port::ReservedPort,
@@ -11,6 +12,7 @@ use crate::common::{
 use rustix::process::Signal;
 use serde_json::Value;
 use std::{
+    collections::BTreeMap,
     ffi::OsStr,
     fs,
     net::SocketAddr,
@@ -174,10 +176,11 @@ fn page_is_live_in_a_browser() {
     let run = tempfile::TempDir::new().expect("a directory");
     let (file, port) = (token_file(run.path()), ReservedPort::new());
     let admin = port.address.to_string();
-    let options = ["--admin", &admin, "--admin-token-file", file.to_str().expect("text")];
+    let options = ["--admin", &admin, "--admin-token-file", file.to_str().expect("text"), "--hot-paths", "1"];
     let server = RunningProgram::start_ready(serve(dir.path(), &options));
+    let targets: Vec<_> = hostile_targets().into_iter().chain([b"/?secret=1".to_vec()]).collect();
     let verdict =
-        with_requests(server.address(), &["/?secret=1"], || load(&admin, &["--size", "390x844", "--dark"]));
+        with_requests(server.address(), &targets, || load(&admin, &["--size", "390x844", "--dark"]));
     let lines: Vec<_> = verdict.lines().collect();
     for line in [
         "first: this listener asks for a token",
@@ -194,6 +197,103 @@ fn page_is_live_in_a_browser() {
     }
     assert!(lines.iter().any(|line| line.starts_with("row: site 1 | ")), "{verdict}");
     assert!(!verdict.contains("secret") && !verdict.contains("127.0.0.1"), "{verdict}");
+    // The hostile paths are there, as text.
+    for path in ["/<script>window.ran=1</script>", "/%1b%5b2J%1b%5d0;owned%07", "/%E2%80%AEgpj.exe"] {
+        assert!(lines.iter().any(|line| line.starts_with(&format!("row: {path} | "))), "{path}: {verdict}");
+    }
+    assert!(verdict.contains("paths, by share of the last requests (1 in 1)"), "{verdict}");
+}
+
+/// Targets that try to leave the place where they are shown.
+fn hostile_targets() -> Vec<Vec<u8>> {
+    let mut targets: Vec<Vec<u8>> = [
+        "/<script>window.ran=1</script>",
+        "/<img/src=x/onerror=window.ran=1>",
+        "/%3Cscript%3Ewindow.ran=1%3C/script%3E",
+        "/\"'&lt;b&gt;${window.ran=1}",
+        "/%1b%5b2J%1b%5d0;owned%07",
+        "/%E2%80%AEgpj.exe",
+        "/%0d%0adata:%20x",
+        "/%00%ff",
+        // Bytes that no target may have: refused, and so not counted.
+        "/\u{1b}[2J\u{1b}]0;owned\u{7}",
+        "/\u{9b}31m",
+        "/\u{202e}gpj.exe",
+    ]
+    .map(|target| target.as_bytes().to_vec())
+    .into();
+    targets.push(b"/\xff\xfe".to_vec());
+    targets.push([b"/".as_slice(), &[b'w'; 3_000], b"?secret=2"].concat());
+    targets
+}
+
+/// Sends a request with any target, and returns the status of the response.
+fn ask(address: SocketAddr, target: &[u8]) -> u16 {
+    let mut client = TestClient::connect(address);
+    client.send([b"GET ".as_slice(), target, b" HTTP/1.1\r\nHost: a\r\n\r\n"].concat());
+    client.response().status
+}
+
+#[test]
+fn hot_paths_are_counted_by_all_engines() {
+    let dir = site(&[("index.html", "home"), ("a/b.txt", "b")]);
+    for engine in ENGINES {
+        let run = tempfile::TempDir::new().expect("a directory");
+        let admin = format!("unix:{}", run.path().join("admin").display());
+        let proxy = "/api/=http://127.0.0.1:1";
+        let options = ["--admin", &admin, "--engine", engine.name(), "--hot-paths", "1", "--proxy", proxy];
+        let server = RunningProgram::start_ready(serve(dir.path(), &options));
+        let mut want: BTreeMap<String, u64> = BTreeMap::new();
+        for (_, connect) in connect_on(*engine) {
+            for (target, count) in [("/", 6), ("/a/b.txt?secret=1", 4), ("/none", 2), ("/api/x?secret=3", 1)]
+            {
+                for _ in 0..count {
+                    let mut client = connect(server.address());
+                    client.send(get(target));
+                    client.response();
+                    *want.entry(target.split('?').next().expect("a path").to_owned()).or_default() += 1;
+                }
+            }
+        }
+        for target in hostile_targets() {
+            let status = ask(server.address(), &target);
+            let path = target.split(|&byte| byte == b'?').next().expect("a path");
+            let is_visible = path.iter().all(u8::is_ascii_graphic);
+            assert!(status == 404 || status == 400, "{engine}: {status}");
+            if is_visible {
+                let path = std::str::from_utf8(path).expect("visible ASCII");
+                *want.entry(path.chars().take(128).collect()).or_default() += 1;
+            }
+        }
+        let status = RunningProgram::run(tarpon(["status", "--json", "--admin", &admin].map(OsStr::new)));
+        let metrics: Value = serde_json::from_str(&status.out).expect("JSON");
+        let paths = metrics["hot_paths"]["paths"].as_array().expect("paths");
+        let found = paths.iter().map(|path| {
+            let text = path["path"].as_str().expect("text").to_owned();
+            (text, path["count"].as_u64().expect("a number"))
+        });
+        assert_eq!(found.collect::<BTreeMap<_, _>>(), want, "{engine}");
+        let order: Vec<_> = paths.iter().take(2).map(|path| path["path"].as_str()).collect();
+        assert_eq!(order, [Some("/"), Some("/a/b.txt")], "{engine}");
+        assert_eq!(metrics["hot_paths"]["samples"], want.values().sum::<u64>(), "{engine}");
+        assert!(!status.out.contains("secret"), "{engine}: {}", status.out);
+    }
+}
+
+#[test]
+fn hot_paths_reach_a_terminal_as_visible_text() {
+    let dir = site(&[("index.html", "home")]);
+    let run = tempfile::TempDir::new().expect("a directory");
+    let admin = format!("unix:{}", run.path().join("admin").display());
+    let server = RunningProgram::start_ready(serve(dir.path(), &["--admin", &admin, "--hot-paths", "1"]));
+    for target in hostile_targets() {
+        ask(server.address(), &target);
+    }
+    let top = RunningProgram::run(tarpon(["top", "--once", "--admin", &admin].map(OsStr::new)));
+    assert!(top.out.contains("\n/<script>window.ran=1</script> "), "{top:?}");
+    assert!(top.out.contains("path, by share of the last requests (1 in 1)"), "{top:?}");
+    assert!(top.out.chars().all(|char| char == '\n' || !char.is_control()), "{top:?}");
+    assert!(top.out.lines().all(|line| line.chars().count() <= 80) && !top.out.contains("secret"), "{top:?}");
 }
 
 /// Loads the dashboard, and returns what `tests/browser/dashboard.js` has found.
@@ -208,7 +308,7 @@ fn load(admin: &str, options: &[&str]) -> String {
 }
 
 /// Sends requests one after another until the call returns.
-fn with_requests<T>(address: SocketAddr, targets: &[&str], call: impl FnOnce() -> T) -> T {
+fn with_requests<T>(address: SocketAddr, targets: &[Vec<u8>], call: impl FnOnce() -> T) -> T {
     let is_done = AtomicBool::new(false);
     thread::scope(|scope| {
         // Also if the call fails.
@@ -216,9 +316,7 @@ fn with_requests<T>(address: SocketAddr, targets: &[&str], call: impl FnOnce() -
         scope.spawn(|| {
             while !is_done.load(SeqCst) {
                 for target in targets {
-                    let mut client = TestClient::connect(address);
-                    client.send(get(target));
-                    client.response();
+                    ask(address, target);
                 }
                 // Some requests for each event, without load.
                 thread::sleep(std::time::Duration::from_millis(50));

@@ -204,6 +204,7 @@ mod tests {
             records: &mut records,
             pipes: &mut Pipes::default(),
             sections: &mut SectionBuffer::default(),
+            hot_paths: None,
         };
         let accepted = |number| AcceptedClient { number: number as u32, ..AcceptedClient::default() };
         let mut open: Vec<_> =

@@ -117,6 +117,9 @@ impl Http1 {
                 return self.refuse(cx, out, input, site, Status::ServiceUnavailable);
             }
             let called = function::call(cx.sites, &backend, head, head_len, &request);
+            if let (Some(paths), Some(path)) = (&mut cx.hot_paths, request.path()) {
+                paths.requested(site, path);
+            }
             return match called {
                 None => self.begin_piped(cx, out, input, client, site, backend),
                 Some(called) => {
@@ -152,6 +155,9 @@ impl Http1 {
             return 0;
         }
 
+        if let (Some(paths), Some(path)) = (&mut cx.hot_paths, request.path()) {
+            paths.requested(site, path);
+        }
         if cx.records.is_on() {
             let is_logged = plan_route::is_logged(cx.sites, &request, route, plan);
             let start = self.exchange_start(cx, out, site, client, plan.status);

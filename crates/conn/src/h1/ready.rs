@@ -76,6 +76,9 @@ impl Http1 {
         }
         self.receive_by = None;
         self.site = site;
+        if let Some(paths) = &mut cx.hot_paths {
+            paths.requested(site, path);
+        }
         self.request_count = request_count;
         out.push(cx.sites, Span::Prefix(cx.prefixes.prefix(Status::Ok, Persistence::Persist)));
         out.push(cx.sites, emit::site_span(id, rest));
@@ -225,6 +228,7 @@ mod tests {
                 records: &mut records,
                 pipes: &mut pipes,
                 sections: &mut SectionBuffer::default(),
+                hot_paths: None,
             };
             let (mut http, mut out) = (Http1::new(&cx, AcceptedClient::default()), Outbox::new());
             let buf = cx.pool.take().expect("a buffer");

@@ -1,8 +1,9 @@
-//! The numbers of an event: what the page needs of the metrics. It has no client, no query, and no path of this machine.
+//! The numbers of an event: what the page needs of the metrics. It has no client, no query, no path of this machine, and paths of requests only if the
+//! server counts them.
 
 use crate::{
     SiteMetrics,
-    control::metrics::{Metrics, ServerState, UpstreamState},
+    control::metrics::{Metrics, PathMetrics, ServerState, UpstreamState},
 };
 use serde::Serialize;
 use tarpon_site::Printable;
@@ -33,6 +34,8 @@ pub(super) struct DashboardSample {
     sites: Vec<SiteSample>,
     upstreams: Vec<UpstreamSample>,
     certificates: Vec<CertificateSample>,
+    /// `None`: paths are not counted.
+    paths: Option<PathSamples>,
     /// Rows that have no room in the event.
     left_out: usize,
 }
@@ -63,6 +66,20 @@ struct CertificateSample {
     left_s: Option<i64>,
 }
 
+/// The paths that are asked for most.
+#[derive(Debug, Serialize)]
+struct PathSamples {
+    one_in: u32,
+    samples: u64,
+    rows: Vec<PathSampleRow>,
+}
+
+#[derive(Debug, Serialize)]
+struct PathSampleRow {
+    name: String,
+    count: u64,
+}
+
 /// The sites, upstream servers and certificates in an event: a row of each kind that fits a page. Only so many sites have counters of their own.
 const ROW_COUNT_MAX: usize = 64;
 
@@ -77,7 +94,7 @@ impl DashboardSample {
             of_class.map(|responses| responses.count).sum()
         };
         let site = |(number, site): (usize, &SiteMetrics)| SiteSample {
-            name: site.host.as_ref().map_or_else(|| format!("site {}", number + 1), |host| name(host)),
+            name: site_name(number, site),
             is_stale: site.is_stale(),
             files: site.files,
             responses: site.responses.clone(),
@@ -101,6 +118,11 @@ impl DashboardSample {
             left_s: certificate
                 .not_after_unix_s
                 .map(|end| end.cast_signed().saturating_sub(unix_s.cast_signed())),
+        });
+        let paths = metrics.hot_paths.as_ref().map(|paths| PathSamples {
+            one_in: paths.one_in,
+            samples: paths.samples,
+            rows: paths.paths.iter().take(ROW_COUNT_MAX).map(|path| path_row(metrics, path)).collect(),
         });
         let left_out = [metrics.sites.len(), metrics.upstreams.len(), metrics.certificates.len()]
             .map(|count| count.saturating_sub(ROW_COUNT_MAX));
@@ -127,9 +149,22 @@ impl DashboardSample {
             sites: metrics.sites.iter().enumerate().take(ROW_COUNT_MAX).map(site).collect(),
             upstreams: upstreams.take(ROW_COUNT_MAX).collect(),
             certificates: certificates.take(ROW_COUNT_MAX).collect(),
+            paths,
             left_out: left_out.iter().sum(),
         }
     }
+}
+
+fn path_row(metrics: &Metrics, path: &PathMetrics) -> PathSampleRow {
+    // A host only tells something if there are several.
+    let site = metrics.sites.get(path.site).filter(|_| metrics.sites.len() > 1);
+    let host = site.map_or(String::new(), |site| site_name(path.site, site) + " ");
+    let end = if path.is_cut { "…" } else { "" };
+    PathSampleRow { name: format!("{host}{}{end}", name(&path.path)), count: path.count }
+}
+
+fn site_name(number: usize, site: &SiteMetrics) -> String {
+    site.host.as_ref().map_or_else(|| format!("site {}", number + 1), |host| name(host))
 }
 
 /// Returns a name without characters that are invisible or change the order of others, and not too long.
