@@ -1,4 +1,4 @@
-//! The dashboard of the admin listener: who may see it, how many may watch, and what a browser shows.
+//! The dashboard of the admin listener: which clients may see it, how many may watch, and what a browser shows.
 
 use crate::common::{
     ENGINES,

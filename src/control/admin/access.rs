@@ -121,7 +121,7 @@ fn misdirected() -> AdminAnswer {
 }
 
 /// Returns whether the client may give orders. A browser may not: it sends Fetch Metadata. On a Unix socket every client may, on TCP a client
-/// on this host, if the listener has no token: a token is for those who watch.
+/// on this host, if the listener has no token: a token gives the right to read.
 pub(super) fn may_order(head: &Head<'_>, peer: Peer, token: Option<&AdminToken>) -> bool {
     let is_browser = head.fields.iter().any(|(name, _)| name.to_ascii_lowercase().starts_with(b"sec-fetch-"));
     !is_browser && (peer == Peer::Unix || peer == Peer::ThisHost && token.is_none())

@@ -39,8 +39,7 @@ pub(super) const ACCEPT_BACKOFF_MS: u64 = 100;
 /// site, and what the kernel takes at once does not count.
 pub(super) const UNSENT_LEN_MAX: usize = 4 * 1024 * 1024;
 
-/// The largest number of clients that watch the events: the screens of a team. It is a fraction of the slots, so that there are always some for
-/// monitoring and orders.
+/// The largest number of clients that watch the events, such as the screens of a team. Most slots stay free for monitoring and orders.
 pub(super) const STREAM_COUNT_MAX: usize = 8;
 
 /// The clients of an admin listener.

@@ -114,9 +114,8 @@ impl AdminOption {
             None => self.admin,
         };
         let address = configured.or_else(crate::default_admin_address);
-        let address = address.ok_or_else(
-            || "no default admin listener: $XDG_RUNTIME_DIR is not set; name its address with --admin",
-        )?;
+        let missing = "no default admin listener: $XDG_RUNTIME_DIR is not set; name its address with --admin";
+        let address = address.ok_or(missing)?;
         Ok((address, token_file))
     }
 }

@@ -59,12 +59,15 @@ mod tests {
     use crate::program::config::{CliFlags, CommandKind, ConfigFile, read};
     use std::{fs, os::unix::fs::PermissionsExt};
 
+    /// What it shows; the content and the mode of the file; whether it warns, or a part of the error.
+    type TokenCase = (&'static str, Option<String>, u32, Result<bool, &'static str>);
+
     #[test]
     fn token_is_one_line_of_a_file() {
         const TOKEN: &str = "secret-secret-secret";
         let dir = tempfile::tempdir().unwrap();
         #[rustfmt::skip]
-        let cases: &[(&str, Option<String>, u32, Result<bool, &str>)] = &[
+        let cases: &[TokenCase] = &[
             // case             file                              mode    whether it warns, or the error
             ("a line",          Some(format!("{TOKEN}\n")),       0o600,  Ok(false)),
             ("no line end",     Some(TOKEN.into()),               0o640,  Ok(false)),

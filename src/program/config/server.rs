@@ -623,7 +623,7 @@ const OPTIONS: &[Opt] = &[
         value_name: "FILE",
         kind: ValueKind::Path(|config, path| config.server.admin_token_file = Some(path)),
         example: "/etc/tarpon/admin-token",
-        help: "Ask clients of the admin listener on TCP for the token in this file",
+        help: "Require the token in this file from clients of the admin listener on TCP",
         details: "The dashboard needs it on TCP. With a token, clients on TCP may read metrics, and give no orders. The file has one line of 20 to 256 letters, digits and -._~+/=; openssl rand -hex 20 makes one. A reload reads it again. A Unix socket needs no token.",
         ..SERVER
     },
