@@ -212,20 +212,15 @@ pub struct HotPaths<'w> {
 }
 
 impl HotPaths<'_> {
-    /// Counts the path of a request, if it is chosen. Costs a few instructions if it is not.
-    #[inline]
-    pub(crate) fn requested(&mut self, site: SiteId, path: &[u8]) {
-        if self.sampling.chooses() {
-            self.sampled(site, path);
-        }
-    }
-
+    /// Counts the path of a request, if it is chosen. Not inlined, as the code around must stay short where no path is counted.
     #[cold]
     #[inline(never)]
-    fn sampled(&self, site: SiteId, path: &[u8]) {
-        // The target may have a query.
-        let end = path.iter().position(|&byte| byte == b'?').unwrap_or(path.len());
-        self.table.add(site, &path[..end]);
+    pub(crate) fn requested(&mut self, site: SiteId, path: &[u8]) {
+        if self.sampling.chooses() {
+            // The target may have a query.
+            let end = path.iter().position(|&byte| byte == b'?').unwrap_or(path.len());
+            self.table.add(site, &path[..end]);
+        }
     }
 }
 

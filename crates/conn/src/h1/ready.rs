@@ -39,7 +39,8 @@ impl Http1 {
             && self.blocked == Blocked::No
             && self.ending == Ending::No
             && out.has_room(emit::USUAL_SPAN_COUNT)
-            && !cx.records.is_on();
+            && !cx.records.is_on()
+            && cx.hot_paths.is_none();
         if !is_usual {
             return None;
         }
@@ -76,9 +77,6 @@ impl Http1 {
         }
         self.receive_by = None;
         self.site = site;
-        if let Some(paths) = &mut cx.hot_paths {
-            paths.requested(site, path);
-        }
         self.request_count = request_count;
         out.push(cx.sites, Span::Prefix(cx.prefixes.prefix(Status::Ok, Persistence::Persist)));
         out.push(cx.sites, emit::site_span(id, rest));
