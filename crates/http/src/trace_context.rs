@@ -16,7 +16,7 @@ pub struct TraceId([u8; TRACE_ID_LEN]);
 /// The length of a trace-id in bytes.
 pub const TRACE_ID_LEN: usize = 16;
 
-/// The length of a value of version 00. Later versions may have more behind it.
+/// The length of a value of version 00. Values of later versions may be longer.
 const VALUE_LEN: usize = 55;
 
 impl TraceId {
