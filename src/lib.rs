@@ -98,7 +98,7 @@ mod sys;
 
 pub use base::{
     address::{Address, ListenAddress, ListenValue, default_addresses},
-    admin_access::AdminAccess,
+    admin_access::{AdminAccess, AdminToken},
     client_limits::{LimitChoice, PathLimit},
     engine::{ChosenEngine, Engine},
     error::UserError,
@@ -120,8 +120,8 @@ pub use control::{
     access_log::{LogSink, rotate_files},
     listeners::{Listener, default_admin_address},
     metrics::{
-        CertificateMetrics, CgiMetrics, Metrics, ProcessMetrics, ReadFailure, Responses, ServerState,
-        SiteMetrics, SiteReading, TlsHandshakes, UpstreamMetrics, UpstreamState,
+        CertificateMetrics, CgiMetrics, HotPathMetrics, Metrics, PathMetrics, ProcessMetrics, ReadFailure,
+        Responses, ServerState, SiteMetrics, SiteReading, TlsHandshakes, UpstreamMetrics, UpstreamState,
     },
     server::{Handle, Server},
 };
@@ -173,7 +173,7 @@ pub use {
         },
     },
     control::{
-        admin::{Admin, Order, fetch_metrics, send_order},
+        admin::{Admin, Order, fetch_metrics, fetch_metrics_with_token, send_order},
         supervisor::{Notice, Role, Service, ServingReport, SiteLabel, supervise},
     },
     program::config,

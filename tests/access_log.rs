@@ -136,6 +136,35 @@ fn pipelined_requests_are_logged_once_in_order() {
 }
 
 #[test]
+fn trace_of_a_request_is_logged_if_it_is_valid() {
+    const ID: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let dir = site(&[("index.html", "home")]);
+    let logs = readable_dir();
+    let log = logs.path().join("log");
+    let options = ["--access-log", log.to_str().expect("text"), "--access-log-format", "json"];
+    let program = RunningProgram::start_ready(serve(dir.path(), &options));
+    for (http, connect) in [("1", TestClient::connect as fn(_) -> _), ("2", TestClient::connect_http2)] {
+        for (case, value, id) in [
+            ("valid", format!("00-{ID}-00f067aa0ba902b7-01"), Some(ID)),
+            ("upper", format!("00-{}-00f067aa0ba902b7-01", ID.to_uppercase()), None),
+            ("zeros", format!("00-{}-00f067aa0ba902b7-01", "0".repeat(32)), None),
+            ("quote", format!("00-{ID}-00f067aa0ba902b7-01\""), None),
+        ] {
+            let target = format!("/?{case}-{http}");
+            let mut client: TestClient = connect(program.address());
+            client.send(get(&target).replace("\r\n\r\n", &format!("\r\nTraceparent: {value}\r\n\r\n")));
+            assert_eq!(client.response().status, 200, "{target}");
+            let line = wait_for("a line", || {
+                let text = fs::read_to_string(&log).unwrap_or_default();
+                text.lines().find(|line| line.contains(&target)).map(str::to_owned)
+            });
+            let found: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+            assert_eq!(found.get("trace_id").and_then(serde_json::Value::as_str), id, "{line}");
+        }
+    }
+}
+
+#[test]
 fn sample_is_random_and_includes_every_failure() {
     const COUNT: usize = 20_000;
     let one_in = NonZeroU32::new(10).expect("a number");

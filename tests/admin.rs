@@ -31,7 +31,7 @@ fn admin_paths_have_the_documented_responses() {
         ("readiness",           "GET /ready HTTP/1.1\r\nHost: [::1]\r\n\r\n",                        200, "serving\n"),
         ("HTTP/1.0",            "GET /ready HTTP/1.0\r\n\r\n",                                       200, "serving\n"),
         ("HEAD",                "HEAD /ready HTTP/1.1\r\nHost: [::1]\r\n\r\n",                       200, ""),
-        ("unknown path",        "GET / HTTP/1.1\r\nHost: [::1]\r\n\r\n",                             404, "try /health, /ready, /metrics, /status, or POST to /reload or /upgrade\n"),
+        ("unknown path",        "GET / HTTP/1.1\r\nHost: [::1]\r\n\r\n",                             404, "try /health, /ready, /metrics, /status, /dashboard, or POST to /reload or /upgrade\n"),
         ("wrong method",        "DELETE /health HTTP/1.1\r\nHost: [::1]\r\n\r\n",                    405, "GET or HEAD\n"),
         ("GET for an action",   "GET /reload HTTP/1.1\r\nHost: [::1]\r\n\r\n",                       405, "POST\n"),
         ("POST by a page",      "POST /reload HTTP/1.1\r\nHost: [::1]\r\nOrigin: null\r\n\r\n",      403, "not for web pages\n"),

@@ -246,7 +246,8 @@ fn environment_is_that_of_rfc_3875_and_nothing_else() {
     command.args(["--trusted-proxies", "127.0.0.1", "--client-address-from", "x-forwarded-for"]);
     let served = RunningProgram::start_ready(command);
     let fields = "Content-Type: text/x\r\nContent-Length: 2\r\nProxy: evil\r\nX_Under: 1\r\nAuthorization: Basic eA==\r\n\
-                  X-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Proto: https\r\nCookie: a=1\r\nCookie: b=2\r\n";
+                  X-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Proto: https\r\n\
+                  traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\r\nCookie: a=1\r\nCookie: b=2\r\n";
     let reply = request(served.address(), "POST /cgi-bin/env/p%61th/%C3%A9?a=%20b", fields, b"ab");
     let text = reply.text();
     let (bin, root) = (programs.bin.path().to_str().unwrap(), programs.site.path().to_str().unwrap());
@@ -260,6 +261,7 @@ fn environment_is_that_of_rfc_3875_and_nothing_else() {
         "HTTPS=on",
         "HTTP_COOKIE=a=1; b=2",
         "HTTP_HOST=example.org",
+        "HTTP_TRACEPARENT=00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
         "HTTP_X_FORWARDED_FOR=192.0.2.7",
         "HTTP_X_FORWARDED_PROTO=https",
         "PASSED=on",

@@ -24,6 +24,7 @@ mod cold;
 mod compression;
 mod config;
 mod curl;
+mod dashboard;
 mod deltas;
 mod doctor;
 mod events;

@@ -44,6 +44,8 @@ fn a_worker_allocates_nothing_for_static_files() {
         let before = allocation_count();
         let settings = Settings {
             keepalive_requests: NonZeroU32::MAX,
+            // The path of each request is counted, or of none.
+            hot_paths: NonZeroU32::new(several.into()),
             proxy_trust: if several { proxy_trust() } else { ProxyTrust::default() },
             ..settings(engine, 1)
         };

@@ -34,6 +34,9 @@ pub struct Settings {
     /// The format and content of the access log; a site can override it with [`VirtualHost::log`](crate::VirtualHost::log). `None`: no
     /// access log, at no cost. [`Handle::log_to`](crate::Handle::log_to) sets the target. Default: `None`.
     pub logging: Option<Logging>,
+    /// Counts the path of one request in this many, so that [`Metrics::hot_paths`](crate::Metrics::hot_paths) has those that are asked for most. `None`: none is
+    /// counted, at no cost. Default: `None`.
+    pub hot_paths: Option<NonZeroU32>,
     /// A path for the health checks of load balancers, on every host. The response is 200, or 503 once the server drains. A file of
     /// the site at this path takes precedence. Default: `None`.
     pub health_path: Option<String>,
@@ -118,6 +121,7 @@ impl Default for Settings {
             keepalive_requests,
             keep_releases: 0,
             logging: None,
+            hot_paths: None,
             health_path: None,
             server_header: true,
             proxy_trust: ProxyTrust::default(),

@@ -38,7 +38,7 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
-use tarpon_conn::{AddressEntry, AddressList, HostName};
+use tarpon_conn::{AddressEntry, AddressList};
 use tarpon_site::Printable;
 
 /// The listening sockets of one address, for all workers.
@@ -49,8 +49,8 @@ pub struct Listener {
     sockets: Vec<OwnedFd>,
     /// The file of a Unix socket that this process has created.
     socket_file: Option<SocketFile>,
-    /// If it is an admin listener: the host names under which clients reach it over TCP, besides `localhost`.
-    admin_hosts: Vec<HostName>,
+    /// If it is an admin listener: which clients may use it.
+    admin_access: AdminAccess,
     /// Whether each connection begins with a PROXY header.
     has_proxy_protocol: bool,
     /// The addresses that may connect. `None`: those of the server.
@@ -159,7 +159,7 @@ impl Listener {
     /// As for [`new`](Listener::new).
     pub fn for_admin(address: &Address, access: &AdminAccess) -> Result<Listener, UserError> {
         let permissions = SocketPermissions::of_process(access.mode);
-        Ok(listen_at(address, 1, &permissions, "--admin")?.with_admin_hosts(access))
+        Ok(listen_at(address, 1, &permissions, "--admin")?.with_admin_access(access))
     }
 
     /// Sets whether each connection begins with a PROXY header, version 1 or 2, which names the client of a proxy. The server closes a
@@ -234,15 +234,15 @@ impl Listener {
         }
     }
 
-    /// Sets the host names under which clients reach an admin listener.
+    /// Sets which clients may use an admin listener.
     #[must_use]
-    pub(crate) fn with_admin_hosts(self, access: &AdminAccess) -> Listener {
-        Listener { admin_hosts: access.hosts.clone(), ..self }
+    pub(crate) fn with_admin_access(self, access: &AdminAccess) -> Listener {
+        Listener { admin_access: access.clone(), ..self }
     }
 
-    /// Returns the host names under which clients reach an admin listener over TCP, besides `localhost`.
-    pub(crate) fn admin_hosts(&self) -> &[HostName] {
-        &self.admin_hosts
+    /// Returns which clients may use an admin listener.
+    pub(crate) fn admin_access(&self) -> &AdminAccess {
+        &self.admin_access
     }
 
     /// Wraps the sockets that a predecessor has handed over.
@@ -251,7 +251,7 @@ impl Listener {
             address,
             sockets,
             socket_file: None,
-            admin_hosts: Vec::new(),
+            admin_access: AdminAccess::default(),
             has_proxy_protocol: false,
             addresses: None,
             tls: None,

@@ -56,6 +56,7 @@ mod handover;
 mod helper_stats;
 #[cfg(feature = "program")]
 mod helpers;
+mod hot_paths;
 pub(crate) mod kernel_tls;
 pub(crate) mod listeners;
 pub(crate) mod metrics;

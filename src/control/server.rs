@@ -14,6 +14,7 @@ use crate::{
         client_limits::{self, LimitTables, SiteLimitsSource},
         counters::ServerCounters,
         helper_stats::HelperStats,
+        hot_paths::HotPathTables,
         kernel_tls,
         listeners::{Listener, SocketFile},
         metrics::Metrics,
@@ -199,8 +200,10 @@ impl Server {
         let sites = site_set.sites();
         let mailboxes: Arc<[_]> =
             (0..worker_count).map(|_| Mailbox::new().map(Arc::new)).collect::<io::Result<_>>()?;
-        let stats =
-            ServerStats::new(engine, worker_count, counters.clone(), &labels, helper_stats).with_usage(usage);
+        let hot_paths = HotPathTables::new(settings.hot_paths, worker_count)?;
+        let stats = ServerStats::new(engine, worker_count, counters.clone(), &labels, helper_stats)
+            .with_usage(usage)
+            .with_hot_paths(hot_paths.clone());
         for (number, (versions, _)) in sites.iter().enumerate() {
             stats.site_loaded(number, versions.current.file_count(), versions.current.content_len());
         }
@@ -260,6 +263,7 @@ impl Server {
                 password_jobs: password_jobs.clone(),
                 connection_count_max,
                 counters: counters.row(number),
+                hot_paths: hot_paths.as_ref().map(|tables| tables.row(number)),
                 log: rings.as_ref().map(|(recording, rings)| (recording.clone(), rings.producer(number))),
             })
         };

@@ -7,6 +7,7 @@ use crate::{
     control::{
         counters::ServerCounters,
         helper_stats::HelperStats,
+        hot_paths::HotPathTables,
         metrics::{Metrics, ServerState, SiteMetrics},
         process_usage::ProcessUsage,
     },
@@ -29,6 +30,7 @@ pub(crate) struct ServerStats {
     /// `None`: there are no helpers, as in a server within another program.
     helpers: Option<HelperStats>,
     usage: Option<Arc<ProcessUsage>>,
+    hot_paths: Option<HotPathTables>,
     /// Lines that the access log could not write.
     log_lost: Arc<AtomicU64>,
     is_draining: AtomicBool,
@@ -68,6 +70,7 @@ impl ServerStats {
             sites: labels.iter().map(entry).collect(),
             helpers,
             usage: None,
+            hot_paths: None,
             log_lost: Arc::default(),
             is_draining: AtomicBool::new(false),
         }
@@ -76,6 +79,11 @@ impl ServerStats {
     /// Adds what tells the usage of the server process.
     pub(crate) fn with_usage(self, usage: Option<Arc<ProcessUsage>>) -> ServerStats {
         ServerStats { usage, ..self }
+    }
+
+    /// Adds the paths that are asked for most.
+    pub(crate) fn with_hot_paths(self, hot_paths: Option<HotPathTables>) -> ServerStats {
+        ServerStats { hot_paths, ..self }
     }
 
     /// Returns the counter of the lines that the access log of this process could not write.
@@ -124,6 +132,7 @@ impl ServerStats {
             workers: self.worker_count,
             state: if is_draining { ServerState::Draining } else { ServerState::Serving },
             log_lost: self.log_lost.load(Ordering::Relaxed),
+            hot_paths: self.hot_paths.as_ref().map(HotPathTables::metrics),
             sites: self.sites.iter().enumerate().map(site).collect(),
             ..Metrics::of(&self.counters, &totals)
         };

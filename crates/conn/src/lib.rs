@@ -46,6 +46,7 @@
 //!     records: &mut records,
 //!     pipes: &mut Pipes::default(),
 //!     sections: &mut SectionBuffer::default(),
+//!     hot_paths: None,
 //! };
 //! let mut conn = Connection::new(&mut cx, AcceptedClient::default());
 //!
@@ -78,6 +79,7 @@ mod health;
 mod host_map;
 mod host_redirect;
 mod hosts;
+mod hot_paths;
 mod https_redirect;
 mod log_paths;
 mod mount;
@@ -127,6 +129,9 @@ pub use functions::{CollectBudget, InlineContent, InlineFunction, InlineRequest,
 pub use h1::CONTENT_LEN_MAX;
 pub use h2::SectionBuffer;
 pub use hosts::{HostName, HostNameError, Hosts, HostsError};
+pub use hot_paths::{
+    HOT_PATH_LEN_MAX, HOT_PATH_WINDOW, HotPaths, PATH_ROW_COUNT, PathCount, PathSampling, PathTable,
+};
 pub use open_exchanges::OPEN_COUNT_MAX;
 pub use passwords::{
     CredentialDigest, PasswordJob, PasswordOutcome, PasswordRule, PasswordRuleId, PasswordUsers,
@@ -248,6 +253,8 @@ pub struct ConnResources<'w> {
     pub pipes: &'w mut Pipes,
     /// The buffer for the fields of a request of HTTP/2.
     pub sections: &'w mut SectionBuffer,
+    /// The paths that are asked for most. `None`: they are not counted.
+    pub hot_paths: Option<HotPaths<'w>>,
 }
 
 /// What the engine must do for a connection.

@@ -30,6 +30,7 @@ use tarpon_http::{
     fields::Fields,
     head::{Head, Version},
     status::Status,
+    trace_context::{TRACE_ID_LEN, TraceId},
 };
 
 /// The options of recording: which exchanges of one worker are recorded, and how much of them.
@@ -145,6 +146,8 @@ pub struct RequestStart<'a> {
     pub referer: RecordedText<'a>,
     /// The value of the User-Agent field.
     pub agent: RecordedText<'a>,
+    /// The trace-id of the request, if it has one valid field traceparent.
+    pub trace_id: Option<TraceId>,
     /// The name of the user, if the path has a password. With status 401, the password is wrong.
     pub user: RecordedText<'a>,
     /// The head of the request, if heads are recorded.
@@ -286,7 +289,8 @@ impl Records {
             return;
         }
         let head = if recording.heads { request.head } else { &[] };
-        let [referer, agent] = request.fields.map_or([&[][..]; 2], referer_and_agent);
+        let LoggedFields { referer, agent, trace_id } =
+            request.fields.map(LoggedFields::of).unwrap_or_default();
         let mut decoded = [0; CREDENTIALS_LEN_MAX];
         let credentials = request.fields.filter(|_| start.is_protected);
         let credentials = credentials.and_then(|fields| basic::credentials(fields, &mut decoded));
@@ -315,6 +319,7 @@ impl Records {
         writer.put([cuts | u8::from(is_sampled) << SAMPLED_BIT]);
         writer.put(address_bytes(start.client));
         writer.put(TlsSession::to_bytes(start.tls));
+        writer.put(TraceId::to_bytes(trace_id));
         writer.put(start.connection.to_le_bytes());
         writer.put((start.site.index() as u32).to_le_bytes());
         writer.put(self.unix_ms.to_le_bytes());
@@ -521,6 +526,7 @@ impl<'a> RequestStart<'a> {
         let has_flag = |number: usize| flags >> number & 1 == 1;
         let client = address_of(reader.take()?);
         let tls = TlsSession::from_bytes(reader.take()?);
+        let trace_id = TraceId::from_bytes(reader.take()?);
         let connection = u32::from_le_bytes(reader.take()?);
         let site = u32::from_le_bytes(reader.take()?);
         let (unix_ms, tick) = (reader.u64()?, Tick(reader.u64()?));
@@ -553,6 +559,7 @@ impl<'a> RequestStart<'a> {
             host,
             referer,
             agent,
+            trace_id,
             user,
             request,
             response,
@@ -574,17 +581,31 @@ fn request_line(wire: &[u8]) -> &[u8] {
     &wire[..end.unwrap_or(wire.len())]
 }
 
-/// Returns the values of Referer and User-Agent, which only the log uses.
-fn referer_and_agent<'a>(fields: &Fields<'a>) -> [&'a [u8]; 2] {
-    let mut values = [&[][..]; 2];
-    for (name, value) in fields.iter() {
-        if name.eq_ignore_ascii_case(b"Referer") {
-            values[0] = value;
-        } else if name.eq_ignore_ascii_case(b"User-Agent") {
-            values[1] = value;
+/// The fields of a request that only the log uses.
+#[derive(Default)]
+struct LoggedFields<'a> {
+    referer: &'a [u8],
+    agent: &'a [u8],
+    trace_id: Option<TraceId>,
+}
+
+impl<'a> LoggedFields<'a> {
+    fn of(fields: &Fields<'a>) -> LoggedFields<'a> {
+        let (mut found, mut trace_count) = (LoggedFields::default(), 0);
+        for (name, value) in fields.iter() {
+            if name.eq_ignore_ascii_case(b"Referer") {
+                found.referer = value;
+            } else if name.eq_ignore_ascii_case(b"User-Agent") {
+                found.agent = value;
+            } else if name.eq_ignore_ascii_case(b"traceparent") {
+                trace_count += 1;
+                found.trace_id = TraceId::parse(value);
+            }
         }
+        // Nothing tells which one of several is right.
+        found.trace_id = found.trace_id.filter(|_| trace_count == 1);
+        found
     }
-    values
 }
 
 /// Encodes an address: its family, which is 0 for no address, and its bytes.
@@ -665,8 +686,16 @@ const ADDRESS_LEN: usize = 1 + 16;
 const ID_LEN: usize = 2 * 4;
 /// The length of the fields that are written when the response is queued: length of its head, status, length of the content.
 const RESPONSE_LEN: usize = 2 + 2 + 8;
-const FIXED_LEN: usize =
-    FLAGS_AT + 1 + ADDRESS_LEN + TlsSession::LEN + 2 * 4 + 2 * 8 + ID_LEN + 2 * TEXT_COUNT + RESPONSE_LEN;
+const FIXED_LEN: usize = FLAGS_AT
+    + 1
+    + ADDRESS_LEN
+    + TlsSession::LEN
+    + TRACE_ID_LEN
+    + 2 * 4
+    + 2 * 8
+    + ID_LEN
+    + 2 * TEXT_COUNT
+    + RESPONSE_LEN;
 const END_LEN: usize = 2 + ID_LEN + 2 * 8 + 2;
 
 #[cfg(test)]
@@ -676,6 +705,31 @@ mod tests {
 
     /// The recorded length of each text, and whether it is cut.
     type TextLens = [(usize, bool); 4];
+
+    #[test]
+    fn request_has_the_trace_of_its_only_traceparent() {
+        let line = "4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\r\n";
+        #[rustfmt::skip]
+        let cases: &[(&str, String, bool)] = &[
+            ("one",             format!("traceparent: 00-{line}"),                           true),
+            ("in another case", format!("TraceParent:00-{line}"),                            true),
+            ("none",            format!("tracestate: 00-{line}"),                            false),
+            ("invalid",         format!("traceparent: ff-{line}"),                           false),
+            ("two",             format!("traceparent: 00-{line}traceparent: 00-{line}"),     false),
+            ("one is invalid",  format!("traceparent: x\r\ntraceparent: 00-{line}"),         false),
+        ];
+        for (case, fields, has_id) in cases {
+            let wire = format!("GET / HTTP/1.1\r\n{fields}\r\n");
+            let (head, _) = head::parse(wire.as_bytes()).expect(case).expect(case);
+            let mut records = Records::new(recording(NonZeroU32::MIN, false));
+            records.start_record(start_of(SiteId::FIRST, Status::Ok), Some(&head), wire.as_bytes());
+            records.finish_record(Status::Ok, 0).expect(case);
+            let Some((Record::Start(start), _)) = Record::read(records.bytes()) else { panic!("{case}") };
+            let id = start.trace_id.map(|id| id.to_string());
+            let want = has_id.then_some("4bf92f3577b34da6a3ce929d0e0e4736");
+            assert_eq!(id.as_deref(), want, "{case}");
+        }
+    }
 
     #[test]
     fn records_keep_texts_up_to_their_limits() {

@@ -171,6 +171,7 @@ impl Sim {
             records: &mut records,
             pipes: &mut Pipes::default(),
             sections: &mut SectionBuffer::default(),
+            hot_paths: None,
         };
         let conn = Some(Connection::new(&mut cx, accepted));
         Sim {
@@ -509,6 +510,7 @@ impl Sim {
             records: &mut self.records,
             pipes: &mut Pipes::default(),
             sections: &mut SectionBuffer::default(),
+            hot_paths: None,
         };
         let result = event(&mut self.transport, &mut conn, &mut cx);
         self.conn = Some(conn);

@@ -23,6 +23,7 @@
 //! | [`cgi`] | the head of a response of a CGI program | RFC 3875, section 6 |
 //! | [`h2`] | the formats of HTTP/2: frames, compressed fields | RFC 9113; RFC 7541; RFC 9218 |
 //! | [`fastcgi`] | the records of FastCGI | FastCGI Specification 1.0 |
+//! | [`trace_context`] | traceparent | W3C Trace Context, section 3.2 |
 //! | [`date`] | HTTP-date | RFC 9110, section 5.6.7 |
 //! | [`status`] | status codes | RFC 9110, section 15 |
 //!
@@ -87,6 +88,7 @@ pub mod status;
 mod structured;
 pub mod target;
 mod token;
+pub mod trace_context;
 
 pub use field_name::FieldName;
 pub use fields::Fields;

@@ -38,6 +38,7 @@ pub fn with_connection(
         records: &mut records,
         pipes: &mut Pipes::default(),
         sections: &mut SectionBuffer::default(),
+        hot_paths: None,
     };
     let mut conn = Connection::new(&mut cx, client);
     let buf = cx.pool.take().ok_or("no buffer")?;

@@ -171,8 +171,8 @@ mod tests {
     #[test]
     fn an_invalid_place_from_a_worker_is_harmless() {
         let mut batches = batches(&[0, 0]);
-        // The id lies behind kind, version, flags, address, TLS, number, site and two times; in the end record behind kind and flag.
-        for (batch, at) in batches.iter_mut().zip([3 + 17 + 3 + 2 * 4 + 2 * 8, 2]) {
+        // The id lies behind kind, version, flags, address, TLS, trace, number, site and two times; in the end record behind kind and flag.
+        for (batch, at) in batches.iter_mut().zip([3 + 17 + 3 + 16 + 2 * 4 + 2 * 8, 2]) {
             assert_eq!(batch[at..][..8], [0; 8], "the first place, never used before");
             batch[at..][..4].fill(0xff);
         }
@@ -204,6 +204,7 @@ mod tests {
             records: &mut records,
             pipes: &mut Pipes::default(),
             sections: &mut SectionBuffer::default(),
+            hot_paths: None,
         };
         let accepted = |number| AcceptedClient { number: number as u32, ..AcceptedClient::default() };
         let mut open: Vec<_> =

@@ -112,6 +112,9 @@ impl Formatter {
                 ),
             );
         }
+        if let Some(trace_id) = start.trace_id {
+            put(to, format_args!(",\"trace_id\":\"{trace_id}\""));
+        }
         to.push(b'}');
     }
 }
@@ -218,7 +221,7 @@ mod tests {
     use proptest::{array, prelude::*};
     use std::array::from_fn as array_of;
     use tarpon_conn::{ExchangeId, RequestStart, Tick};
-    use tarpon_http::head::Version;
+    use tarpon_http::{head::Version, trace_context::TraceId};
 
     #[test]
     fn each_format_shows_what_is_known() {
@@ -227,6 +230,9 @@ mod tests {
         let mut with_tls = exchange();
         let mut with_user = exchange();
         with_user.start.user = RecordedText { bytes: b"ann b", cut: false };
+        let mut with_trace = exchange();
+        let traceparent = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        with_trace.start.trace_id = TraceId::parse(traceparent);
         with_tls.start.tls = Some(TlsSession { is_tls13: true, is_resumed: true, suite: 0x1301 });
         #[rustfmt::skip]
         let cases: &[(&str, LogFormat, LogClientIp, &Exchange<'_>, &str)] = &[
@@ -237,6 +243,7 @@ mod tests {
             ("no client",       LogFormat::Simple,   LogClientIp::None,      &all, r#"- 2026-01-14T04:21:21Z "GET /?q=\x22 HTTP/1.1" 200 137"#),
             ("json",            LogFormat::Json,     LogClientIp::Full,      &all, r#"{"time":"2026-01-14T04:21:21.042Z","client":"192.0.2.7","method":"GET","target":"/?q=\"","version":"HTTP/1.1","request":null,"host":"example.net","referer":null,"user_agent":"Mözilla","user":null,"status":200,"bytes":137,"duration_ms":3,"complete":true,"cut":["user_agent"]}"#),
             ("json, TLS",       LogFormat::Json,     LogClientIp::Full,      &with_tls, r#"{"time":"2026-01-14T04:21:21.042Z","client":"192.0.2.7","method":"GET","target":"/?q=\"","version":"HTTP/1.1","request":null,"host":"example.net","referer":null,"user_agent":"Mözilla","user":null,"status":200,"bytes":137,"duration_ms":3,"complete":true,"cut":["user_agent"],"tls":{"version":"1.3","suite":"TLS_AES_128_GCM_SHA256","resumed":true}}"#),
+            ("json, trace",     LogFormat::Json,     LogClientIp::Full,      &with_trace, r#"{"time":"2026-01-14T04:21:21.042Z","client":"192.0.2.7","method":"GET","target":"/?q=\"","version":"HTTP/1.1","request":null,"host":"example.net","referer":null,"user_agent":"Mözilla","user":null,"status":200,"bytes":137,"duration_ms":3,"complete":true,"cut":["user_agent"],"trace_id":"4bf92f3577b34da6a3ce929d0e0e4736"}"#),
             ("malformed",       LogFormat::Common,   LogClientIp::Full,      &broken, r#"- - - [01/Jan/1970:00:00:00 +0000] "\x16\x03" 400 0"#),
             ("malformed, json", LogFormat::Json,     LogClientIp::Full,      &broken, r#"{"time":"1970-01-01T00:00:00.000Z","client":null,"method":null,"target":null,"version":null,"request":"\u0016\u0003","host":null,"referer":null,"user_agent":null,"user":null,"status":400,"bytes":0,"duration_ms":9,"complete":false,"cut":[]}"#),
         ];
@@ -367,6 +374,7 @@ mod tests {
             host: RecordedText::default(),
             referer: RecordedText::default(),
             agent: RecordedText::default(),
+            trace_id: None,
             user: RecordedText::default(),
             request: RecordedText::default(),
             response: RecordedText::default(),

@@ -3,11 +3,15 @@
 //! | request | Unix socket | TCP |
 //! |---|---|---|
 //! | with an Origin | refused | refused |
-//! | with the name of another host | answered | refused |
-//! | order | obeyed | obeyed from this host only |
+//! | dashboard of another web page | refused | refused |
+//! | with the name of another host | answered, but for the dashboard | refused |
+//! | to read, without the token | answered | refused, if there is a token; the dashboard in any case |
+//! | order | obeyed | obeyed from this host only, if there is no token |
 //! | order with Fetch Metadata | refused | refused |
 
 use super::answer::{AdminAnswer, page};
+use crate::base::admin_access::{AdminAccess, AdminToken};
+use aws_lc_rs::constant_time::verify_slices_are_equal;
 use rustix::net::{AddressFamily, getpeername, getsockname};
 use std::{
     net::{IpAddr, SocketAddr},
@@ -45,26 +49,82 @@ pub(super) fn refusal(
     head: &Head<'_>,
     host: Option<&[u8]>,
     peer: Peer,
-    hosts: &[HostName],
+    access: &AdminAccess,
 ) -> Option<AdminAnswer> {
     // In DNS rebinding, a web page reaches the listener under the name of its own site, so the browser treats both as one origin. The listener
     // has no authority for that name, which is what 421 tells: RFC 9110, section 7.4. 403 would refuse the right to a resource that it has.
-    if peer != Peer::Unix && host.is_some_and(|host| !is_own_host(host, hosts)) {
-        return Some(page(
-            Status::MisdirectedRequest,
-            "unknown host: use an IP address or localhost, or add the name to admin-hosts\n",
-        ));
+    if peer != Peer::Unix && host.is_some_and(|host| !is_own_host(host, &access.hosts)) {
+        return Some(misdirected());
     }
     // A browser sends it for each request of a web page to another origin: RFC 6454. Programs send none.
     let is_from_page = head.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case(b"Origin"));
     is_from_page.then(|| page(Status::Forbidden, "not for web pages\n"))
 }
 
+/// Returns the refusal of a request to read.
+///
+/// The dashboard is for browsers, which may reach a Unix socket by a forwarded port. So its paths have the rules against web pages on
+/// every socket.
+pub(super) fn refusal_to_read(
+    head: &Head<'_>,
+    path: &[u8],
+    host: Option<&[u8]>,
+    peer: Peer,
+    access: &AdminAccess,
+) -> Option<AdminAnswer> {
+    let is_page = path == b"/dashboard";
+    if is_page || path == b"/events" {
+        if host.is_some_and(|host| !is_own_host(host, &access.hosts)) {
+            return Some(misdirected());
+        }
+        // Another page could take all streams with pictures of this address. A link to the page may lead from anywhere.
+        if !is_page && values(head, b"sec-fetch-site").any(|site| site != b"same-origin" && site != b"none") {
+            return Some(page(Status::Forbidden, "not for other web pages\n"));
+        }
+    }
+    match (&access.token, peer) {
+        (_, Peer::Unix) => None,
+        (None, _) if is_page || path == b"/events" => {
+            let hint = "the dashboard needs a token over TCP: set admin-token-file, or use a Unix socket\n";
+            Some(page(Status::Forbidden, hint))
+        }
+        (None, _) => None,
+        // The page has no number, and probes need no secret to learn the state.
+        (Some(_), _) if is_page || path == b"/health" || path == b"/ready" => None,
+        (Some(token), _) if has_token(head, token) => None,
+        (Some(_), _) => {
+            let fields = "WWW-Authenticate: Bearer realm=\"admin\"\r\n".to_owned();
+            Some(AdminAnswer { fields, ..page(Status::Unauthorized, "send the token\n") })
+        }
+    }
+}
+
+/// Returns whether the only Authorization has the token. The time of the comparison depends only on the length of what the client sent.
+fn has_token(head: &Head<'_>, token: &AdminToken) -> bool {
+    let mut values = values(head, b"authorization");
+    let (Some(value), None) = (values.next(), values.next()) else { return false };
+    // The scheme has no case: RFC 9110, section 11.1.
+    let Some((scheme, sent)) = value.split_first_chunk::<7>() else { return false };
+    scheme.eq_ignore_ascii_case(b"Bearer ")
+        && verify_slices_are_equal(sent.trim_ascii_start(), token.secret().as_bytes()).is_ok()
+}
+
+fn values<'a>(head: &Head<'a>, wanted: &[u8]) -> impl Iterator<Item = &'a [u8]> {
+    head.fields.iter().filter(move |(name, _)| name.eq_ignore_ascii_case(wanted)).map(|(_, value)| value)
+}
+
+fn misdirected() -> AdminAnswer {
+    page(
+        Status::MisdirectedRequest,
+        "unknown host: use an IP address or localhost, or add the name to admin-hosts\n",
+    )
+}
+
 /// Returns whether the client may give orders. A browser may not: it sends Fetch Metadata. On a Unix socket every client may, on TCP a client
-/// on this host.
-pub(super) fn may_order(head: &Head<'_>, peer: Peer) -> bool {
+/// on this host, if the listener has no token: a token gives the right to read.
+pub(super) fn may_order(head: &Head<'_>, peer: Peer, token: Option<&AdminToken>) -> bool {
     let is_browser = head.fields.iter().any(|(name, _)| name.to_ascii_lowercase().starts_with(b"sec-fetch-"));
-    !is_browser && peer != Peer::OtherHost
+    !is_browser && (peer == Peer::Unix || peer == Peer::ThisHost && token.is_none())
 }
 
 /// Returns whether a valid Host is an address, `localhost` or one of these names, with or without a port.

@@ -2,15 +2,17 @@
 //!
 //! ```text
 //! accepted ─▶ Request ─answered─▶ Response ─sent─▶ Linger ─closed─▶
-//!     │          │ └── taken: an order, which another process answers
+//!     │          │ ├── taken: an order, which another process answers
+//!     │          │ └── streams ─▶ Stream, with an event a second ─closed, or the listener ends─▶
 //!     └──────────┴─ evicted for a newer client, or expired
 //! ```
 //!
 //! No client can delay another one: the table never waits for a client, and a new client always gets a slot. Memory is bounded:
-//! the number of clients, the request of each, and the unsent responses of all.
+//! the number of clients, the request of each, and the unsent responses of all. A client of a stream that does not read misses events.
 //!
 //! Knows nothing of sockets, of HTTP, or of the clock. `S` is what the caller keeps for each client: its socket.
 
+use super::dashboard::EVENT_INTERVAL_MS;
 use tarpon_conn::Tick;
 
 /// The largest number of clients: more than the probes, scrapers and operators of a server, and few enough to poll all of them at once.
@@ -37,6 +39,9 @@ pub(super) const ACCEPT_BACKOFF_MS: u64 = 100;
 /// site, and what the kernel takes at once does not count.
 pub(super) const UNSENT_LEN_MAX: usize = 4 * 1024 * 1024;
 
+/// The largest number of clients that watch the events, such as the screens of a team. Most slots stay free for monitoring and orders.
+pub(super) const STREAM_COUNT_MAX: usize = 8;
+
 /// The clients of an admin listener.
 #[derive(Debug)]
 pub(super) struct ClientTable<S> {
@@ -45,6 +50,8 @@ pub(super) struct ClientTable<S> {
     activity_count: u64,
     /// The end of the accept back-off.
     accept_after: Option<Tick>,
+    /// The time of the next event, if a client watches.
+    event_at: Option<Tick>,
     is_ending: bool,
 }
 
@@ -61,7 +68,15 @@ struct AdminClient<S> {
 #[derive(Debug)]
 enum ClientProgress {
     Request(Vec<u8>),
-    Response { bytes: Vec<u8>, sent_len: usize },
+    Response {
+        bytes: Vec<u8>,
+        sent_len: usize,
+    },
+    /// The bytes are those of one event, and of the head before the first.
+    Stream {
+        bytes: Vec<u8>,
+        sent_len: usize,
+    },
     Linger,
 }
 
@@ -79,7 +94,7 @@ pub(super) enum ClientNeed {
 impl<S> ClientTable<S> {
     pub(super) fn new() -> ClientTable<S> {
         let slots = (0..CLIENT_COUNT_MAX).map(|_| None).collect();
-        ClientTable { slots, activity_count: 0, accept_after: None, is_ending: false }
+        ClientTable { slots, activity_count: 0, accept_after: None, event_at: None, is_ending: false }
     }
 
     /// Adds a client. Returns its slot, and the socket of the client that was evicted for it if all slots were taken: a client that has
@@ -118,9 +133,70 @@ impl<S> ClientTable<S> {
         let client = self.client_mut(slot);
         assert!(matches!(client.progress, ClientProgress::Request(_)), "one response for each request");
         client.progress = ClientProgress::Response { bytes, sent_len: 0 };
+        self.make_room(slot)
+    }
+
+    /// Starts the stream of a client with these bytes. Returns the sockets of clients that were evicted, as they do not read their responses.
+    ///
+    /// # Panics
+    /// There are [too many](ClientTable::has_stream_slot).
+    pub(super) fn streams(&mut self, slot: usize, bytes: Vec<u8>, now: Tick) -> Vec<S> {
+        assert!(self.has_stream_slot(), "the caller asks before");
+        let client = self.client_mut(slot);
+        assert!(matches!(client.progress, ClientProgress::Request(_)), "one response for each request");
+        client.progress = ClientProgress::Stream { bytes, sent_len: 0 };
+        client.deadline = now.after(LIFETIME_MS);
+        self.event_at.get_or_insert(now.after(EVENT_INTERVAL_MS));
+        self.make_room(slot)
+    }
+
+    /// Returns whether another client may watch the events.
+    pub(super) fn has_stream_slot(&self) -> bool {
+        self.stream_count() < STREAM_COUNT_MAX
+    }
+
+    /// Returns whether it is time for an event, and plans the next one.
+    pub(super) fn takes_event(&mut self, now: Tick) -> bool {
+        if self.stream_count() == 0 {
+            self.event_at = None;
+        }
+        let is_due = self.event_at.is_some_and(|at| at <= now);
+        if is_due {
+            self.event_at = Some(now.after(EVENT_INTERVAL_MS));
+        }
+        is_due
+    }
+
+    /// Gives an event to all clients that have read the one before. Returns their slots. An event that exceeds the limit of unsent bytes is
+    /// not sent.
+    pub(super) fn add_event(&mut self, event: &[u8]) -> Vec<usize> {
+        let mut room = UNSENT_LEN_MAX.saturating_sub(self.unsent_len());
+        let mut slots = Vec::new();
+        for (slot, client) in self.slots.iter_mut().enumerate() {
+            if let Some(AdminClient { progress: ClientProgress::Stream { bytes, sent_len }, .. }) = client
+                && *sent_len == bytes.len()
+                && event.len() <= room
+            {
+                bytes.clear();
+                bytes.extend_from_slice(event);
+                *sent_len = 0;
+                room -= event.len();
+                slots.push(slot);
+            }
+        }
+        slots
+    }
+
+    fn stream_count(&self) -> usize {
+        let clients = self.slots.iter().flatten();
+        clients.filter(|client| matches!(client.progress, ClientProgress::Stream { .. })).count()
+    }
+
+    /// Evicts clients that do not read while there are too many unsent bytes.
+    fn make_room(&mut self, slot: usize) -> Vec<S> {
         let mut evicted = Vec::new();
         while self.unsent_len() > UNSENT_LEN_MAX {
-            let owes = |other: &AdminClient<S>| matches!(other.progress, ClientProgress::Response { .. });
+            let owes = |other: &AdminClient<S>| !other.unsent().is_empty();
             let others = self.first_to_evict(Some(slot), owes);
             // The newest response is sent, however long.
             let Some(other) = others else { break };
@@ -129,15 +205,26 @@ impl<S> ClientTable<S> {
         evicted
     }
 
-    /// Records that the kernel has taken this many bytes of a response. Returns whether that was the whole rest.
+    /// Records that the kernel has taken this many bytes of a response. Returns whether that was the whole rest; a stream has no end.
     pub(super) fn sent(&mut self, slot: usize, len: usize, now: Tick) -> bool {
         let active = self.next_activity();
         let client = self.client_mut(slot);
         client.active = active;
-        let ClientProgress::Response { bytes, sent_len } = &mut client.progress else { return false };
+        let (bytes, sent_len, is_stream) = match &mut client.progress {
+            ClientProgress::Response { bytes, sent_len } => (bytes, sent_len, false),
+            ClientProgress::Stream { bytes, sent_len } => (bytes, sent_len, true),
+            ClientProgress::Request(_) | ClientProgress::Linger => return false,
+        };
         *sent_len += len;
         assert!(*sent_len <= bytes.len(), "no more than there is");
         let is_done = *sent_len == bytes.len();
+        if is_stream {
+            // A client that reads each event in time may stay.
+            if is_done {
+                client.deadline = now.after(LIFETIME_MS);
+            }
+            return false;
+        }
         if is_done {
             client.progress = ClientProgress::Linger;
             client.deadline = client.deadline.min(now.after(LINGER_MS));
@@ -157,12 +244,18 @@ impl<S> ClientTable<S> {
         self.slots.iter_mut().filter_map(|slot| slot.take_if(is_due)).map(|client| client.socket).collect()
     }
 
-    /// Accepts no more clients, and shortens the time of those that are there.
-    pub(super) fn end(&mut self, now: Tick) {
+    /// Accepts no more clients, and shortens the time of those that are there. Removes the clients that watch the events, which could watch for
+    /// ever, and returns their sockets: the next server answers when they connect again.
+    pub(super) fn end(&mut self, now: Tick) -> Vec<S> {
         self.is_ending = true;
+        let watches = |client: &mut AdminClient<S>| matches!(client.progress, ClientProgress::Stream { .. });
+        let watching =
+            self.slots.iter_mut().filter_map(|slot| slot.take_if(watches)).map(|client| client.socket);
+        let watching = watching.collect();
         for client in self.slots.iter_mut().flatten() {
             client.deadline = client.deadline.min(now.after(END_MS));
         }
+        watching
     }
 
     /// Returns whether to accept clients.
@@ -179,10 +272,11 @@ impl<S> ClientTable<S> {
         self.is_ending && self.slots.iter().all(Option::is_none)
     }
 
-    /// Returns the time of the next call to [`expired`](ClientTable::expired), unless another event comes first.
+    /// Returns the time of the next call to [`expired`](ClientTable::expired) or [`takes_event`](ClientTable::takes_event), unless another event comes
+    /// first.
     pub(super) fn deadline(&self) -> Option<Tick> {
         let clients = self.slots.iter().flatten().map(|client| client.deadline);
-        clients.chain(self.accept_after).min()
+        clients.chain(self.accept_after).chain(self.event_at).min()
     }
 
     /// Returns the clients: slot, socket, and what to do.
@@ -246,13 +340,17 @@ impl<S> AdminClient<S> {
         match self.progress {
             ClientProgress::Request(_) => ClientNeed::Request,
             ClientProgress::Response { .. } => ClientNeed::Send,
-            ClientProgress::Linger => ClientNeed::Discard,
+            ClientProgress::Stream { .. } if !self.unsent().is_empty() => ClientNeed::Send,
+            // A client of a stream closes when it has seen enough.
+            ClientProgress::Stream { .. } | ClientProgress::Linger => ClientNeed::Discard,
         }
     }
 
     fn unsent(&self) -> &[u8] {
         match &self.progress {
-            ClientProgress::Response { bytes, sent_len } => &bytes[*sent_len..],
+            ClientProgress::Response { bytes, sent_len } | ClientProgress::Stream { bytes, sent_len } => {
+                &bytes[*sent_len..]
+            }
             ClientProgress::Request(_) | ClientProgress::Linger => &[],
         }
     }

@@ -3,7 +3,8 @@
 //! ```text
 //! poll ─┬─ a client is ready ─▶ receive once, or send once
 //!       ├─ the listener is ready ─▶ accept some clients; serve each at once, as its request is often there
-//!       └─ the admin listener ends ─▶ accept no more, and run until the last client has gone
+//!       ├─ a second has passed ─▶ send an event to each client that watches
+//!       └─ the admin listener ends ─▶ accept no more, end the streams, and run until the last client has gone
 //! ```
 //!
 //! The table of clients decides; this loop makes the system calls that `control/sandbox/calls.rs` allows a server.
@@ -11,8 +12,9 @@
 use super::{
     AdminHandler,
     access::Peer,
-    answer::{AdminReply, Responder, page},
+    answer::{AdminReply, Responder, busy, page},
     client_table::{ACCEPT_BACKOFF_MS, ClientNeed, ClientTable, REQUEST_LEN_MAX},
+    dashboard::EVENTS_HEAD,
 };
 use crate::sys::{
     io,
@@ -74,9 +76,13 @@ impl AdminLoop {
             if self.clients.has_ended() {
                 return;
             }
+            if self.clients.takes_event(now) {
+                let event = self.responder.event(now.0);
+                self.clients.add_event(&event).into_iter().for_each(|slot| self.send(slot));
+            }
             let ready = self.wait(now);
             if ready.end {
-                self.clients.end(self.now());
+                drop(self.clients.end(self.now()));
             }
             for slot in ready.slots {
                 self.serve(slot);
@@ -171,6 +177,13 @@ impl AdminLoop {
                 }
                 return;
             }
+            (AdminReply::Events, _) if self.clients.has_stream_slot() => {
+                let now = self.now();
+                let bytes = [EVENTS_HEAD.as_bytes(), &self.responder.event(now.0)].concat();
+                drop(self.clients.streams(slot, bytes, now));
+                return self.send(slot);
+            }
+            (AdminReply::Events, _) => busy(),
             (AdminReply::Order(_), None) => page(Status::NotImplemented, "no supervisor\n"),
         };
         let bytes = answer.bytes(!request.starts_with(b"HEAD "));

@@ -1,7 +1,10 @@
 //! The client of the admin listener: what `tarpon status`, `reload` and `upgrade` send.
 
 use super::Order;
-use crate::{base::address::Address, control::metrics::Metrics};
+use crate::{
+    base::{address::Address, admin_access::AdminToken},
+    control::metrics::Metrics,
+};
 use std::{
     io::{self, Read, Write},
     net::TcpStream,
@@ -14,9 +17,19 @@ use std::{
 /// # Errors
 /// No server answers at the address, or it is not an admin listener.
 pub fn fetch_metrics(address: &Address) -> io::Result<Metrics> {
-    let response = request(address, "GET", "/status", Some(ASK_TIME_MAX))?;
+    fetch_metrics_with_token(address, None)
+}
+
+/// Fetches the metrics of a server from its admin listener, which may ask for a token over TCP. A Unix socket gets no token.
+///
+/// # Errors
+/// `PermissionDenied`: the listener asks for a token, or for another one. Otherwise those of [`fetch_metrics`].
+pub fn fetch_metrics_with_token(address: &Address, token: Option<&AdminToken>) -> io::Result<Metrics> {
+    let token = token.filter(|_| matches!(address, Address::Tcp(_)));
+    let response = request(address, "GET", "/status", token, Some(ASK_TIME_MAX))?;
     match split_response(&response)? {
         (200, content) => Ok(serde_json::from_str(content)?),
+        (401, _) => Err(io::Error::new(io::ErrorKind::PermissionDenied, "it asks for a token")),
         _ => Err(not_admin()),
     }
 }
@@ -27,7 +40,7 @@ pub fn fetch_metrics(address: &Address) -> io::Result<Metrics> {
 /// No server answers at the address, or it is not an admin listener. `Other`: the server refused the order or could not carry it out, with
 /// its message.
 pub fn send_order(address: &Address, order: Order) -> io::Result<String> {
-    let response = request(address, "POST", order.target(), None)?;
+    let response = request(address, "POST", order.target(), None, None)?;
     if response.is_empty() {
         return Err(io::Error::other("the server closed the connection without an answer"));
     }
@@ -38,8 +51,15 @@ pub fn send_order(address: &Address, order: Order) -> io::Result<String> {
 }
 
 /// Sends a request without content, and reads the whole response with a timeout for each read.
-fn request(address: &Address, method: &str, target: &str, time: Option<Duration>) -> io::Result<String> {
-    let request = format!("{method} {target} HTTP/1.0\r\n\r\n");
+fn request(
+    address: &Address,
+    method: &str,
+    target: &str,
+    token: Option<&AdminToken>,
+    time: Option<Duration>,
+) -> io::Result<String> {
+    let token = token.map_or(String::new(), |token| format!("Authorization: Bearer {}\r\n", token.secret()));
+    let request = format!("{method} {target} HTTP/1.0\r\n{token}\r\n");
     match address {
         Address::Tcp(address) => {
             let stream = TcpStream::connect_timeout(address, ASK_TIME_MAX)?;

@@ -6,6 +6,7 @@
 //! | `GET /ready` | 200 while clients are accepted; 503 before and after that |
 //! | `GET /metrics` | [`Metrics`](crate::Metrics) for Prometheus |
 //! | `GET /status` | [`Metrics`](crate::Metrics) as JSON |
+//! | `GET /dashboard`, `GET /events` | a page for browsers, and the events that keep it current |
 //! | `POST /reload`, `POST /upgrade` | the result, if there is a supervisor |
 //!
 //! ```text
@@ -20,19 +21,22 @@
 //! | `event_loop` | polls the sockets, and makes the system calls |
 //! | `answer` | from a request to a response |
 //! | `access` | which requests are refused |
+//! | `dashboard` | the page, and its events |
 //! | `fetch` | the client: `tarpon status`, `reload` and `upgrade` |
 //!
-//! One request on a connection. There is no authentication: every client that can connect may read, and may give orders if it is on this host.
+//! One request on a connection. Every client that can connect to a Unix socket may read and give orders. Over TCP a token may be asked for; without
+//! one every client may read, except the dashboard, and may give orders if it is on this host.
 //! The connection of an order goes to the supervisor, which answers when the order is done.
 
 mod access;
 mod answer;
 mod client_table;
+mod dashboard;
 mod event_loop;
 mod fetch;
 
 pub(crate) use answer::page;
-pub use fetch::{fetch_metrics, send_order};
+pub use fetch::{fetch_metrics, fetch_metrics_with_token, send_order};
 
 use crate::{
     control::{counters::ServerCounters, listeners::Listener, server::Handle, stats::ServerStats},
@@ -113,8 +117,8 @@ impl Admin {
         let socket = listener.sockets()[0].try_clone()?;
         // The thread must not wait in accept(2), if another process that shares the listener accepts the client first.
         ioctl_fionbio(&socket, true)?;
-        let hosts = listener.admin_hosts().to_vec();
-        let responder = Responder { server: Arc::clone(&server), counters, hosts };
+        let access = listener.admin_access().clone();
+        let responder = Responder { server: Arc::clone(&server), counters, access };
         let event_loop = AdminLoop::new(socket, Arc::clone(&end), responder, orders);
         let thread = thread::Builder::new().name("admin".to_owned()).spawn(move || event_loop.run())?;
         Ok(Admin { server, end, thread: Some(thread) })

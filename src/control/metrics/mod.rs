@@ -100,6 +100,8 @@ pub struct Metrics {
     pub process: Option<ProcessMetrics>,
     /// The CGI programs, if any configuration since the start had some.
     pub cgi: Option<CgiMetrics>,
+    /// The paths that are asked for most. `None`: they are not counted.
+    pub hot_paths: Option<HotPathMetrics>,
     /// The sites, by number.
     pub sites: Vec<SiteMetrics>,
     /// The servers of upstreams. A reload begins their numbers anew.
@@ -146,6 +148,33 @@ pub struct TlsHandshakes {
     /// Whether they resumed a session.
     pub is_resumed: bool,
     /// The number of handshakes.
+    pub count: u64,
+}
+
+/// The paths that are asked for most, by a sample of the last requests.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "program", derive(serde::Serialize, serde::Deserialize), serde(default))]
+pub struct HotPathMetrics {
+    /// One request in this many is in the sample.
+    pub one_in: u32,
+    /// The size of the sample. Older requests count less.
+    pub samples: u64,
+    /// The most frequent paths, the first one first.
+    pub paths: Vec<PathMetrics>,
+}
+
+/// A path that is asked for often.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "program", derive(serde::Serialize, serde::Deserialize), serde(default))]
+pub struct PathMetrics {
+    /// The number of the site, from 0.
+    pub site: usize,
+    /// The path as the client sent it, without a query, at most 128 bytes. It may have any characters: escape them before they reach a
+    /// terminal or a page.
+    pub path: String,
+    /// Whether the path is longer.
+    pub is_cut: bool,
+    /// Requests of the sample for this path, at least.
     pub count: u64,
 }
 
@@ -247,6 +276,11 @@ impl Metrics {
     /// Returns the number of responses of any status.
     pub fn response_count(&self) -> u64 {
         self.responses.iter().map(|responses| responses.count).sum()
+    }
+
+    /// Returns how many connections and requests limits and address lists have refused.
+    pub(crate) fn refused(&self) -> u64 {
+        self.connections_limited + self.connections_denied + self.requests_limited + self.requests_denied
     }
 
     /// Returns the metrics in the text format of Prometheus, version 0.0.4.

@@ -19,6 +19,7 @@ use crate::{
         client_limits::{self, SiteLimitsSource},
         counters::ServerCounters,
         helper_stats::HelperStats,
+        hot_paths::HotPathTables,
         listeners::Listener,
         process::{
             ProcessId,
@@ -137,6 +138,8 @@ pub(super) struct NextWorker {
 pub(super) struct SharedMemory {
     /// One row for each worker, and the last for the master.
     pub(super) counters: ServerCounters,
+    /// The most frequent paths, one table for each worker.
+    pub(super) hot_paths: Option<HotPathTables>,
     pub(super) idle_workers: SharedRow<IdleWorkers>,
     pub(super) rings: Option<(Recording, LogRings)>,
     /// The limits of clients, with what all servers of the service count.
@@ -237,7 +240,8 @@ impl<'a> Master<'a> {
         let shared = SharedMemory::new(counters, slot_count, &logs, helpers, endpoints).map_err(in_words)?;
         let has_passwords = client_limits.as_ref().is_some_and(|limits| !limits.passwords.is_empty());
         let password_jobs = has_passwords.then(|| PasswordJobs::Here(limit_tables.password_turns().clone()));
-        let shared = SharedMemory { client_limits, connection_limit, password_jobs, ..shared };
+        let hot_paths = HotPathTables::new(settings.hot_paths, slot_count).map_err(in_words)?;
+        let shared = SharedMemory { hot_paths, client_limits, connection_limit, password_jobs, ..shared };
         let settings_of =
             |listener: &Listener| repeat_n(listener.settings(&routes), listener.sockets().len());
         let socket_settings = listeners.iter().flat_map(settings_of).collect();
@@ -446,6 +450,7 @@ impl SharedMemory {
             connection_limit: None,
             password_jobs: None,
             counters,
+            hot_paths: None,
             idle_workers,
             rings,
             acme,

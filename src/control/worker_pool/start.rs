@@ -52,7 +52,8 @@ impl Master<'_> {
         let main = |channel: Channel| {
             let stats =
                 ServerStats::new(engine, worker_count, counters.clone(), labels, shared.helper_stats.clone())
-                    .with_usage(shared.usage.clone());
+                    .with_usage(shared.usage.clone())
+                    .with_hot_paths(shared.hot_paths.clone());
             let (admin, counters) = (admin.take(), counters.clone());
             let rings = rings.as_ref().map(|(_, rings)| rings);
             let start =
@@ -256,6 +257,7 @@ fn worker_config(
         kernel_suites: KernelSuites::NONE,
         acme: shared.acme.clone(),
         counters: shared.counters.row(slot),
+        hot_paths: shared.hot_paths.as_ref().map(|tables| tables.row(slot)),
         log: shared.rings.as_ref().map(|(recording, rings)| {
             // Each process samples with a seed of its own.
             let seed = recording.seed.wrapping_add(std::process::id().into());

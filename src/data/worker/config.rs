@@ -15,8 +15,8 @@ use crate::{
 };
 use std::{os::fd::OwnedFd, sync::Arc};
 use tarpon_conn::{
-    AddressList, ClientLimits, Counters, Limits, ProxyTrust, Recording, RouteTable, RouteTableId,
-    TlsServerConfig,
+    AddressList, ClientLimits, Counters, Limits, PathSampling, PathTable, ProxyTrust, Recording, RouteTable,
+    RouteTableId, TlsServerConfig,
 };
 #[cfg(test)]
 use {
@@ -49,6 +49,8 @@ pub(crate) struct WorkerConfig {
     /// Limit of open connections.
     pub(crate) connection_count_max: usize,
     pub(crate) counters: SharedRow<Counters>,
+    /// The most frequent paths, and the sampling of requests.
+    pub(crate) hot_paths: Option<(SharedRow<PathTable>, PathSampling)>,
     /// Path of the health check.
     pub(crate) health_path: Option<Arc<[u8]>>,
     /// Whether responses have the field Server.
@@ -151,6 +153,7 @@ impl WorkerConfig {
             password_jobs: None,
             connection_count_max: 10,
             counters: Arc::new(SharedArray::new(1).expect("memory")).row(0),
+            hot_paths: None,
             health_path: None,
             server_header: true,
             proxy_trust: Arc::default(),

@@ -7,8 +7,8 @@ use super::{
 };
 use crate::{data::log_ring::RingProducer, site::Site, sys::shared::SharedRow};
 use tarpon_conn::{
-    BufId, ConnResources, Counters, ImageId, Pipes, Pool, RECORDS_LEN, Records, ResponsePrefixes,
-    SectionBuffer, Sites, Tick,
+    BufId, ConnResources, Counters, HotPaths, ImageId, PathSampling, PathTable, Pipes, Pool, RECORDS_LEN,
+    Records, ResponsePrefixes, SectionBuffer, Sites, Tick,
 };
 
 /// What was counted of a worker's CPU time.
@@ -46,6 +46,8 @@ pub(crate) struct WorkerContext {
     /// The worker has no loader: it sends without a check of residency, and blocks on disk reads.
     pub(super) blocks_on_disk: bool,
     pub(super) counters: SharedRow<Counters>,
+    /// The most frequent paths, and the sampling of requests.
+    pub(super) hot_paths: Option<(SharedRow<PathTable>, PathSampling)>,
     pub(super) cpu: CpuCount,
     pub(super) records: Records,
     /// The ring that takes the records.
@@ -66,6 +68,7 @@ impl WorkerContext {
             records: &mut self.records,
             pipes: &mut self.pipes,
             sections: &mut self.sections,
+            hot_paths: self.hot_paths.as_mut().map(|(table, sampling)| HotPaths { table, sampling }),
         }
     }
 

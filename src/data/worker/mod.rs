@@ -171,7 +171,9 @@ impl<S: Default> Worker<S> {
             kernel_suites,
             ..
         } = config;
-        let WorkerConfig { connection_count_max, counters, log, backends, socket_settings, .. } = config;
+        let WorkerConfig {
+            connection_count_max, counters, hot_paths, log, backends, socket_settings, ..
+        } = config;
         let mut socket_settings = socket_settings.to_vec();
         socket_settings.iter_mut().for_each(|settings| settings.offer_http2(http2));
         let versions = match http2 {
@@ -214,6 +216,7 @@ impl<S: Default> Worker<S> {
             runs_handshakes: handshakes.is_none(),
             kernel_suites,
             counters,
+            hot_paths,
             records,
             producer,
         };
@@ -406,6 +409,10 @@ impl<S: Default> Worker<S> {
             upstreams.take_row(number);
         }
         context.counters.select(counters);
+        if let Some((table, sampling)) = &mut context.hot_paths {
+            table.select(number);
+            sampling.set_seed(start.us() ^ (number as u64) << 48);
+        }
         self.connection_limit =
             self.connection_limit.take().map(|limit| limit.of(ConnectionOwner::of_place(counters)));
         if let Some((seed, producer)) = log {

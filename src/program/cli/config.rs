@@ -68,7 +68,7 @@ fn show(matches: &ArgMatches) -> CommandResult {
 fn check(matches: &ArgMatches) -> CommandResult {
     let mut resolved = read::resolve_file(matches)?;
     if !matches.get_flag("offline") {
-        let warnings = read::load_users(&mut resolved)?;
+        let warnings = read::load_files(&mut resolved)?;
         check_machine(&resolved, warnings)?;
     }
     messages::config_ok(&resolved);

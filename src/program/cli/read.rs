@@ -65,9 +65,9 @@ pub(super) fn check_exposed(resolved: &ResolvedConfig) -> Result<(), ReadError> 
     config::check_exposed(resolved).map_err(ReadError)
 }
 
-/// Reads the files of users. Returns warnings.
-pub(super) fn load_users(resolved: &mut ResolvedConfig) -> Result<Vec<UserError>, ReadError> {
-    config::load_users(resolved).map_err(ReadError)
+/// Reads the files with secrets. Returns warnings.
+pub(super) fn load_files(resolved: &mut ResolvedConfig) -> Result<Vec<UserError>, ReadError> {
+    config::load_files(resolved).map_err(ReadError)
 }
 
 /// Reads the file of [`file_args`] alone.

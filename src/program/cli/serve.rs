@@ -36,7 +36,7 @@ pub(super) fn run(matches: &ArgMatches) -> CommandResult {
     serve(&|| {
         let mut resolved = read::resolve(matches)?;
         read::check_exposed(&resolved)?;
-        let warnings = read::load_users(&mut resolved)?;
+        let warnings = read::load_files(&mut resolved)?;
         if read::is_local_file(matches, &resolved) {
             events::init(resolved.config.log.events);
             LOCAL_FILE.call_once(|| events::configuration(local_file::NAME));

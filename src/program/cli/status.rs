@@ -1,9 +1,9 @@
 //! `tarpon status`: prints the state of a running server.
 
 use super::{CommandResult, ignore_closed_pipe, read};
-use crate::config::AdminAt;
+use crate::config::{AdminAt, read_admin_token};
 use crate::program::output::{self, OutputForm, status};
-use crate::{Address, ServerState, UserError};
+use crate::{Address, AdminToken, Metrics, ServerState, UserError};
 use clap::{ArgMatches, Args, FromArgMatches, Parser, ValueHint};
 use std::{
     error::Error,
@@ -19,7 +19,7 @@ use tarpon_site::Printable;
 #[command(name = "status")]
 pub(super) struct StatusArgs {
     #[command(flatten)]
-    admin: AdminOption,
+    admin: ReadOption,
 
     /// Print JSON
     #[arg(long)]
@@ -48,11 +48,60 @@ pub(super) struct AdminOption {
     config: Option<PathBuf>,
 }
 
+/// The admin listener, to be read from.
+#[derive(Debug, Args)]
+pub(super) struct ReadOption {
+    #[command(flatten)]
+    admin: AdminOption,
+
+    /// Send the token in this file to an admin listener on TCP
+    ///
+    /// Default: that of the option admin-token-file in the configuration file, if --config names one.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    admin_token_file: Option<PathBuf>,
+}
+
+/// An admin listener, and the token for it.
+#[derive(Debug)]
+pub(super) struct AdminSource {
+    pub(super) address: Address,
+    token: Option<AdminToken>,
+}
+
+impl ReadOption {
+    /// Returns the admin listener and the token that its clients need over TCP.
+    pub(super) fn source(self) -> Result<AdminSource, Box<dyn Error>> {
+        let (address, configured) = self.admin.resolve()?;
+        let file = self.admin_token_file.or(configured).filter(|_| matches!(address, Address::Tcp(_)));
+        let token = file.map(|file| read_admin_token(&file)).transpose()?.map(|(token, _)| token);
+        Ok(AdminSource { address, token })
+    }
+}
+
+impl AdminSource {
+    /// Fetches the metrics.
+    ///
+    /// # Errors
+    /// The message of the failure, with a hint.
+    pub(super) fn fetch(&self) -> Result<Metrics, String> {
+        crate::fetch_metrics_with_token(&self.address, self.token.as_ref())
+            .map_err(|error| connect_error(&self.address, &error, ""))
+    }
+}
+
 impl AdminOption {
     /// Returns the given address, that of the configuration file, or the default.
     pub(super) fn address(self) -> Result<Address, Box<dyn Error>> {
-        let configured = match &self.config {
-            Some(path) => match read::resolve_path(path)?.config.server.admin {
+        self.resolve().map(|(address, _)| address)
+    }
+
+    /// Returns the address, and the file of the token in the configuration file.
+    fn resolve(self) -> Result<(Address, Option<PathBuf>), Box<dyn Error>> {
+        let server = self.config.as_ref().map(|path| read::resolve_path(path)).transpose()?;
+        let server = server.map(|resolved| resolved.config.server);
+        let token_file = server.as_ref().and_then(|server| server.admin_token_file.clone());
+        let configured = match self.config.as_ref().zip(server) {
+            Some((path, server)) => match server.admin {
                 AdminAt::Default => None,
                 AdminAt::At(address) => Some(address),
                 AdminAt::Off => {
@@ -65,18 +114,18 @@ impl AdminOption {
             None => self.admin,
         };
         let address = configured.or_else(crate::default_admin_address);
-        address.ok_or_else(|| {
-            "no default admin listener: $XDG_RUNTIME_DIR is not set; name its address with --admin".into()
-        })
+        let missing = "no default admin listener: $XDG_RUNTIME_DIR is not set; name its address with --admin";
+        let address = address.ok_or(missing)?;
+        Ok((address, token_file))
     }
 }
 
 pub(super) fn run(matches: &ArgMatches) -> CommandResult {
     let StatusArgs { admin, json, ready } = StatusArgs::from_arg_matches(matches)?;
-    let admin = admin.address()?;
-    let metrics = crate::fetch_metrics(&admin).map_err(|error| connect_error(&admin, &error, ""))?;
+    let admin = admin.source()?;
+    let metrics = admin.fetch()?;
     if ready {
-        return check_ready(metrics.state, &admin);
+        return check_ready(metrics.state, &admin.address);
     }
     let mut out = output::stdout(if json { OutputForm::Json } else { OutputForm::Text });
     let done = match json {
@@ -107,6 +156,10 @@ pub(super) fn connect_error(admin: &Address, error: &io::Error, alternative: &st
     let (hint, alternative) = match error.kind() {
         ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
             ("start a server, or name its admin listener with --admin", alternative)
+        }
+        // The system has not refused the connection: the listener has.
+        ErrorKind::PermissionDenied if error.raw_os_error().is_none() => {
+            ("name the file with the token by --admin-token-file, as given to tarpon serve", "")
         }
         ErrorKind::PermissionDenied => (
             "run this command as root or as the user of the supervisor; --admin-mode 0660 of tarpon serve lets its group connect, too",

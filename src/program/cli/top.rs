@@ -8,8 +8,9 @@
 
 use super::{
     CommandResult, ignore_closed_pipe,
-    status::{AdminOption, connect_error},
+    status::{AdminSource, ReadOption},
 };
+use crate::Metrics;
 use crate::program::output::{
     self, OutputForm,
     full_screen::FullScreen,
@@ -17,7 +18,6 @@ use crate::program::output::{
     top::{TopLayout, TopSample, TopView},
 };
 use crate::sys::signals::{Signals, die_of};
-use crate::{Address, Metrics};
 use clap::{ArgMatches, FromArgMatches, Parser};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -41,7 +41,7 @@ use std::{
 #[command(name = "top")]
 pub(super) struct TopArgs {
     #[command(flatten)]
-    admin: AdminOption,
+    admin: ReadOption,
 
     /// Print the state once, with the rates of one second
     #[arg(long)]
@@ -53,7 +53,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 pub(super) fn run(matches: &ArgMatches) -> CommandResult {
     let TopArgs { admin, once } = TopArgs::from_arg_matches(matches)?;
-    let admin = admin.address()?;
+    let admin = admin.source()?;
     let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
     if once || is_dumb || !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         return print_once(&admin);
@@ -69,11 +69,11 @@ pub(super) fn run(matches: &ArgMatches) -> CommandResult {
 }
 
 /// Prints the state once, without a terminal.
-fn print_once(admin: &Address) -> CommandResult {
+fn print_once(admin: &AdminSource) -> CommandResult {
     let begin = Instant::now();
     let mut view = TopView::default();
     while !view.has_rates() {
-        let metrics = crate::fetch_metrics(admin).map_err(|error| connect_error(admin, &error, ""))?;
+        let metrics = admin.fetch()?;
         let has_first = view.failure.is_none() && begin.elapsed() >= INTERVAL;
         view.add(TopSample { at_ms: begin.elapsed().as_millis() as u64, metrics });
         if has_first {
@@ -88,7 +88,7 @@ fn print_once(admin: &Address) -> CommandResult {
 }
 
 /// Shows the view until a key or a signal ends it. Returns that signal.
-fn show(admin: Address, is_coloured: bool) -> io::Result<Option<Signal>> {
+fn show(admin: AdminSource, is_coloured: bool) -> io::Result<Option<Signal>> {
     // Before the thread starts, which inherits the block.
     let signals = Signals::block(&[Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::WINCH])?;
     let begin = Instant::now();
@@ -153,15 +153,14 @@ fn show(admin: Address, is_coloured: bool) -> io::Result<Option<Signal>> {
 
 /// Starts a thread that asks the server again and again: a server that answers slowly delays no key. Its end of the socket gets a byte with each
 /// sample.
-fn start_asking(admin: Address) -> io::Result<(Receiver<Result<Metrics, String>>, UnixStream)> {
+fn start_asking(admin: AdminSource) -> io::Result<(Receiver<Result<Metrics, String>>, UnixStream)> {
     let (wakeup, mut waker) = UnixStream::pair()?;
     wakeup.set_nonblocking(true)?;
     let (sender, receiver) = channel();
     thread::Builder::new().name("top".to_owned()).spawn(move || {
         loop {
             let asked = Instant::now();
-            let sample = crate::fetch_metrics(&admin).map_err(|error| connect_error(&admin, &error, ""));
-            if sender.send(sample).is_err() || waker.write_all(&[0]).is_err() {
+            if sender.send(admin.fetch()).is_err() || waker.write_all(&[0]).is_err() {
                 return;
             }
             thread::sleep(INTERVAL.saturating_sub(asked.elapsed()));

@@ -29,13 +29,15 @@
 //! | `system` | finds files and engines that this system does not have |
 //! | `start` | finds what else would keep the server from starting |
 //! | `certificates` | checks the files of certificates |
+//! | `passwords`, `admin_token` | reads files with secrets |
 //! | `exposed` | finds files of the server that a site would serve |
 //! | `errors` | errors with their position and a hint |
 //! | `show` | prints the resolved configuration as a file |
 //!
-//! Knows nothing of the command line except the names of its flags. Only `file`, `include`, `system`, `start`, `certificates` and `exposed` make system calls.
+//! Knows nothing of the command line except the names of its flags. Only `file`, `include`, `system`, `start`, `certificates`, `passwords`, `admin_token` and `exposed` make system calls.
 
 mod acme;
+mod admin_token;
 mod certificates;
 mod cgi;
 mod conflict;
@@ -66,6 +68,8 @@ mod upstream;
 mod upstream_address;
 mod upstream_conflict;
 
+use crate::UserError;
+
 pub(crate) use acme::{DOMAIN_LISTENERS, unreachable};
 
 pub use crate::base::{
@@ -73,6 +77,7 @@ pub use crate::base::{
     site_config::SiteConfig,
     upstream_config::UpstreamConfig,
 };
+pub(crate) use admin_token::read_admin_token;
 pub(crate) use certificates::check_certificates;
 pub use errors::{ConfigError, ConfigErrors};
 pub use exposed::check_exposed;
@@ -80,8 +85,8 @@ pub use file::ConfigFile;
 pub(crate) use file::toml_value;
 pub use listener::ListenerConfig;
 pub use option::{Choices, CommandKind, ConfigSection, FlagForm, Opt, OptionDefault, ValueKind};
+pub use passwords::UsersFile;
 pub(crate) use passwords::cleartext_warning;
-pub use passwords::{UsersFile, load_users};
 pub use read::{CliFlags, OptionValue, Origin, ResolvedConfig, read};
 pub use server::{AdminAt, ServerConfig};
 pub(crate) use start::check_start;
@@ -101,8 +106,18 @@ pub struct Config {
     pub server: ServerConfig,
     /// The access log and the messages of the server.
     pub log: LogConfig,
-    /// The files of users that [`load_users`] reads into the limits of the sites.
+    /// The files of users that [`load_files`] reads into the limits of the sites.
     pub users_files: Vec<UsersFile>,
+}
+
+/// Reads the files with secrets into the configuration: users, and the token of the admin listener. Returns warnings.
+///
+/// # Errors
+/// The files that cannot be used.
+pub fn load_files(resolved: &mut ResolvedConfig) -> Result<Vec<UserError>, ConfigErrors> {
+    let mut warnings = passwords::load_users(resolved)?;
+    warnings.extend(admin_token::load_admin_token(resolved)?);
+    Ok(warnings)
 }
 
 /// All sections, in the order of the documentation. A section follows its parent.

@@ -37,7 +37,7 @@ pub struct UsersFile {
 const FILE_LEN_MAX: u64 = 1024 * 1024;
 
 /// The permission of other users to read a file.
-const READ_BY_OTHERS: u32 = 0o004;
+pub(super) const READ_BY_OTHERS: u32 = 0o004;
 
 impl Config {
     /// Returns the passwords of the paths that were added last.
@@ -120,7 +120,7 @@ pub(super) fn find_conflicts(
 ///
 /// # Errors
 /// Each file that cannot be used, with the first line that is no user.
-pub fn load_users(resolved: &mut ResolvedConfig) -> Result<Vec<UserError>, ConfigErrors> {
+pub(super) fn load_users(resolved: &mut ResolvedConfig) -> Result<Vec<UserError>, ConfigErrors> {
     let (mut errors, mut warnings) = (Vec::new(), Vec::new());
     for UsersFile { path, site, section } in &resolved.config.users_files {
         let limit = &mut resolved.config.sites[*site].path_limits[*section];
@@ -172,7 +172,7 @@ fn read(path: &Path, limit: &mut PathLimit) -> Result<Option<UserError>, (String
 }
 
 /// Returns the content and the mode of a file.
-fn open(path: &Path) -> io::Result<(String, u32)> {
+pub(super) fn open(path: &Path) -> io::Result<(String, u32)> {
     // Without a wait for the writer of a pipe.
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     let metadata = file.metadata()?;

@@ -12,6 +12,7 @@ use CommandKind::{Embedded, Serve};
 use std::{
     num::{NonZeroU32, NonZeroUsize},
     ops::RangeInclusive,
+    path::PathBuf,
     time::Duration,
 };
 use tarpon_http::target;
@@ -37,6 +38,8 @@ pub struct ServerConfig {
     pub admin: AdminAt,
     /// Which clients may use the admin listener.
     pub admin_access: AdminAccess,
+    /// The file with the token of the admin listener, which [`load_files`](super::load_files) reads.
+    pub admin_token_file: Option<PathBuf>,
     /// How CGI programs run.
     pub cgi: CgiConfig,
     /// The directory of certificates, and how to prove names to it.
@@ -93,6 +96,9 @@ pub(super) fn user(name: &str) -> Result<String, String> {
     let is_name = !name.is_empty() && !name.contains(is_forbidden);
     if is_name { Ok(name.to_owned()) } else { Err("expected a user name".to_owned()) }
 }
+
+/// One request in how many has its path counted: that many keep a share of a thousandth exact at a thousand requests in a second.
+const HOT_PATHS: RangeInclusive<u32> = 1..=10_000;
 
 /// Accepts an octal mode of a file, without set-user-ID and other special bits.
 pub(super) fn mode(text: &str) -> Result<String, String> {
@@ -560,6 +566,18 @@ const OPTIONS: &[Opt] = &[
     cgi::ENVIRONMENT,
     cgi::AUTHORIZATION,
     Opt {
+        name: "hot-paths",
+        value_name: "COUNT",
+        kind: ValueKind::Count(HOT_PATHS, "requests", |config, count| {
+            config.server.settings.hot_paths = NonZeroU32::new(count);
+        }),
+        default: OptionDefault::Described("none is counted"),
+        example: "64",
+        help: "Count the path of one request in this many, to show the most frequent ones",
+        details: "tarpon top, the dashboard and tarpon status --json show them, without queries. A path may tell what a client reads. 1 counts every request.",
+        ..SERVER
+    },
+    Opt {
         name: "admin",
         value_name: "ADDR:PORT",
         kind: ValueKind::AddressOrOff(|config, address| {
@@ -571,7 +589,7 @@ const OPTIONS: &[Opt] = &[
         example: "unix:/run/tarpon/admin.sock",
         invalid: &["", "9000", "unix:"],
         help: "Listen here for health checks, metrics and tarpon status, reload and upgrade",
-        details: "The value is unix:PATH, ADDR:PORT or off. Answers /health, /ready and /metrics. ADDR:PORT has no authentication.",
+        details: "The value is unix:PATH, ADDR:PORT or off. Answers /health, /ready, /metrics and /dashboard. ADDR:PORT has no authentication without admin-token-file.",
         ..SERVER
     },
     Opt {
@@ -598,6 +616,15 @@ const OPTIONS: &[Opt] = &[
         invalid: &["", "*", "*.example", "a..example", "metrics.example:9090", "http://metrics.example"],
         help: "Allow these host names in requests to the admin listener on TCP",
         details: "IP addresses and localhost are always allowed; requests to other names get 421 (Misdirected Request), as a web page may have sent them. On a Unix socket every name is allowed.",
+        ..SERVER
+    },
+    Opt {
+        name: "admin-token-file",
+        value_name: "FILE",
+        kind: ValueKind::Path(|config, path| config.server.admin_token_file = Some(path)),
+        example: "/etc/tarpon/admin-token",
+        help: "Require the token in this file from clients of the admin listener on TCP",
+        details: "The dashboard needs it on TCP. With a token, clients on TCP may read metrics, and give no orders. The file has one line of 20 to 256 letters, digits and -._~+/=; openssl rand -hex 20 makes one. A reload reads it again. A Unix socket needs no token.",
         ..SERVER
     },
 ];

@@ -4,14 +4,15 @@
 //! metrics of two moments ─ rates ─▶ lines ─ cut to the width and height ─▶ screen
 //! ```
 //!
-//! Knows nothing of terminals. A name is printable and shortened; the view has no path of a request, no query and no address.
+//! Knows nothing of terminals. A name is printable and shortened; the view has no query and no address, and paths of requests only if the server
+//! counts them.
 
 use super::{
     messages::{Bytes, Count},
     status::{grouped, uptime},
     tables::shorten,
 };
-use crate::{Metrics, ServerState, SiteMetrics, UpstreamState};
+use crate::{Metrics, PathMetrics, ServerState, SiteMetrics, UpstreamState};
 use anstyle::{AnsiColor, Style};
 use std::{cmp::Reverse, fmt::Write};
 use tarpon_site::Printable;
@@ -130,6 +131,7 @@ impl TopView {
         }
         if let Some(sample) = self.samples.last() {
             self.sites(&sample.metrics, &mut lines);
+            hot_paths(&sample.metrics, &mut lines);
             upstreams(&sample.metrics, &mut lines);
             certificates(&sample.metrics, unix_s, &mut lines);
         }
@@ -161,12 +163,6 @@ impl TopView {
         let busy = self
             .rate(|metrics| metrics.worker_cpu_us)
             .map_or("-".to_owned(), |us| format!("{:.0} %", us / 1e4));
-        let refused = |metrics: &Metrics| {
-            metrics.connections_limited
-                + metrics.connections_denied
-                + metrics.requests_limited
-                + metrics.requests_denied
-        };
         let unlogged = |metrics: &Metrics| metrics.log_dropped + metrics.log_lost;
         let handshakes = |metrics: &Metrics| metrics.tls_handshakes.iter().map(|kind| kind.count).sum();
         let [p50, p99] = [0.5, 0.99].map(|share| self.percentile(share));
@@ -191,7 +187,7 @@ impl TopView {
             (
                 "aborted/s",
                 rate(&|metrics| metrics.aborted),
-                format!("refused/s {}, not logged/s {}", rate(&refused), rate(&unlogged)),
+                format!("refused/s {}, not logged/s {}", rate(&Metrics::refused), rate(&unlogged)),
             ),
         ];
         for (what, value, more) in rows {
@@ -287,6 +283,21 @@ impl TopView {
 
 fn site_name(at: usize, site: &SiteMetrics) -> String {
     site.host.as_ref().map_or_else(|| format!("site {}", at + 1), |host| host.printable().to_string())
+}
+
+fn hot_paths(metrics: &Metrics, lines: &mut TopLines) {
+    let Some(hot_paths) = &metrics.hot_paths else { return };
+    lines.add(Style::new(), "");
+    let head = format!("path, by share of the last requests (1 in {})", hot_paths.one_in);
+    lines.row(DIM, &head, &["", "", "", "", "", "share"]);
+    for PathMetrics { site, path, is_cut, count } in &hot_paths.paths {
+        // A host only tells something if there are several.
+        let host = metrics.sites.get(*site).filter(|_| metrics.sites.len() > 1);
+        let host = host.map_or(String::new(), |entry| format!("{} ", site_name(*site, entry)));
+        let name = format!("{host}{}{}", path.printable(), if *is_cut { "…" } else { "" });
+        let share = 100.0 * *count as f64 / hot_paths.samples.max(1) as f64;
+        lines.row(Style::new(), &name, &["", "", "", "", "", &format!("{share:.1} %")]);
+    }
 }
 
 fn upstreams(metrics: &Metrics, lines: &mut TopLines) {
@@ -435,7 +446,7 @@ const HELP: &[&str] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CertificateMetrics, Responses, SiteReading};
+    use crate::{CertificateMetrics, HotPathMetrics, Responses, SiteReading};
 
     fn metrics(factor: u64) -> Metrics {
         let site = |host: &str, responses: [u64; 4], files| SiteMetrics {
@@ -515,6 +526,51 @@ mod tests {
         assert_eq!(row("old."), "old.example.org (stale) 0 0 0 0 0 7");
         assert!(text.contains("valid for") && text.contains("61 days"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
+
+    #[test]
+    fn path_controls_no_terminal_and_keeps_its_order() {
+        #[rustfmt::skip]
+        let cases: &[(&str, &str)] = &[
+            // path                                 shown
+            ("/index.html",                         "/index.html"),
+            ("/\u{1b}[2J\u{1b}]0;owned\u{7}",       r"/\x1b[2J\x1b]0;owned\x07"),
+            ("/\u{9b}31m",                          r"/\u{9b}31m"),
+            ("/a\r\nb\tc\0",                        r"/a\r\nb\tc\x00"),
+            ("/\u{202e}gpj.exe",                    r"/\u{202e}gpj.exe"),
+            ("/\u{fffd}%ff",                        "/\u{fffd}%ff"),
+            ("/<script>alert(1)</script>",          "/<script>alert(1)</script>"),
+            ("/%1b%5b2J%3Cb%3E",                    "/%1b%5b2J%3Cb%3E"),
+        ];
+        let paths = cases.iter().map(|(path, _)| PathMetrics {
+            path: (*path).to_owned(),
+            count: 5,
+            ..PathMetrics::default()
+        });
+        let long = PathMetrics { site: 1, path: "x".repeat(128), is_cut: true, count: 1 };
+        let hot_paths = HotPathMetrics { one_in: 64, samples: 40, paths: paths.chain([long]).collect() };
+        let mut view = TopView::default();
+        view.add(TopSample { at_ms: 0, metrics: Metrics { hot_paths: Some(hot_paths), ..metrics(1) } });
+        let text = shown(&view, 80, None);
+        for (path, want) in cases {
+            let want = format!("example.org {want} ");
+            let row = text
+                .lines()
+                .find(|line| line.starts_with(&want))
+                .unwrap_or_else(|| panic!("{path:?}: {text}"));
+            assert!(row.ends_with("12.5 %"), "{row}");
+        }
+        assert!(
+            text.contains("path, by share of the last requests (1 in 64)")
+                && text.contains("a\\x1b[31mb xxx"),
+            "{text}"
+        );
+        for width in [46, 80] {
+            let text = shown(&view, width, None);
+            assert!(text.chars().all(|char| char == '\n' || !char.is_control()), "{text:?}");
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
+        }
+        assert!(!shown(&self::view(), 80, None).contains("path, by"), "not counted, not shown");
     }
 
     #[test]

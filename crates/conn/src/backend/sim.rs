@@ -526,6 +526,7 @@ impl BackendSim {
             records: &mut self.records,
             pipes: &mut self.pipes,
             sections: &mut self.sections,
+            hot_paths: None,
         }
     }
 }

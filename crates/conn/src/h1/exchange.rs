@@ -128,6 +128,9 @@ impl Http1 {
             }
             let exchange = RoutedExchange { client, site, route: backend, send_rate };
             let called = function::call(cx.sites, &backend, head, head_len, &request);
+            if let (Some(paths), Some(path)) = (&mut cx.hot_paths, request.path()) {
+                paths.requested(site, path);
+            }
             return match called {
                 None => self.begin_piped(cx, out, input, exchange),
                 Some(called) => self.called(cx, out, input, exchange, called),
@@ -160,6 +163,9 @@ impl Http1 {
             return 0;
         }
 
+        if let (Some(paths), Some(path)) = (&mut cx.hot_paths, request.path()) {
+            paths.requested(site, path);
+        }
         if cx.records.is_on() {
             let is_logged = plan_route::is_logged(cx.sites, &request, route, plan);
             let start = self.exchange_start(cx, out, site, client, plan.status);

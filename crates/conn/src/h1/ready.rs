@@ -39,7 +39,8 @@ impl Http1 {
             && self.blocked == Blocked::No
             && self.ending == Ending::No
             && out.has_room(emit::USUAL_SPAN_COUNT)
-            && !cx.records.is_on();
+            && !cx.records.is_on()
+            && cx.hot_paths.is_none();
         if !is_usual {
             return None;
         }
@@ -225,6 +226,7 @@ mod tests {
                 records: &mut records,
                 pipes: &mut pipes,
                 sections: &mut SectionBuffer::default(),
+                hot_paths: None,
             };
             let (mut http, mut out) = (Http1::new(&cx, AcceptedClient::default()), Outbox::new());
             let buf = cx.pool.take().expect("a buffer");

@@ -161,6 +161,7 @@ impl Http2 {
                 Some(_) => self.begin_call(cx, out, new, &block.decoded),
                 None => self.begin_piped(cx, new),
             };
+            count_path(cx, begun.site, &request);
             return match began {
                 Ok(()) => true,
                 Err(status) => self.respond_with_page(cx, out, &begun, status, with_content),
@@ -186,7 +187,10 @@ impl Http2 {
             begun.is_logged = plan_route::is_logged(cx.sites, &request, route, &plan);
         }
         match self.respond(cx, out, &begun, image, &plan) {
-            Ok(()) => true,
+            Ok(()) => {
+                count_path(cx, begun.site, &request);
+                true
+            }
             Err(UnqueuedHead::Missing(page)) => {
                 self.missing = Some(MissingPage::new(image, page));
                 false
@@ -390,5 +394,13 @@ pub(super) fn request<'a>(parsed: &'a H2Request<'a>, client: Client, bytes: &'a 
         has_plain_path: parsed.has_plain_path,
         fields: &parsed.fields,
         bytes,
+    }
+}
+
+/// Counts the path of a request among the most frequent ones.
+#[inline]
+fn count_path(cx: &mut ConnResources<'_>, site: SiteId, request: &Request<'_>) {
+    if let (Some(paths), Some(path)) = (&mut cx.hot_paths, request.path()) {
+        paths.requested(site, path);
     }
 }

@@ -193,6 +193,7 @@ fn servers_get_what_was_parsed() {
     let cases: &[(&str, &str, &str)] = &[
         // case                     request                                                                                   what the server gets
         ("usual",                   "GET /app/x?q=1 HTTP/1.1\r\nHost: a\r\nAccept: */*\r\n\r\n",                              "GET /app/x?q=1 HTTP/1.1\r\nHost: a\r\naccept: */*\r\n\r\n"),
+        ("trace context",           "GET /app/x HTTP/1.1\r\nHost: a\r\nTraceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\r\nTracestate: a=1,b=2\r\n\r\n", "GET /app/x HTTP/1.1\r\nHost: a\r\ntraceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\r\ntracestate: a=1,b=2\r\n\r\n"),
         ("dot segments",            "GET /x/../app/./%2e%2e/app/y HTTP/1.1\r\nHost: a\r\n\r\n",                               "GET /app/y HTTP/1.1\r\nHost: a\r\n\r\n"),
         ("escapes stay",            "GET /app/%41%20b HTTP/1.1\r\nHost: a\r\n\r\n",                                           "GET /app/%41%20b HTTP/1.1\r\nHost: a\r\n\r\n"),
         ("absolute form",           "GET http://b:80/app/ HTTP/1.1\r\nHost: a\r\n\r\n",                                       "GET /app/ HTTP/1.1\r\nHost: b:80\r\n\r\n"),

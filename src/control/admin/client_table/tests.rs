@@ -126,12 +126,83 @@ fn clients_that_read_nothing_make_room_for_other_responses() {
     assert_eq!(table.unsent(11).len(), 2 * UNSENT_LEN_MAX);
 }
 
+#[test]
+fn streams_get_an_event_each_second_and_end_with_the_listener() {
+    let mut table = ClientTable::new();
+    for number in 0..STREAM_COUNT_MAX {
+        assert!(table.has_stream_slot(), "{number}");
+        let (slot, _) = table.accepted(number, Tick(0));
+        assert!(table.streams(slot, b"head".into(), Tick(0)).is_empty());
+        assert_eq!(table.client(slot), Some((&number, ClientNeed::Send)));
+        assert!(!table.sent(slot, 4, Tick(10)), "a stream has no end");
+        assert_eq!(table.client(slot), Some((&number, ClientNeed::Discard)));
+    }
+    assert!(!table.has_stream_slot());
+    assert_eq!(table.deadline(), Some(Tick(EVENT_INTERVAL_MS)));
+    assert!(!table.takes_event(Tick(EVENT_INTERVAL_MS - 1)));
+    for second in 1..30 {
+        let now = Tick(second * EVENT_INTERVAL_MS);
+        assert!(table.takes_event(now) && !table.takes_event(now), "second {second}");
+        // The client 0 reads nothing: it gets one event, and then no more until it has read it.
+        let given = table.add_event(b"event");
+        let expected = if second * EVENT_INTERVAL_MS < 10 + LIFETIME_MS {
+            STREAM_COUNT_MAX
+        } else {
+            STREAM_COUNT_MAX - 1
+        };
+        assert_eq!(
+            given.len(),
+            expected - usize::from(second > 1 && expected == STREAM_COUNT_MAX),
+            "second {second}"
+        );
+        for slot in given {
+            if slot != 0 {
+                table.sent(slot, 5, now);
+            }
+        }
+        let expired = table.expired(now.after(10));
+        assert_eq!(
+            expired.is_empty(),
+            now.after(10) != Tick(10 + LIFETIME_MS),
+            "second {second}: {expired:?}"
+        );
+    }
+    assert!(table.has_stream_slot(), "the client 0 has gone");
+    let (other, _) = table.accepted(100, Tick(40_000));
+    let mut ended = table.end(Tick(40_000));
+    ended.sort_unstable();
+    assert_eq!(ended, (1..STREAM_COUNT_MAX).collect::<Vec<_>>());
+    assert!(!table.takes_event(Tick(50_000)) && table.client(other).is_some());
+    assert_eq!(table.deadline(), Some(Tick(40_000 + END_MS)), "no event is to come");
+    assert_eq!(table.closed(other), Some(100));
+    assert!(table.has_ended());
+}
+
+#[test]
+fn streams_leave_slots_for_others() {
+    let mut table = full();
+    for slot in 0..STREAM_COUNT_MAX {
+        table.streams(slot, b"x".into(), Tick(0));
+        table.sent(slot, 1, Tick(0));
+    }
+    // Newcomers evict silent clients before those that have got an event since.
+    for newcomer in 0..CLIENT_COUNT_MAX - STREAM_COUNT_MAX {
+        let (slot, _) = table.accepted(1000 + newcomer, Tick(0));
+        assert!(slot >= STREAM_COUNT_MAX, "{newcomer}");
+    }
+    // An event that is too long for the memory is not sent.
+    assert!(table.add_event(&vec![0; UNSENT_LEN_MAX + 1]).is_empty());
+    assert_eq!(table.add_event(&vec![0; UNSENT_LEN_MAX / 2]).len(), 2);
+}
+
 /// What happens to a table.
 #[derive(Clone, Debug)]
 enum Fact {
     Accepted,
     Received(usize, usize),
     Answered(usize, usize),
+    Streams(usize),
+    Event(usize),
     Sent(usize, usize),
     Closed(usize),
     Passed(u64),
@@ -144,6 +215,8 @@ fn fact() -> impl Strategy<Value = Fact> {
         9 => Just(Fact::Accepted),
         4 => (slot.clone(), 0..2000usize).prop_map(|(slot, len)| Fact::Received(slot, len)),
         2 => (slot.clone(), 1..UNSENT_LEN_MAX / 3).prop_map(|(slot, len)| Fact::Answered(slot, len)),
+        2 => slot.clone().prop_map(Fact::Streams),
+        1 => (1..UNSENT_LEN_MAX).prop_map(Fact::Event),
         2 => (slot.clone(), 1..UNSENT_LEN_MAX / 3).prop_map(|(slot, len)| Fact::Sent(slot, len)),
         1 => slot.prop_map(Fact::Closed),
         1 => (0..LIFETIME_MS / 8).prop_map(Fact::Passed),
@@ -160,6 +233,7 @@ proptest! {
         // For each client: when it was accepted, and the number of the fact of its last activity.
         let mut model: Vec<(Tick, usize)> = Vec::new();
         let mut open = std::collections::BTreeSet::new();
+        let mut streams = std::collections::BTreeSet::new();
         for (number, fact) in facts.into_iter().enumerate() {
             let client_in = |table: &ClientTable<usize>, slot| table.client(slot).map(|(&id, need)| (id, need));
             match fact {
@@ -168,6 +242,7 @@ proptest! {
                     let was_full = open.len() == CLIENT_COUNT_MAX;
                     let lingers = |table: &ClientTable<usize>, id: usize| {
                         table.clients().any(|(_, &other, need)| other == id && need == ClientNeed::Discard)
+                            && !streams.contains(&id)
                     };
                     let longest_silent = |ids: &mut dyn Iterator<Item = usize>| ids.min_by_key(|&id| model[id].1);
                     let expected = longest_silent(&mut open.iter().copied().filter(|&id| lingers(&table, id)))
@@ -190,11 +265,28 @@ proptest! {
                     }
                     prop_assert_eq!(table.unsent(slot).len(), len);
                 }
+                Fact::Streams(slot) => if let Some((id, ClientNeed::Request)) = client_in(&table, slot) {
+                    let open_streams = streams.intersection(&open).count();
+                    prop_assert_eq!(table.has_stream_slot(), open_streams < STREAM_COUNT_MAX);
+                    if table.has_stream_slot() {
+                        for id in table.streams(slot, b"head".into(), now) {
+                            prop_assert!(open.remove(&id));
+                        }
+                        streams.insert(id);
+                        model[id].0 = now;
+                    }
+                }
+                Fact::Event(len) => if table.takes_event(now) {
+                    table.add_event(&vec![b'x'; len]);
+                }
                 Fact::Sent(slot, len) => if let Some((id, ClientNeed::Send)) = client_in(&table, slot) {
                     let rest = table.unsent(slot).len();
                     let len = len.min(rest);
-                    prop_assert_eq!(table.sent(slot, len, now), len == rest);
+                    prop_assert_eq!(table.sent(slot, len, now), len == rest && !streams.contains(&id));
                     model[id].1 = number;
+                    if len == rest && streams.contains(&id) {
+                        model[id].0 = now;
+                    }
                 }
                 Fact::Closed(slot) => if let Some(id) = table.closed(slot) {
                     open.remove(&id);
@@ -203,7 +295,7 @@ proptest! {
                     let deadline = table.deadline();
                     now = now.after(ms);
                     let expired = table.expired(now);
-                    prop_assert_eq!(expired.is_empty(), deadline.is_none_or(|at| at > now));
+                    prop_assert!(expired.is_empty() || deadline.is_some_and(|at| at <= now));
                     for id in expired {
                         prop_assert!(open.remove(&id));
                     }

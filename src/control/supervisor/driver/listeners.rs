@@ -271,7 +271,7 @@ impl Listeners {
         let (mut clients, mut admin) = (Vec::new(), None);
         for (address, bound) in mem::take(&mut self.bound) {
             if service.admin.as_ref() == Some(&address) {
-                admin = Some(bound.with_admin_hosts(&service.admin_access));
+                admin = Some(bound.with_admin_access(&service.admin_access));
             } else if service.addresses.contains(&address) {
                 let bound = bound.with_proxy_protocol(service.proxy_protocol.contains(&address));
                 let bound = with_options(bound, service, &address);
