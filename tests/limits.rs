@@ -406,7 +406,7 @@ fn responses_leave_at_their_rate() {
                             {
                                 let begin = Instant::now();
                                 assert_eq!(client.get(path).content.len(), LONG_LEN, "{engine}: {path}");
-                                // What a message of another server has leaves whole.
+                                // A message of another server leaves whole.
                                 let least =
                                     Duration::from_millis(if *path == "/long.txt" { 1_370 } else { 900 });
                                 assert!(begin.elapsed() >= least, "{engine}: {path}, client {number}");

@@ -1,4 +1,4 @@
-//! What a listener asks of the kernel and of the addresses of clients, as it is configured.
+//! The configured options of a listener: the addresses that may connect, and TCP Fast Open.
 
 use tarpon_conn::AddressEntry;
 

@@ -146,7 +146,7 @@ fn backends_and_functions_respond_at_the_rate() {
         let client = sim.connect();
         sim.client_sends(client, request.as_bytes());
         let (mut ms, mut received) = (0, Vec::new());
-        // The next request is answered behind it.
+        // A pipelined request is answered after the response.
         sim.client_sends(client, b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
         while ms < 10_000 && !received.ends_with(b"hello") {
             sim.run(Cuts::NONE);
