@@ -5,8 +5,10 @@
 
 use crate::sys::shared::SharedArray;
 use std::{
-    io,
+    hint, io,
     sync::atomic::{AtomicU64, Ordering, fence},
+    thread,
+    time::Duration,
 };
 
 /// Records of bytes. One process writes, any may read.
@@ -18,8 +20,13 @@ pub(crate) struct RecordTable {
     len_max: usize,
 }
 
-/// How often a reader tries again before it gives up: the writer was killed within a record, or is slower than any writer.
-const TRY_COUNT_MAX: usize = 1000;
+/// How often a reader tries at once: a record takes its writer a microsecond.
+const SPIN_COUNT_MAX: usize = 100;
+
+/// How often a reader tries after a pause before it gives up, as the writer was killed within a record. Together the pauses are longer than the
+/// kernel keeps a writer waiting that other threads have displaced.
+const PAUSE_COUNT_MAX: usize = 200;
+const PAUSE: Duration = Duration::from_micros(100);
 
 impl RecordTable {
     /// Maps this many empty records of at most this many bytes. Their pages cost nothing until they are used.
@@ -65,7 +72,7 @@ impl RecordTable {
     /// Reads a record into `to`. `None`: there is none of this number, or it is being written without end.
     pub(crate) fn read(&self, number: usize, to: &mut Vec<u8>) -> Option<()> {
         let [changes, len, words @ ..] = self.record(number)? else { return None };
-        for _ in 0..TRY_COUNT_MAX {
+        for attempt in 0..SPIN_COUNT_MAX + PAUSE_COUNT_MAX {
             let before = changes.load(Ordering::Acquire);
             let len = usize::try_from(len.load(Ordering::Relaxed)).unwrap_or(usize::MAX).min(self.len_max);
             to.clear();
@@ -77,7 +84,10 @@ impl RecordTable {
             if before % 2 == 0 && changes.load(Ordering::Relaxed) == before {
                 return Some(());
             }
-            std::hint::spin_loop();
+            match attempt < SPIN_COUNT_MAX {
+                true => hint::spin_loop(),
+                false => thread::sleep(PAUSE),
+            }
         }
         None
     }
