@@ -9,6 +9,6 @@ pub struct ListenerOptions {
     pub allow: Vec<AddressEntry>,
     /// The addresses whose connections are reset. Default: none.
     pub deny: Vec<AddressEntry>,
-    /// How many connections may [send with their first packet](crate::Listener::set_fast_open) at a time. Default: 0.
-    pub fast_open: u32,
+    /// How many connections may [send with their first packet](crate::Listener::set_fast_open) at a time. Default: `None`, as the kernel has it.
+    pub fast_open: Option<u32>,
 }

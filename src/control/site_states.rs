@@ -48,7 +48,7 @@ impl SiteStates {
     /// Returns the state of a site. `None`: it was not read yet.
     pub(crate) fn get(&self, number: usize) -> Option<SiteReading> {
         let mut record = Vec::new();
-        self.table.read(number, &mut record)?;
+        self.table.read_patiently(number, &mut record)?;
         serde_json::from_slice(&record).ok()
     }
 

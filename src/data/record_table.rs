@@ -20,11 +20,10 @@ pub(crate) struct RecordTable {
     len_max: usize,
 }
 
-/// How often a reader tries at once: a record takes its writer a microsecond.
-const SPIN_COUNT_MAX: usize = 100;
+/// How often a reader tries again before it gives up: the writer was killed within a record, or other threads have displaced it.
+const TRY_COUNT_MAX: usize = 1000;
 
-/// How often a reader tries after a pause before it gives up, as the writer was killed within a record. Together the pauses are longer than the
-/// kernel keeps a writer waiting that other threads have displaced.
+/// How often a reader that may wait does so after a pause. Together the pauses are longer than the kernel keeps a displaced writer waiting.
 const PAUSE_COUNT_MAX: usize = 200;
 const PAUSE: Duration = Duration::from_micros(100);
 
@@ -69,10 +68,23 @@ impl RecordTable {
         true
     }
 
-    /// Reads a record into `to`. `None`: there is none of this number, or it is being written without end.
+    /// Reads a record into `to`, and waits for a writer that other threads have displaced. `None`: there is none of this number, or its writer was killed.
+    /// Workers must not wait: they [read](RecordTable::read).
+    pub(crate) fn read_patiently(&self, number: usize, to: &mut Vec<u8>) -> Option<()> {
+        self.record(number)?;
+        for _ in 0..PAUSE_COUNT_MAX {
+            if self.read(number, to).is_some() {
+                return Some(());
+            }
+            thread::sleep(PAUSE);
+        }
+        None
+    }
+
+    /// Reads a record into `to`. `None`: there is none of this number, or it is being written just now.
     pub(crate) fn read(&self, number: usize, to: &mut Vec<u8>) -> Option<()> {
         let [changes, len, words @ ..] = self.record(number)? else { return None };
-        for attempt in 0..SPIN_COUNT_MAX + PAUSE_COUNT_MAX {
+        for _ in 0..TRY_COUNT_MAX {
             let before = changes.load(Ordering::Acquire);
             let len = usize::try_from(len.load(Ordering::Relaxed)).unwrap_or(usize::MAX).min(self.len_max);
             to.clear();
@@ -84,10 +96,7 @@ impl RecordTable {
             if before % 2 == 0 && changes.load(Ordering::Relaxed) == before {
                 return Some(());
             }
-            match attempt < SPIN_COUNT_MAX {
-                true => hint::spin_loop(),
-                false => thread::sleep(PAUSE),
-            }
+            hint::spin_loop();
         }
         None
     }

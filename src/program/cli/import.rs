@@ -13,7 +13,7 @@ use std::{
 };
 use tarpon_site::Printable;
 
-/// Make a configuration of that of nginx or Caddy
+/// Convert the configuration of nginx or Caddy
 ///
 /// Writes tarpon.toml to standard output, and to standard error a line for each directive that was left out, that has another effect, or
 /// that is not needed. The exit status is 0 if nothing was left out, 1 if something was left out or a file cannot be read, and 2 if

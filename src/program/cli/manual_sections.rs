@@ -187,7 +187,7 @@ const SECTIONS: &[ManualSections] = &[
         examples: &[
             (
                 "tarpon import nginx /etc/nginx/nginx.conf -o tarpon.toml",
-                "Make a configuration of that of nginx.",
+                "Convert the configuration of nginx.",
             ),
             (
                 "tarpon import caddy /etc/caddy/Caddyfile",

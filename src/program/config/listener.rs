@@ -151,12 +151,14 @@ const OPTIONS: &[Opt] = &[
         name: "fast-open",
         value_name: "COUNT",
         kind: ValueKind::Count(0..=65_535, "connections", |config, count| {
-            config.listener().options.fast_open = count;
+            config.listener().options.fast_open = Some(count);
         }),
-        default: OptionDefault::Value("0"),
+        default: OptionDefault::Described(
+            "as the kernel has it: 0, unless net.ipv4.tcp_fastopen turns it on for all listeners",
+        ),
         example: "256",
         help: "Accept requests with the first packet of this many new connections at a time",
-        details: "TCP Fast Open (RFC 7413) saves clients that come back a round trip. Such a request may arrive twice, so leave it off before servers that must not see one twice. The kernel \
+        details: "TCP Fast Open (RFC 7413) saves clients that come back a round trip; 0 turns it off. Such a request may arrive twice, so leave it off before servers that must not see one twice. The kernel \
                   must allow it: net.ipv4.tcp_fastopen = 3.",
         ..OPT
     },

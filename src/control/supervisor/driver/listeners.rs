@@ -297,9 +297,8 @@ fn with_options(bound: Listener, service: &Service, address: &Address) -> Listen
     let default = ListenerOptions::default();
     let ListenerOptions { allow, deny, fast_open } = options.unwrap_or(&default);
     let bound = bound.with_addresses(allow, deny);
-    // The sockets may be those of a server that had it.
-    if let Err(error) = bound.set_fast_open(*fast_open)
-        && *fast_open > 0
+    if let Some(pending_max) = *fast_open
+        && let Err(error) = bound.set_fast_open(pending_max)
     {
         tracing::warn!("fast-open of {address}: {}; clients take a round trip more", reason(&error));
     }
