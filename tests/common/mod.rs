@@ -95,13 +95,18 @@ pub(crate) fn wait_for<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
 
 /// Does as [`wait_for`], with another limit.
 #[track_caller]
-pub(crate) fn wait_at_most<T>(limit: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn wait_at_most<T>(limit: Duration, what: &str, look: impl FnMut() -> Option<T>) -> T {
+    found_within(limit, look).unwrap_or_else(|| panic!("timed out waiting for: {what}"))
+}
+
+/// Does as [`wait_for`], with another limit, after which it returns `None`.
+pub(crate) fn found_within<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let since = Instant::now();
     loop {
-        if let Some(found) = look() {
+        let found = look();
+        if found.is_some() || since.elapsed() >= limit {
             return found;
         }
-        assert!(since.elapsed() < limit, "timed out waiting for: {what}");
         thread::sleep(Duration::from_millis(5));
     }
 }
