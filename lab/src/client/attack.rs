@@ -1,6 +1,7 @@
 //! Attacks: clients that take what they can of a server. They run in a process of their own, until it is killed.
 
 use std::io::{self, Read, Write};
+use std::mem;
 use std::net::{SocketAddr, TcpStream};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -40,7 +41,11 @@ pub(crate) struct AttackerArgs {
 pub(crate) fn run(args: &AttackerArgs) -> Result<(), LabError> {
     let AttackerArgs { kind, server, path, idle, burn } = args;
     if let Some(share) = burn {
+        tell_start()?;
         burn_share(*share);
+    }
+    if !matches!(kind, AttackKind::Idle | AttackKind::SlowHeads | AttackKind::SlowReaders) {
+        tell_start()?;
     }
     let get = RequestForm::Short.request(&server.to_string(), path);
     let get = String::from_utf8(get).expect("a request of ASCII");
@@ -110,30 +115,50 @@ fn http2_opening() -> Vec<u8> {
     [opening(1 << 20), settings_ack()].concat()
 }
 
-/// Keeps `count` connections open, opens those again that the server has closed, and does something with each of them every second.
+/// Keeps `count` connections open, opens those again that the server has closed, and does something with each of them every second: with
+/// some at a time, as a client on the same core waits for all that is done at once.
 fn hold(
     count: usize,
     open: impl Fn() -> io::Result<TcpStream>,
     each: impl Fn(&mut TcpStream) -> io::Result<()>,
 ) -> Result<(), LabError> {
     let mut streams: Vec<TcpStream> = Vec::new();
+    let mut is_complete = false;
     loop {
-        let start = Instant::now();
         while streams.len() < count {
             // A server at its limit refuses some.
             let Ok(stream) = open() else { break };
             stream.set_nonblocking(true)?;
             streams.push(stream);
         }
-        streams.retain_mut(|stream| {
-            let mut byte = [0];
-            let ended = matches!(stream.peek(&mut byte), Ok(0))
-                || matches!(stream.peek(&mut byte), Err(error) if error.kind() != io::ErrorKind::WouldBlock);
-            let failed = each(stream).is_err_and(|error| error.kind() != io::ErrorKind::WouldBlock);
-            !ended && !failed
-        });
-        sleep(Duration::from_secs(1).saturating_sub(start.elapsed()));
+        if !mem::replace(&mut is_complete, true) {
+            tell_start()?;
+        }
+        let (len, mut ended) = (streams.len(), Vec::new());
+        for part in 0..HOLD_PART_COUNT {
+            let start = Instant::now();
+            for at in len * part / HOLD_PART_COUNT..len * (part + 1) / HOLD_PART_COUNT {
+                let stream = &mut streams[at];
+                let would_block = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
+                let is_open = match stream.peek(&mut [0]) {
+                    Ok(len) => len > 0,
+                    Err(error) => would_block(&error),
+                };
+                if !is_open || each(stream).is_err_and(|error| !would_block(&error)) {
+                    ended.push(at);
+                }
+            }
+            sleep((Duration::from_secs(1) / HOLD_PART_COUNT as u32).saturating_sub(start.elapsed()));
+        }
+        for at in ended.into_iter().rev() {
+            streams.swap_remove(at);
+        }
     }
+}
+
+/// Tells the lab that the attack, or the burning, has begun: the connections that it holds are open.
+fn tell_start() -> io::Result<()> {
+    writeln!(io::stdout(), "attacking")
 }
 
 /// Sends `first`, then `rest` again and again, and reads what comes back. Connects again after each end.
@@ -190,6 +215,9 @@ fn burn_share(share: f64) -> ! {
 
 /// The most idle connections. One address has ports for 28,000.
 pub(crate) const IDLE_COUNT_MAX: usize = 20_000;
+
+/// Parts of a second, in each of which as many of the held connections have their turn.
+const HOLD_PART_COUNT: usize = 250;
 
 /// Connections that the slow attacks hold.
 const HELD_COUNT: usize = 1000;

@@ -5,10 +5,12 @@
 //!                           ◀─ attacker         ┘      then a new server, and a process that uses as much of that core as the attacker did
 //! ```
 //!
-//! Both share a core with the other client, so the attacker delays it in any case. The ratio is the share of the server.
+//! Both share a core with the other client, and both give way to it (`SCHED_IDLE`): otherwise the time slices of the attacker would be a
+//! large part of what is measured. The ratio is the share of the server.
 
 use std::env;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpStream};
 use std::num::NonZeroU64;
 use std::process::{Child, Command, Stdio};
@@ -148,8 +150,6 @@ fn measure_window(
     let mut client = connect(bed, settings, cores, &process)?;
     let (memory_before, descriptors_before) = (private()?, descriptors()?);
     let attacker = Attacker::start(cores, process.address(), settings, kind, None)?;
-    // Until the connections of the attack are open.
-    sleep(SETTLE_TIME);
     let (start, cpu_before) = (Instant::now(), attacker.cpu_time()?);
     let attacked = measure_client(cores, &process, &mut client, time);
     let share = (attacker.cpu_time()? - cpu_before).div_duration_f64(start.elapsed());
@@ -165,7 +165,6 @@ fn measure_window(
     let process = bed.start(server)?;
     let mut client = connect(bed, settings, cores, &process)?;
     let burning = Attacker::start(cores, process.address(), settings, kind, Some(share))?;
-    sleep(SETTLE_TIME);
     let burned = measure_client(cores, &process, &mut client, time)?;
     drop(burning);
     Ok(AttackWindow {
@@ -188,7 +187,8 @@ fn connect(
 ) -> Result<AttackedClient, LabError> {
     cores.on_client_core(|| {
         let mut client =
-            OpenLoopClient::connect(process.address(), &bed.path(), settings.connections, settings.rate)?;
+            OpenLoopClient::connect(process.address(), &bed.path(), settings.connections, settings.rate)?
+                .without_own_delay();
         client.run(WARM_UP_TIME)?;
         Ok(client)
     })
@@ -209,7 +209,7 @@ fn measure_client(
     })
 }
 
-/// A process that attacks, or burns. Dropping the value ends it.
+/// A process that attacks, or burns: for [`SETTLE_TIME`] already. Dropping the value ends it.
 struct Attacker(Child);
 
 impl Attacker {
@@ -222,7 +222,8 @@ impl Attacker {
     ) -> Result<Attacker, LabError> {
         let name = kind.to_possible_value().expect("each attack has a name");
         let path = if kind == AttackKind::SlowReaders { LARGE } else { PAGE };
-        let mut command = Command::new(env::current_exe()?);
+        let mut command = Command::new("chrt");
+        command.args(["--idle", "0"]).arg(env::current_exe()?);
         command.args([
             "attacker",
             name.get_name(),
@@ -231,7 +232,14 @@ impl Attacker {
         ]);
         command.arg(format!("--idle={}", settings.idle_connections));
         command.args(burn.map(|share| format!("--burn={share}")));
-        cores.on_client_core(|| Ok(Attacker(command.stdin(Stdio::null()).spawn()?)))
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut attacker = cores.on_client_core(|| Ok(Attacker(command.spawn()?)))?;
+        let output = attacker.0.stdout.take().expect("its output is a pipe");
+        if BufReader::new(output).read_line(&mut String::new())? == 0 {
+            return Err("the attacker ended before its attack; its error is above".into());
+        }
+        sleep(SETTLE_TIME);
+        Ok(attacker)
     }
 
     fn cpu_time(&self) -> Result<Duration, LabError> {
@@ -275,7 +283,7 @@ const CONNECTIONS: u32 = 4;
 /// Files that a server has open beside its connections.
 const OTHER_FILES: usize = 500;
 
-/// How long an attack runs before the other client is measured: 20,000 connections take a second.
+/// How long an attack runs before the other client is measured: until the server has sent what readers that stand still take.
 const SETTLE_TIME: Duration = Duration::from_millis(1500);
 
 /// How long the server may take until it has closed what the attack left.

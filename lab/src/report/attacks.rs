@@ -78,8 +78,8 @@ fn caption(attacks: &AttacksRecord) -> String {
     let plural = if settings.rounds == 1 { "" } else { "s" };
     format!(
         "Response times of a page of 1 KiB, requested {} times per second on {} connections, while an attacker on the same core as this client does what the \
-         heading says; and beside a process that burns as much CPU as the attacker used. A response time counts from the scheduled time of its request. \
-         Medians of {} round{plural}, two parts of {} s each. \"No response\": the client was cut off in a round. The server has one worker, alone on its \
+         heading says; and beside a process that burns as much CPU as the attacker used. Both give way to the client (SCHED_IDLE). A response time counts from the scheduled time of its request, or \
+         from when the client woke if that was later and it waited for no response. Medians of {} round{plural}, two parts of {} s each. \"No response\": the client was cut off in a round. The server has one worker, alone on its \
          core, and the options that it has by default, except that connections stay open and limits on their number are high. {} connections are idle, as the limit \
          on open files allows. Memory is what only the \
          exit of the server frees. nginx speaks either HTTP/1.1 or HTTP/2 on a port without TLS, so it has no rows for HTTP/2. {}. {}.",

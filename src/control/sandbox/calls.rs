@@ -301,6 +301,9 @@ fn serving() -> Vec<Conditional> {
     // The timeout of a listener, by its new and old name; and SO_LINGER, to reset a connection.
     let set = [libc::SO_LINGER as u64, SO_RCVTIMEO_OLD, SO_RCVTIMEO_NEW];
     calls.extend(set.map(|name| option(libc::SYS_setsockopt, name)));
+    // How much the kernel takes ahead of a client.
+    let unsent = [equal(1, libc::IPPROTO_TCP as u64), equal(2, libc::TCP_NOTSENT_LOWAT as u64)];
+    calls.push((libc::SYS_setsockopt, unsent.into()));
     // A connection to a helper: the server passes one end to the helper.
     let stream = (libc::SOCK_STREAM | libc::SOCK_CLOEXEC) as u64;
     // A session with a helper.

@@ -405,6 +405,7 @@ mod tests {
         ("shut it down for good",          |open| Ok(shutdown(&open.listener, Shutdown::Both)?), Killed, Killed, Killed),
         ("end what it sends",              |open| Ok(shutdown(&open.client, Shutdown::Write)?), Done,   Done,    Killed),
         ("cut a connection",               |open| open.set_option(libc::SOL_SOCKET, libc::SO_LINGER), Done, Done, Killed),
+        ("take less ahead of a client",    |open| open.set_option(libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT), Done, Done, Killed),
         ("choose who gets which client",   |open| open.set_option(libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF), Killed, Killed, Killed),
         ("listen where others do",         |open| open.set_option(libc::SOL_SOCKET, libc::SO_REUSEPORT), Killed, Killed, Killed),
         ("repair a connection",            |open| open.set_option(libc::IPPROTO_TCP, libc::TCP_REPAIR), Killed, Killed, Killed),

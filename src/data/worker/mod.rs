@@ -24,6 +24,7 @@
 //! | `buffer_holders` | which connections hold buffers, and which holds them longest |
 //! | `backends` | connects to backends |
 //! | `accept_backoff` | stops accepting while descriptors or memory are short |
+//! | `unsent_limit` | how much of a response the kernel takes ahead of a client |
 //! | `idle_workers` | which workers are idle, for engines with one connection per worker |
 //! | `clock` | clocks and waits |
 //!
@@ -48,6 +49,7 @@ mod served_site;
 mod site_versions;
 mod slots;
 mod timer_wheel;
+mod unsent_limit;
 
 pub(crate) use backends::{BackendConnector, Backends};
 #[cfg(target_os = "linux")]
@@ -91,6 +93,7 @@ use tarpon_conn::{
     ResponsePrefixes, SectionBuffer, SiteId, Sites, Tick, Transport,
 };
 use timer_wheel::TimerWheel;
+use unsent_limit::UnsentLimit;
 
 /// One worker. An engine runs it.
 pub(crate) struct Worker<S> {
@@ -100,6 +103,7 @@ pub(crate) struct Worker<S> {
     socket_settings: Vec<SocketSettings>,
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) slots: Slots<S>,
+    unsent_limit: UnsentLimit,
     pub(crate) context: WorkerContext,
     timers: TimerWheel,
     holders: BufferHolders,
@@ -247,6 +251,7 @@ impl<S: Default> Worker<S> {
             socket_settings,
             mailbox,
             slots,
+            unsent_limit: UnsentLimit::new(connection_count_max),
             context,
             timers,
             holders: BufferHolders::default(),
@@ -304,6 +309,7 @@ impl<S: Default> Worker<S> {
             }
         };
         probes::connection_open(&fd);
+        self.unsent_limit.apply(self.slots.client_count(), &fd);
         let index = self.insert_slot(Slot::new(fd, conn, transport));
         if counted.is_some() {
             let place = index as usize;

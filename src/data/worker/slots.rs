@@ -173,6 +173,12 @@ impl<S> Slots<S> {
         (0..self.slots.len()).filter(|&index| self.slots[index].is_some()).map(|index| index as u32).collect()
     }
 
+    /// Returns the number of connections with a client.
+    #[inline]
+    pub(crate) fn client_count(&self) -> usize {
+        self.client_count
+    }
+
     /// Returns whether any connection is with a client.
     pub(crate) fn has_clients(&self) -> bool {
         self.client_count > 0

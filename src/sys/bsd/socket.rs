@@ -38,6 +38,11 @@ pub(crate) fn abstract_address(_name: &[u8]) -> io::Result<SocketAddr> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
+/// The systems have no common limit; their buffers of a socket are smaller than those of Linux.
+pub(crate) fn limit_unsent(_: impl AsFd, _len: u32) -> Result<(), Errno> {
+    Err(Errno::OPNOTSUPP)
+}
+
 /// There is none: each of them has an option of its own, with other rules.
 pub(crate) fn set_fast_open(_: impl AsFd, _pending_max: u32) -> Result<(), Errno> {
     Err(Errno::OPNOTSUPP)

@@ -74,13 +74,42 @@ pub(crate) fn share_port(socket: impl AsFd) -> Result<(), Errno> {
 
 /// Lets clients send with the first packet, up to this many at a time that have not proved their addresses: `TCP_FASTOPEN`, tcp(7).
 pub(crate) fn set_fast_open(socket: impl AsFd, pending_max: u32) -> Result<(), Errno> {
-    let value = c_int::try_from(pending_max).map_err(|_| Errno::INVAL)?;
+    set_tcp_option(socket, libc::TCP_FASTOPEN, pending_max)
+}
+
+/// Limits how many bytes the kernel takes beyond those on their way to the client: a send and poll(2) find the socket full from there on.
+/// `TCP_NOTSENT_LOWAT`, tcp(7).
+pub(crate) fn limit_unsent(socket: impl AsFd, len: u32) -> Result<(), Errno> {
+    set_tcp_option(socket, libc::TCP_NOTSENT_LOWAT, len)
+}
+
+/// Returns the limit of [`limit_unsent`].
+#[cfg(test)]
+pub(crate) fn unsent_max(socket: impl AsFd) -> u32 {
+    let (mut value, mut len) = (0, size_of::<u32>() as libc::socklen_t);
+    // SAFETY: the kernel writes a number of this length, which lives through the call; the descriptor is open.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_NOTSENT_LOWAT,
+            (&raw mut value).cast(),
+            &raw mut len,
+        )
+    };
+    assert_eq!(result, 0, "{}", io::Error::last_os_error());
+    value
+}
+
+/// Sets an option of TCP that is a number.
+fn set_tcp_option(socket: impl AsFd, name: c_int, value: u32) -> Result<(), Errno> {
+    let value = c_int::try_from(value).map_err(|_| Errno::INVAL)?;
     // SAFETY: the value is a number of this length, which lives through the call; the descriptor is open.
     let result = unsafe {
         libc::setsockopt(
             socket.as_fd().as_raw_fd(),
             libc::IPPROTO_TCP,
-            libc::TCP_FASTOPEN,
+            name,
             (&raw const value).cast(),
             size_of::<c_int>() as libc::socklen_t,
         )
