@@ -137,8 +137,8 @@ fn hold(
         let (len, mut ended) = (streams.len(), Vec::new());
         for part in 0..HOLD_PART_COUNT {
             let start = Instant::now();
-            for at in len * part / HOLD_PART_COUNT..len * (part + 1) / HOLD_PART_COUNT {
-                let stream = &mut streams[at];
+            let turn = len * part / HOLD_PART_COUNT..len * (part + 1) / HOLD_PART_COUNT;
+            for (at, stream) in turn.clone().zip(&mut streams[turn]) {
                 let would_block = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
                 let is_open = match stream.peek(&mut [0]) {
                     Ok(len) => len > 0,

@@ -66,6 +66,9 @@ impl Readiness {
 /// connections first.
 const STEP_COUNT_MAX: usize = 16;
 
+/// Reads that fill their buffer end a drive: a client that sends without a pause has others wait for this much only.
+const FULL_COUNT_MAX: usize = 2;
+
 /// A send that copies so much to the kernel ends a drive: the client reads it while it is in the cache, and other connections come first. Sixteen
 /// of them are a MiB, which is in memory before the client has read half.
 const YIELD_LEN: u64 = 48 * 1024;
@@ -87,11 +90,18 @@ const _: () = assert!(idle_len::<Readiness>() <= IDLE_LEN_MAX);
 /// Drives one connection.
 #[inline(always)]
 pub(crate) fn drive(context: &mut WorkerContext, slot: &mut Slot<Readiness>) -> Result<NextDrive, Closed> {
+    let mut full_count = 0;
     for _ in 0..STEP_COUNT_MAX {
         match slot.next_step(slot.state.writable) {
             DriveStep::Read { max } => {
                 if !slot.state.readable || !read(context, slot, max as usize)? {
                     return Ok(NextDrive::Wait);
+                }
+                if slot.state.readable {
+                    full_count += 1;
+                    if full_count == FULL_COUNT_MAX {
+                        return Ok(NextDrive::Again);
+                    }
                 }
             }
             DriveStep::Send => {

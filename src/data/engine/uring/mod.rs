@@ -26,6 +26,7 @@
 //! Large file ranges are sent with a direct `sendfile` call, as the ring has no such operation. The socket blocks, as the ring needs,
 //! and is made non-blocking for that call.
 
+mod accept_flood;
 mod accept_recheck;
 mod buffers;
 mod drive;
@@ -40,6 +41,7 @@ use crate::{
     },
     sys::socket,
 };
+use accept_flood::AcceptFlood;
 use accept_recheck::AcceptRecheck;
 use buffers::BufferGroup;
 use drive::{release_backlog, store_received, take_rest};
@@ -57,7 +59,7 @@ use std::{
     thread,
     time::Duration,
 };
-use tarpon_conn::{BufRange, Input};
+use tarpon_conn::{BUF_LEN, BufRange, Input};
 
 /// Operations in flight for one connection.
 #[derive(Default)]
@@ -77,8 +79,10 @@ pub(super) struct InFlight {
     /// The last receive from a backend has filled its buffer, so the socket may hold more.
     may_have_more: bool,
     /// A receive takes one buffer. The backend has sent more than that at a time, and direct calls take the rest; or a client found no
-    /// buffer, and has sent more than one since.
+    /// buffer, and has sent more than one since, or sends without a pause.
     receives_once: bool,
+    /// Heads or frames of a client that filled the last buffers, one after the other.
+    full_count: u8,
     /// Received while the inbox was full, oldest first.
     backlog: VecDeque<BufRange>,
 }
@@ -143,6 +147,7 @@ pub(super) fn run(config: WorkerConfig, ready: WorkerReady) -> io::Result<()> {
     }
     let mut engine = UringEngine {
         accepts: vec![Receive::Idle; worker.listeners.len()],
+        accept_flood: AcceptFlood::default(),
         accept_recheck: AcceptRecheck::new(worker.context.now),
         arrivals: VecDeque::new(),
         shutdown_mode: None,
@@ -171,8 +176,9 @@ const GROUPS: [BufferGroup; 2] = [BufferGroup::USUAL, BufferGroup::LARGE];
 struct UringEngine {
     ring: Ring,
     worker: Worker<InFlight>,
-    /// State of the accept of each listener.
+    /// State of the accept of each listener; after a flood of connections, of several for each, the first ones of all listeners first.
     accepts: Vec<Receive>,
+    accept_flood: AcceptFlood,
     accept_recheck: AcceptRecheck,
     /// Accepted connections without a slot, with their listeners. While there are many, the kernel accepts no more.
     arrivals: VecDeque<(OwnedFd, usize)>,
@@ -188,6 +194,9 @@ struct UringEngine {
 /// Limit of the memory of an idle connection, in bytes: its operations in flight need more than a known readiness, and so does the kernel.
 const IDLE_LEN_MAX: usize = 900;
 const _: () = assert!(idle_len::<InFlight>() <= IDLE_LEN_MAX);
+
+/// Buffers that a client may fill with heads or frames, one after the other, before its receives take one buffer each: those of the longest head.
+const FULL_COUNT_MAX: u8 = BUF_LEN.div_ceil(BufferGroup::USUAL.len) as u8;
 
 /// Accepted connections without a slot at which the kernel is asked to stop accepting.
 const ARRIVALS_MAX: usize = 256;
@@ -206,6 +215,10 @@ impl UringEngine {
             self.ring.wait(self.wait_ms())?;
             self.worker.update_time();
             self.complete()?;
+            if self.accept_flood.end_batch(self.worker.context.now) {
+                self.accepts.resize(self.worker.listeners.len() * ACCEPT_MAX, Receive::Idle);
+                self.cancel_accepts();
+            }
             for _ in 0..ACCEPT_MAX {
                 if !self.may_start() || !self.start_arrival() {
                     break;
@@ -313,6 +326,18 @@ impl UringEngine {
             ring.offer(buffer);
         }
         if is_full && slot.state.receive == Receive::Armed && slot.conn.need().input == Input::Discard {
+            slot.state.receive = Receive::Cancelling;
+            ring.cancel_receive(index);
+        }
+        slot.state.full_count = if is_full { slot.state.full_count.saturating_add(1) } else { 0 };
+        // A receive that goes on takes 32 buffers at a time, which keep the worker from others.
+        if slot.state.full_count >= FULL_COUNT_MAX
+            && slot.state.receive == Receive::Armed
+            && !slot.state.receives_once
+            && slot.conn.is_client()
+            && matches!(slot.conn.need().input, Input::Bytes { .. })
+        {
+            slot.state.receives_once = true;
             slot.state.receive = Receive::Cancelling;
             ring.cancel_receive(index);
         }
@@ -469,7 +494,10 @@ impl UringEngine {
             self.accepts[number as usize] = Receive::Idle;
         }
         match completion.result {
-            Ok(fd) => self.arrivals.push_back((accepted(fd), number as usize)),
+            Ok(fd) => {
+                self.accept_flood.count();
+                self.arrivals.push_back((accepted(fd), number as usize % self.worker.listeners.len().max(1)));
+            }
             Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
                 self.worker.back_off_accepting()
             }
@@ -577,10 +605,14 @@ impl UringEngine {
     fn update_accepting(&mut self) {
         let open =
             self.worker.may_accept() && !self.worker.is_shutting_down() && self.arrivals.len() < ARRIVALS_MAX;
-        for (number, listener) in self.worker.listeners.iter().enumerate() {
-            let accepting = &mut self.accepts[number];
+        let listeners = self.worker.listeners.iter();
+        for ((number, accepting), listener) in self.accepts.iter_mut().enumerate().zip(listeners.cycle()) {
             match (open, *accepting) {
-                (true, Receive::Idle) => {
+                (true, Receive::Idle) if self.accept_flood.is_on() => {
+                    *accepting = Receive::Armed;
+                    self.ring.accept_once(number as u32, listener);
+                }
+                (true, Receive::Idle) if number < self.worker.listeners.len() => {
                     *accepting = Receive::Armed;
                     self.ring.accept(number as u32, listener);
                 }

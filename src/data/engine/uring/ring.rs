@@ -206,6 +206,16 @@ impl Ring {
         unsafe { self.push(opcode::AcceptMulti::new(fd).flags(libc::SOCK_CLOEXEC).build(), op) };
     }
 
+    /// Accepts one client.
+    pub(super) fn accept_once(&mut self, number: u32, listener: impl AsFd) {
+        let op = Op::Accept(number);
+        let fd = Fd(inject::entry(Call::RingAccept, op.into(), listener.as_fd().as_raw_fd()));
+        let entry =
+            opcode::Accept::new(fd, ptr::null_mut(), ptr::null_mut()).flags(libc::SOCK_CLOEXEC).build();
+        // SAFETY: names no memory: the address of the client is not requested.
+        unsafe { self.push(entry, op) };
+    }
+
     /// Receives until cancelled, each time into a provided buffer of this group.
     pub(super) fn receive(&mut self, slot: u32, socket: impl AsFd, group: BufferGroup) {
         let op = Op::Receive(slot);
