@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `set.rs` | several experiments, one after the other |
 //! | `race.rs` | requests per second and CPU per request |
+//! | `protocols.rs` | a race over HTTPS or HTTP/2 |
 //! | `cold/` | response times of a hot page while other clients read cold files from a slow disk |
 //! | `start.rs` | time from start to first response, and memory |
 //! | `tls/` | CPU per handshake and per request with TLS; response times beside handshakes |
@@ -57,4 +58,5 @@ mod cores;
 mod isolation;
 mod options;
 mod output;
+mod protocols;
 mod rounds;
