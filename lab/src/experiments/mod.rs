@@ -24,6 +24,7 @@
 //! | `profile.rs` | where the time of a server goes |
 //! | `sweep.rs` | CPU time of each way to send a file, by length |
 //! | `streams.rs` | memory of idle connections and of open streams of HTTP/2 |
+//! | `pgo/` | a profile-guided build, trained with the loads of clients |
 //! | `pack.rs` | time and size of packing, compared with reference encoders |
 //! | `cost.rs` | instructions per request |
 //! | `tls_provider.rs` | handshakes and records of TLS, with both providers of cryptography |
@@ -41,6 +42,7 @@ pub(crate) mod ktls;
 pub(crate) mod ladder;
 pub(crate) mod loads;
 pub(crate) mod pack;
+pub(crate) mod pgo;
 pub(crate) mod profile;
 pub(crate) mod proxy;
 pub(crate) mod race;

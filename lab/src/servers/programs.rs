@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use rustix::process::geteuid;
+
 use super::configurations::{self, PROGRAM_USER, PROGRAMS_PATH};
 use super::proxy_setup::{ProxySetup, ServerSwitches};
 use crate::error::LabError;
@@ -170,6 +172,13 @@ impl TarponBuilds {
         if has_option(program, KEEPALIVE_REQUESTS)? {
             let count = if values.switches.keeps_clients { u32::MAX } else { 1 };
             command.arg(format!("{KEEPALIVE_REQUESTS}={count}"));
+        }
+        if values.switches.writes_profile {
+            command.arg("--no-sandbox");
+            if geteuid().is_root() {
+                // Another user could not write the counters.
+                command.arg("--user=root");
+            }
         }
         if let Some(proxy) = &values.proxy {
             proxy.add_to_tarpon(&mut command, &values.work_dir)?;
