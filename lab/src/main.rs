@@ -48,7 +48,7 @@ use clap::Parser;
 
 use self::client::attack;
 use self::experiments::{
-    attacks, cold, cost, http2, ktls, ladder, loads, pack, pgo, profile, proxy, race, set, stalled,
+    attacks, cold, cost, disk, http2, ktls, ladder, loads, pack, pgo, profile, proxy, race, set, stalled,
     start, stories, streams, sweep, tls, tls_provider, tunnels,
 };
 use self::report::{document, figures, page};
@@ -77,6 +77,8 @@ enum LabCommand {
     Stories(stories::StoriesArgs),
     /// Measure CPU time of each way to send a file, from 1 KiB to 100 MiB
     Sweep(sweep::SweepArgs),
+    /// Measure random reads from a disk, by the length of its queue, with fio
+    Disk(disk::DiskArgs),
     /// Measure memory of idle connections and of open streams of HTTP/2
     Streams(streams::StreamsArgs),
     /// Measure response times of a page while CGI programs, or an upstream, never answer
@@ -129,6 +131,7 @@ fn main() -> ExitCode {
         LabCommand::Profile(args) => profile::run(&args),
         LabCommand::Stories(args) => stories::run(&args),
         LabCommand::Sweep(args) => sweep::run(&args),
+        LabCommand::Disk(args) => disk::run(&args),
         LabCommand::Streams(args) => streams::run(&args),
         LabCommand::Stalled(args) => stalled::run(&args),
         LabCommand::Attacks(args) => attacks::run(&args),

@@ -23,6 +23,7 @@
 //! | `stories.rs` | the loads of published stories, with their own programs |
 //! | `profile.rs` | where the time of a server goes |
 //! | `sweep.rs` | CPU time of each way to send a file, by length |
+//! | `disk.rs` | random reads from a disk, by the length of its queue |
 //! | `streams.rs` | memory of idle connections and of open streams of HTTP/2 |
 //! | `pgo/` | a profile-guided build, trained with the loads of clients |
 //! | `pack.rs` | time and size of packing, compared with reference encoders |
@@ -37,6 +38,7 @@
 pub(crate) mod attacks;
 pub(crate) mod cold;
 pub(crate) mod cost;
+pub(crate) mod disk;
 pub(crate) mod http2;
 pub(crate) mod ktls;
 pub(crate) mod ladder;
