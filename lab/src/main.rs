@@ -9,7 +9,7 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `experiments` | race, cold reads, starts, TLS, TLS in the kernel, HTTP/2, its streams, stalled programs, attacks, loads, proxies, tunnels, ladder, cost of a request, packing, cryptography |
+//! | `experiments` | race, cold reads, starts, TLS, TLS in the kernel, HTTP/2, its streams, stalled programs, attacks, loads, proxies, tunnels, ladder, cost of a request, packing, profile-guided builds, cryptography |
 //! | `servers` | starts, checks and stops servers |
 //! | `null_server` | servers that parse nothing: the upper limit |
 //! | `naive_server` | a server with the mistakes of published stories |
@@ -48,8 +48,8 @@ use clap::Parser;
 
 use self::client::attack;
 use self::experiments::{
-    attacks, cold, cost, http2, ktls, ladder, loads, pack, profile, proxy, race, set, stalled, start,
-    stories, streams, sweep, tls, tls_provider, tunnels,
+    attacks, cold, cost, disk, http2, ktls, ladder, loads, pack, pgo, profile, proxy, race, set, stalled,
+    start, stories, streams, sweep, tls, tls_provider, tunnels,
 };
 use self::report::{document, figures, page};
 
@@ -77,6 +77,8 @@ enum LabCommand {
     Stories(stories::StoriesArgs),
     /// Measure CPU time of each way to send a file, from 1 KiB to 100 MiB
     Sweep(sweep::SweepArgs),
+    /// Measure random reads from a disk, by the length of its queue, with fio
+    Disk(disk::DiskArgs),
     /// Measure memory of idle connections and of open streams of HTTP/2
     Streams(streams::StreamsArgs),
     /// Measure response times of a page while CGI programs, or an upstream, never answer
@@ -95,6 +97,8 @@ enum LabCommand {
     Cost(cost::CostArgs),
     /// Measure time and size of packing, compared with reference encoders
     Pack(pack::PackExperimentArgs),
+    /// Build tarpon with a profile of its loads, for a race of both builds
+    Pgo(pgo::PgoArgs),
     /// Measure handshakes and records of TLS with both providers of cryptography
     TlsProvider(tls_provider::TlsProviderArgs),
     /// Print the report of a result file as Markdown, or write it into a document
@@ -127,6 +131,7 @@ fn main() -> ExitCode {
         LabCommand::Profile(args) => profile::run(&args),
         LabCommand::Stories(args) => stories::run(&args),
         LabCommand::Sweep(args) => sweep::run(&args),
+        LabCommand::Disk(args) => disk::run(&args),
         LabCommand::Streams(args) => streams::run(&args),
         LabCommand::Stalled(args) => stalled::run(&args),
         LabCommand::Attacks(args) => attacks::run(&args),
@@ -137,6 +142,7 @@ fn main() -> ExitCode {
         LabCommand::Ladder(args) => ladder::run(&args),
         LabCommand::Cost(args) => cost::run(&args),
         LabCommand::Pack(args) => pack::run(&args),
+        LabCommand::Pgo(args) => pgo::run(&args),
         LabCommand::TlsProvider(args) => tls_provider::run(&args),
         LabCommand::Report(args) => document::run(&args),
         LabCommand::Figures(args) => figures::run(&args),

@@ -159,6 +159,51 @@ fn any_server_can_race_by_its_command() {
 }
 
 #[test]
+fn allocator_of_another_library_serves() {
+    let directory = tempfile::tempdir().unwrap();
+    let arguments = ["race", "--no-isolation", "--only=tarpon-epoll,tarpon-epoll-jemalloc", "--rounds=1"];
+    let arguments = [&arguments[..], &["--idle-wait=0", "--seconds=0.05", "--connections=2"]].concat();
+    let (output, record) = measured(&arguments, directory.path());
+    let message = String::from_utf8_lossy(&output.stderr);
+    if message.contains("left out: libjemalloc.so.2") {
+        return eprintln!("not measured: {message}");
+    }
+    assert!(output.status.success() || message.contains("the machine is too busy"), "{message}");
+    let servers = record.expect("a record")["servers"].clone();
+    assert_eq!(servers[1]["server"], "tarpon-epoll-jemalloc");
+    assert!(servers[1]["name"].as_str().unwrap().contains(", jemalloc 5."), "{servers}");
+}
+
+#[test]
+fn race_over_another_protocol_is_the_experiment_of_that() {
+    let directory = tempfile::tempdir().unwrap();
+    let usual = ["race", "--no-isolation", "--only=null-epoll,tarpon-epoll", "--rounds=1", "--idle-wait=0"];
+    let arguments = ["--seconds=0.2", "--connections=2", "--protocol=https"];
+    let (output, record) = measured(&[&usual[..], &arguments].concat(), directory.path());
+    let message = String::from_utf8_lossy(&output.stderr);
+    if message.contains("need a core each") {
+        return eprintln!("not measured: {message}");
+    }
+    assert!(output.status.success() || message.contains("the machine is too busy"), "{message}");
+    let record = record.expect("a record");
+    let command = record["command"].as_str().unwrap();
+    assert!(command.starts_with("tarpon-lab tls --rounds 1 --seconds 0.2 --operations small"), "{command}");
+    let windows = &record["series"][0]["rounds"][0]["windows"];
+    assert_eq!(windows.as_array().unwrap().len(), 1, "{windows}");
+    assert!(windows[0]["requests"].as_u64() > Some(0), "{windows}");
+
+    for (arguments, want) in [
+        (&["--protocol=h2c", "--reconnect"][..], "leave `--reconnect` out"),
+        (&["--protocol=https", "--pipeline=2"], "leave `--pipeline` out"),
+        (&["--protocol=h2", "--only=null-epoll"], "no server left"),
+    ] {
+        let refused = lab(&["race", "--no-isolation"]).args(arguments).output().unwrap();
+        let message = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success() && message.contains(want), "{arguments:?}: {message}");
+    }
+}
+
+#[test]
 fn short_sweep_writes_record_and_report() {
     let directory = tempfile::tempdir().unwrap();
     let arguments =

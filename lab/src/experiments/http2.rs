@@ -19,6 +19,7 @@ use super::options::{
     CommonArgs, IsolationArgs, TwoCoreArgs, command_line, file_name, parse_seconds, with_isolation,
 };
 use super::output::RecordFile;
+use super::protocols::ProtocolRace;
 use super::rounds::{RoundPlan, WARM_UP_TIME, expect_clean};
 use crate::client::h2load;
 use crate::error::LabError;
@@ -161,6 +162,28 @@ pub(crate) fn expect_http2(servers: &[PeerServer]) -> Result<(), LabError> {
 }
 
 impl Http2RaceArgs {
+    /// Returns the options of a race over HTTP/2.
+    pub(super) fn of_race(
+        race: ProtocolRace,
+        loads: Vec<Http2Load>,
+        sizes: Vec<u32>,
+        carrier: Http2Carrier,
+    ) -> Http2RaceArgs {
+        Http2RaceArgs {
+            rounds: race.rounds,
+            seconds: race.seconds,
+            loads,
+            sizes,
+            carriers: vec![carrier],
+            server_percent: WHOLE,
+            before: race.before,
+            servers: race.servers,
+            cores: race.cores,
+            isolation: race.isolation,
+            common: race.common,
+        }
+    }
+
     fn settings(&self, cores: &TwoCores) -> Http2RaceSettings {
         Http2RaceSettings {
             rounds: self.rounds,

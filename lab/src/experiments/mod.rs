@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `set.rs` | several experiments, one after the other |
 //! | `race.rs` | requests per second and CPU per request |
+//! | `protocols.rs` | a race over HTTPS or HTTP/2 |
 //! | `cold/` | response times of a hot page while other clients read cold files from a slow disk |
 //! | `start.rs` | time from start to first response, and memory |
 //! | `tls/` | CPU per handshake and per request with TLS; response times beside handshakes |
@@ -22,7 +23,9 @@
 //! | `stories.rs` | the loads of published stories, with their own programs |
 //! | `profile.rs` | where the time of a server goes |
 //! | `sweep.rs` | CPU time of each way to send a file, by length |
+//! | `disk.rs` | random reads from a disk, by the length of its queue |
 //! | `streams.rs` | memory of idle connections and of open streams of HTTP/2 |
+//! | `pgo/` | a profile-guided build, trained with the loads of clients |
 //! | `pack.rs` | time and size of packing, compared with reference encoders |
 //! | `cost.rs` | instructions per request |
 //! | `tls_provider.rs` | handshakes and records of TLS, with both providers of cryptography |
@@ -35,11 +38,13 @@
 pub(crate) mod attacks;
 pub(crate) mod cold;
 pub(crate) mod cost;
+pub(crate) mod disk;
 pub(crate) mod http2;
 pub(crate) mod ktls;
 pub(crate) mod ladder;
 pub(crate) mod loads;
 pub(crate) mod pack;
+pub(crate) mod pgo;
 pub(crate) mod profile;
 pub(crate) mod proxy;
 pub(crate) mod race;
@@ -57,4 +62,5 @@ mod cores;
 mod isolation;
 mod options;
 mod output;
+mod protocols;
 mod rounds;

@@ -10,7 +10,7 @@ use super::isolation::{self, SchedulingPolicy};
 use crate::error::LabError;
 
 /// Options of every experiment.
-#[derive(Args)]
+#[derive(Clone, Args)]
 pub(crate) struct CommonArgs {
     /// Measure this build of tarpon [default: the program next to tarpon-lab]
     #[arg(long, value_name = "PATH")]
@@ -21,7 +21,7 @@ pub(crate) struct CommonArgs {
 }
 
 /// The option to measure without isolation.
-#[derive(Args)]
+#[derive(Clone, Args)]
 pub(crate) struct IsolationArgs {
     /// Measure without network namespace and batch scheduling; for trial runs without root
     #[arg(long)]
@@ -69,6 +69,12 @@ pub(crate) struct TwoCoreArgs {
 }
 
 impl TwoCoreArgs {
+    /// Returns the options of an experiment that would run on one core: the client gets another one.
+    pub(crate) fn with_client_core(core: &CoreArgs) -> TwoCoreArgs {
+        let &CoreArgs { core, idle_wait } = core;
+        TwoCoreArgs { core, client_core: None, idle_wait, other_max: OTHER_PERCENT_MAX }
+    }
+
     pub(crate) fn idle_wait(&self) -> Duration {
         Duration::from_secs(self.idle_wait.into())
     }

@@ -19,9 +19,10 @@ use clap::Args;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::options::{
-    CommonArgs, CoreArgs, IsolationArgs, command_line, file_name, parse_seconds, with_isolation,
+    CommonArgs, CoreArgs, IsolationArgs, TwoCoreArgs, command_line, file_name, parse_seconds, with_isolation,
 };
 use super::output::RecordFile;
+use super::protocols::{ProtocolRace, RaceProtocol};
 use super::rounds::{RoundPlan, WARM_UP_TIME, expect_clean, pin_to_core, rounds_max};
 use crate::client::closed_loop::{ClosedLoopClient, OnClose, RequestBatch, ResponseLengths};
 use crate::client::request::RequestForm;
@@ -69,6 +70,9 @@ pub(crate) struct RaceArgs {
     /// Open a new connection for each request; without null servers, which close none
     #[arg(long, conflicts_with = "pipeline")]
     reconnect: bool,
+    /// Race over this protocol, as `tls` and `http2` do: server and client have a core each, and --pipeline is the number of streams
+    #[arg(long, value_enum, conflicts_with_all = ["site", "request", "answer", "other"])]
+    protocol: Option<RaceProtocol>,
     /// Race with this kind of answer: a page in memory, a function or a CGI program that sends the same content
     #[arg(long, value_enum, default_value_t)]
     answer: RaceAnswer,
@@ -97,6 +101,9 @@ pub(crate) struct RaceArgs {
 
 /// Runs a race, prints its report and writes its record. Fails if too few rounds were clean.
 pub(crate) fn run(args: &RaceArgs) -> Result<(), LabError> {
+    if let Some(protocol) = args.protocol {
+        return args.over(protocol).run();
+    }
     args.isolation.enter()?;
     let output = RecordFile::open(args.common.out.as_deref())?;
     let race = measure(args)?;
@@ -334,6 +341,26 @@ pub(super) fn raise_descriptor_limit_to(needed: u64) -> Result<(), LabError> {
 }
 
 impl RaceArgs {
+    /// Returns the race over another protocol. The null servers take no part.
+    fn over(&self, protocol: RaceProtocol) -> ProtocolRace {
+        let mut servers = self.servers();
+        servers.retain(|server| !server.is_null());
+        ProtocolRace {
+            protocol,
+            rounds: self.rounds,
+            seconds: self.seconds,
+            connections: self.connections.clone(),
+            sizes: self.size.sizes.clone(),
+            streams: self.pipeline,
+            reconnects: self.reconnect,
+            before: self.before.clone(),
+            servers,
+            cores: TwoCoreArgs::with_client_core(&self.core),
+            isolation: self.isolation.clone(),
+            common: self.common.clone(),
+        }
+    }
+
     /// Returns what the client sends.
     fn batch(&self) -> RequestBatch {
         RequestBatch { form: self.request, count: self.pipeline, closes: self.reconnect }

@@ -74,7 +74,8 @@ pub(crate) fn run(args: &SetArgs) -> Result<(), LabError> {
         if let Some(results) = args.results() {
             command.arg("--out").arg(results.join(format!("{name}.json")));
         }
-        if let Some(tarpon) = &args.tarpon {
+        // An experiment may compare builds of its own.
+        if let Some(tarpon) = args.tarpon.as_ref().filter(|_| !arguments.contains("--tarpon")) {
             command.arg("--tarpon").arg(tarpon);
         }
         if !command.status()?.success() {
@@ -114,7 +115,7 @@ const fn experiment(
 
 /// All experiments. The times were measured on two cores of a virtual machine.
 #[rustfmt::skip]
-const EXPERIMENTS: [PlannedExperiment; 37] = [
+const EXPERIMENTS: [PlannedExperiment; 39] = [
     experiment("race",
         ("race --rounds 5 --seconds 1 --peers nginx,h2o,caddy,lighttpd,apache,static-web-server,python,tarpon-uring-packed,tarpon-epoll-packed,tarpon-poll,tarpon-threads,tarpon-prefork,tarpon-fork", 180),
         Some(("race --rounds 3 --seconds 0.5 --peers nginx,h2o,caddy,lighttpd,apache,static-web-server,python", 60))),
@@ -157,8 +158,15 @@ const EXPERIMENTS: [PlannedExperiment; 37] = [
     experiment("log",
         ("race --rounds 7 --seconds 1 --only null-epoll,null-uring,tarpon-epoll,tarpon-epoll-log,tarpon-uring,tarpon-uring-log,nginx,nginx-log", 120),
         Some(("race --rounds 3 --seconds 0.5 --only null-epoll,tarpon-epoll,tarpon-epoll-log,tarpon-uring,tarpon-uring-log", 30))),
+    // `tarpon-lab pgo` makes the first of the two builds.
+    experiment("pgo",
+        ("race --rounds 5 --seconds 2 --only null-epoll,null-uring,tarpon-uring,tarpon-epoll,before-uring,before-epoll,tarpon-uring-jemalloc,tarpon-epoll-jemalloc --tarpon target/pgo/tarpon-pgo --before target/release/tarpon", 150),
+        None),
     experiment("cold",
         ("cold --rounds 3 --seconds 3 --servers tarpon-uring,tarpon-epoll,tarpon-uring-packed,tarpon-epoll-packed,nginx,nginx-threads", 200),
+        None),
+    experiment("disk",
+        ("disk --rounds 5", 80),
         None),
     experiment("start",
         ("start --rounds 5 --files 100000 --servers tarpon-uring-packed,tarpon-uring-tar,tarpon-uring,nginx", 120),

@@ -16,6 +16,7 @@
 //!            ├─ KernelTlsRecord ┤
 //!            ├─ SweepRecord ─┤
 //!            ├─ StoriesRecord ┤
+//!            ├─ DiskRecord ──┤
 //!            ├─ LadderRecord ┘
 //!            └─ PackRecord
 //! ```
@@ -26,6 +27,7 @@
 //! | `http2.rs`, `streams.rs` | the same for HTTP/2 |
 //! | `ktls.rs`, `sweep.rs` | the same for kernel TLS, and for ways to send a file |
 //! | `stories.rs` | the same for the loads of published stories |
+//! | `disk.rs` | the same for random reads from a disk |
 //! | `send_method.rs` | the ways to send a file |
 //! | `race.rs`, `cold.rs`, `start.rs`, `tls.rs`, `stalled.rs`, `attacks.rs`, `loads.rs`, `pack.rs` | the record of each experiment, and the numbers derived from it |
 //! | `cost.rs` | the accepted numbers of instructions per request |
@@ -39,6 +41,7 @@ pub(crate) mod attacks;
 pub(crate) mod cold;
 pub(crate) mod cost;
 pub(crate) mod cpu;
+pub(crate) mod disk;
 pub(crate) mod http2;
 pub(crate) mod ktls;
 pub(crate) mod ladder;
@@ -64,6 +67,7 @@ use serde::{Deserialize, Serialize};
 
 use self::attacks::AttacksRecord;
 use self::cold::ColdRecord;
+use self::disk::DiskRecord;
 use self::http2::Http2RaceRecord;
 use self::ktls::KernelTlsRecord;
 use self::ladder::LadderRecord;
@@ -100,4 +104,5 @@ pub(crate) enum LabRecord {
     KernelTls(KernelTlsRecord),
     Sweep(SweepRecord),
     Stories(StoriesRecord),
+    Disk(DiskRecord),
 }

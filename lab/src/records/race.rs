@@ -177,11 +177,12 @@ impl RaceSeries {
         })
     }
 
-    /// Compares the current build with the build `before` on the same engine. Returns `None` unless both ran in a clean round.
-    pub(crate) fn comparison(&self, before: PeerServer) -> Option<BuildComparison> {
-        let after = before.current_build()?;
+    /// Compares two builds, or two allocators, on the same engine. Returns `None` unless both ran in a clean round.
+    pub(crate) fn comparison(&self, server: PeerServer) -> Option<BuildComparison> {
+        let (after, before, name) = server.comparison()?;
         let ratio = |number| self.ratio(after, before, number);
         Some(BuildComparison {
+            name,
             rate: ratio(RaceWindow::rate)?,
             server_us: ratio(RaceWindow::server_us)?,
             client_us: ratio(RaceWindow::client_us)?,
@@ -267,9 +268,11 @@ pub(crate) struct TimesAndMemory {
     pub(crate) memory: Spread,
 }
 
-/// The current build divided by the earlier build, within each round.
+/// The current build divided by the earlier build, or one allocator by another one, within each round.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct BuildComparison {
+    /// The name of the ratio.
+    pub(crate) name: &'static str,
     /// Requests per second: above 1 the current build is faster.
     pub(crate) rate: Spread,
     /// CPU time of the server per request.

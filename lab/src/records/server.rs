@@ -45,6 +45,10 @@ pub(crate) enum PeerServer {
     TarponUringLog,
     /// tarpon with an access log, on epoll
     TarponEpollLog,
+    /// tarpon with the allocator jemalloc, on io_uring
+    TarponUringJemalloc,
+    /// tarpon with the allocator jemalloc, on epoll
+    TarponEpollJemalloc,
     /// nginx with a cache of open files
     Nginx,
     /// nginx with an access log
@@ -168,14 +172,29 @@ impl PeerServer {
         }
     }
 
+    /// Returns whether jemalloc takes the place of the allocator of the C library.
+    pub(crate) fn has_jemalloc(self) -> bool {
+        matches!(self, PeerServer::TarponUringJemalloc | PeerServer::TarponEpollJemalloc)
+    }
+
+    /// Returns the server whose numbers a report divides by those of another one, that server, and what it calls the ratio: for an earlier
+    /// build of tarpon and for another allocator.
+    pub(crate) fn comparison(self) -> Option<(PeerServer, PeerServer, &'static str)> {
+        match self {
+            PeerServer::TarponUringJemalloc => Some((self, PeerServer::TarponUring, JEMALLOC_RATIO)),
+            PeerServer::TarponEpollJemalloc => Some((self, PeerServer::TarponEpoll, JEMALLOC_RATIO)),
+            _ => self.current_build().map(|current| (current, self, BUILD_RATIO)),
+        }
+    }
+
     /// Returns the engine of tarpon or of a null server, by tarpon's name for it.
     pub(crate) fn engine(self) -> Option<&'static str> {
         use PeerServer::*;
         match self {
             NullUring | TarponUring | BeforeUring | TarponUringTar | TarponUringPacked
-            | BeforeUringPacked | TarponUringLog => Some("io_uring"),
+            | BeforeUringPacked | TarponUringLog | TarponUringJemalloc => Some("io_uring"),
             NullEpoll | TarponEpoll | BeforeEpoll | TarponEpollTar | TarponEpollPacked
-            | BeforeEpollPacked | TarponEpollLog => Some("epoll"),
+            | BeforeEpollPacked | TarponEpollLog | TarponEpollJemalloc => Some("epoll"),
             NullSendfile => Some("sendfile"),
             TarponPoll => Some("poll"),
             TarponThreads => Some("threads"),
@@ -241,7 +260,8 @@ impl PeerServer {
     pub(crate) fn is_optional(self) -> bool {
         use PeerServer::{NullSendfile, TarponFork, TarponPoll, TarponPrefork, TarponThreads};
         let is_rare = matches!(self, TarponPoll | TarponThreads | TarponPrefork | TarponFork | NullSendfile);
-        self.site_form() != SiteForm::Directory || self.engine().is_none() || self.is_logging() || is_rare
+        let is_changed = self.site_form() != SiteForm::Directory || self.is_logging() || self.has_jemalloc();
+        self.engine().is_none() || is_changed || is_rare
     }
 }
 
@@ -289,6 +309,12 @@ impl RaceAnswer {
 pub(crate) fn names(servers: &[PeerServer]) -> String {
     servers.iter().map(|server| server.name()).collect::<Vec<_>>().join(",")
 }
+
+/// What a report calls the ratio of the numbers of two builds.
+pub(crate) const BUILD_RATIO: &str = "after/before";
+
+/// What a report calls the ratio of the numbers with jemalloc and without it.
+pub(crate) const JEMALLOC_RATIO: &str = "jemalloc/malloc";
 
 /// Workers with one connection each: tarpon's default.
 const POOL_SIZE: usize = 64;

@@ -11,6 +11,7 @@
 //! | `proxy.rs`, `tunnels.rs`, `ladder.rs` | the same for the experiments with an upstream |
 //! | `http2.rs`, `streams.rs` | the same for HTTP/2 |
 //! | `ktls.rs`, `sweep.rs` | the same for kernel TLS, and for ways to send a file |
+//! | `disk.rs` | the same for random reads from a disk |
 //! | `table.rs` | tables and captions as text |
 //! | `phrases.rs` | sentences that several captions share |
 //! | `stories.rs` | the same for the loads of published stories |
@@ -27,6 +28,7 @@ pub(crate) mod page;
 
 mod attacks;
 mod cold;
+mod disk;
 mod http2;
 mod ktls;
 mod ladder;
@@ -68,5 +70,6 @@ pub(crate) fn report(record: &LabRecord) -> LabReport {
         LabRecord::KernelTls(ktls) => ktls::report(ktls),
         LabRecord::Sweep(sweep) => sweep::report(sweep),
         LabRecord::Stories(stories) => stories::report(stories),
+        LabRecord::Disk(disk) => disk::report(disk),
     }
 }

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use rustix::process::geteuid;
+
 use super::configurations::{self, PROGRAM_USER, PROGRAMS_PATH};
 use super::proxy_setup::{ProxySetup, ServerSwitches};
 use crate::error::LabError;
@@ -98,7 +100,11 @@ impl TarponBuilds {
         let version = tarpon_version(self.program(server)?)?;
         let name = if server.current_build().is_some() { "tarpon before" } else { "tarpon" };
         let version = version.replacen("tarpon", name, 1);
-        Ok(format!("{version}{form}, {engine}{log}"))
+        let allocator = match server.has_jemalloc() {
+            true => format!(", jemalloc {}", jemalloc_version(self.program(server)?)?),
+            false => String::new(),
+        };
+        Ok(format!("{version}{form}{allocator}, {engine}{log}"))
     }
 
     /// Returns the command that starts a server in the foreground. For other servers than tarpon, also writes the configuration.
@@ -144,6 +150,9 @@ impl TarponBuilds {
         let program = self.program(server)?;
         let mut command = Command::new(program);
         command.arg("serve").arg(&values.site);
+        if server.has_jemalloc() {
+            command.env(PRELOAD, JEMALLOC);
+        }
         let workers = format!("--workers={}", server.pool_size().unwrap_or(1));
         command.args([&listen, &workers, &format!("--engine={engine}")]);
         if server.is_logging() {
@@ -163,6 +172,13 @@ impl TarponBuilds {
         if has_option(program, KEEPALIVE_REQUESTS)? {
             let count = if values.switches.keeps_clients { u32::MAX } else { 1 };
             command.arg(format!("{KEEPALIVE_REQUESTS}={count}"));
+        }
+        if values.switches.writes_profile {
+            command.arg("--no-sandbox");
+            if geteuid().is_root() {
+                // Another user could not write the counters.
+                command.arg("--user=root");
+            }
         }
         if let Some(proxy) = &values.proxy {
             proxy.add_to_tarpon(&mut command, &values.work_dir)?;
@@ -295,6 +311,22 @@ fn output_of(program: &Path, arguments: &[&str]) -> Result<String, LabError> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// Returns the version of jemalloc, which prints it as the program ends if it is its allocator. Fails if it is not.
+fn jemalloc_version(program: &Path) -> Result<String, LabError> {
+    let output = Command::new(program)
+        .arg("--version")
+        .env(PRELOAD, JEMALLOC)
+        .env("MALLOC_CONF", "stats_print:true")
+        .output()?;
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let version = text.lines().find_map(|line| line.trim().strip_prefix("Version: \""));
+    let version = version.and_then(|version| version.split('-').next()).ok_or_else(|| {
+        let hint = "install it (Debian: libjemalloc2), and build tarpon with a shared C library";
+        format!("{JEMALLOC} is not the allocator of {}; {hint}", program.display())
+    })?;
+    Ok(version.to_owned())
+}
+
 fn nginx_version() -> Result<String, LabError> {
     let output = Command::new("nginx").arg("-v").output().map_err(|error| {
         format!("nginx: {error}; install it (Debian: nginx-light), or omit it with `--only`")
@@ -371,5 +403,8 @@ const HAPROXY: &str = "/usr/sbin/haproxy";
 
 /// The option that lets tarpon keep connections open as long as nginx does: a race does not measure new connections.
 const KEEPALIVE_REQUESTS: &str = "--keepalive-requests";
+/// The variable that lets the dynamic linker load a library before all others, and the library.
+const PRELOAD: &str = "LD_PRELOAD";
+const JEMALLOC: &str = "libjemalloc.so.2";
 /// The option of background compression, which earlier versions lack.
 const COMPRESS: &str = "--compress";

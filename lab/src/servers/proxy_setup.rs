@@ -31,11 +31,13 @@ pub(crate) struct ServerSwitches {
     pub(crate) keeps_clients: bool,
     /// nginx sends files with sendfile(2). tarpon always does, for large files.
     pub(crate) sendfile: bool,
+    /// tarpon counts what runs, and may write the counters to a file: it has no sandbox, and keeps its user.
+    pub(crate) writes_profile: bool,
 }
 
 impl Default for ServerSwitches {
     fn default() -> ServerSwitches {
-        ServerSwitches { keeps_clients: true, sendfile: true }
+        ServerSwitches { keeps_clients: true, sendfile: true, writes_profile: false }
     }
 }
 

@@ -173,10 +173,10 @@ impl TestBed {
         self.certificate.as_ref().map(|_| Ok(self.tls_offer(false)?.for_http2())).transpose()
     }
 
-    /// Removes servers beside tarpon that are not installed, and names them.
+    /// Removes servers beside tarpon that are not installed, and tarpon with an allocator that is not, and names them.
     pub(crate) fn installed(&self, mut servers: Vec<PeerServer>) -> Vec<PeerServer> {
         servers.retain(|server| match self.builds.version(*server) {
-            Err(error) if !server.is_tarpon() => {
+            Err(error) if !server.is_tarpon() || server.has_jemalloc() => {
                 eprintln!("left out: {error}");
                 false
             }

@@ -203,6 +203,7 @@ impl StageSetup {
             switches: ServerSwitches {
                 keeps_clients: stage >= LadderStage::KeepClients,
                 sendfile: stage >= LadderStage::Sendfile,
+                ..ServerSwitches::default()
             },
             pool_size: if stage >= LadderStage::KeepUpstream { POOL_SIZE } else { 0 },
         }
@@ -295,7 +296,7 @@ mod tests {
             (Nginx,        KeepUpstream,  true,      Nginx,        true,    true,     128),
         ];
         for (server, stage, has_uring, runs, keeps_clients, sendfile, pool_size) in cases {
-            let switches = ServerSwitches { keeps_clients, sendfile };
+            let switches = ServerSwitches { keeps_clients, sendfile, ..ServerSwitches::default() };
             let want = StageSetup { server: runs, switches, pool_size };
             assert_eq!(StageSetup::of(server, stage, has_uring), want, "{server:?}, {stage}");
         }

@@ -26,6 +26,7 @@ use super::options::{
     CommonArgs, IsolationArgs, TwoCoreArgs, command_line, file_name, parse_seconds, with_isolation,
 };
 use super::output::RecordFile;
+use super::protocols::ProtocolRace;
 use super::rounds::{RoundPlan, WARM_UP_TIME, expect_clean};
 use crate::client::tls_load::{TlsLoadClient, TlsLoadResult};
 use crate::error::LabError;
@@ -198,6 +199,23 @@ fn expect_operations(operation: TlsOperation, result: &TlsLoadResult) -> Result<
 }
 
 impl TlsArgs {
+    /// Returns the options of a race over HTTPS.
+    pub(super) fn of_race(race: ProtocolRace, operations: Vec<TlsOperation>, connections: u16) -> TlsArgs {
+        TlsArgs {
+            rounds: race.rounds,
+            seconds: race.seconds,
+            operations,
+            connections: Some(connections),
+            storm: None,
+            rate: 0,
+            before: race.before,
+            servers: race.servers,
+            cores: race.cores,
+            isolation: race.isolation,
+            common: race.common,
+        }
+    }
+
     /// Creates a site with both pages.
     fn test_bed(&self) -> Result<TestBed, LabError> {
         let page = (PAGE, generated_site::lines(TlsOperation::Small.content_len()));
