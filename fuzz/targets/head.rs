@@ -43,8 +43,7 @@ fn splits_change_nothing(input: &[u8], len_max: usize, result: &ParseResult<'_>)
             assert_eq!(summary(&early), summary(result), "after {len} bytes");
             let added = &input[before..len];
             let first = input[..len].iter().position(|byte| !b"\r\n".contains(byte));
-            let decisive =
-                added.contains(&b'\n') || len >= len_max || first.is_some_and(|at| at >= before);
+            let decisive = added.contains(&b'\n') || len >= len_max || first.is_some_and(|at| at >= before);
             assert!(decisive, "{:?} brought {early:?}", added.escape_ascii().to_string());
             return;
         }
