@@ -45,6 +45,7 @@ mod idle_memory;
 mod import;
 mod include;
 mod ktls;
+mod large_heads;
 mod leaks;
 mod library;
 mod limits;

@@ -4,15 +4,23 @@
 
 use libfuzzer_sys::fuzz_target;
 use tarpon_http::fields::Fields;
-use tarpon_http::head::{self, HEAD_LEN_MAX, Head, HeadError, Method, UsualHead, Version};
+use tarpon_http::head::{self, HEAD_LEN_MAX, HEAD_LEN_USUAL, Head, HeadError, Method, UsualHead, Version};
 use tarpon_http::{FieldName, framing, persist, target};
 
 fuzz_target!(|input: &[u8]| {
-    let result = head::parse(input);
-    splits_change_nothing(input, &result);
-    usual_heads_agree(input, &result);
+    assert_eq!(summary(&head::parse(input)), summary(&head::parse_within(HEAD_LEN_MAX, input)));
+    // The last limit lies within most inputs.
+    for len_max in [HEAD_LEN_MAX, HEAD_LEN_USUAL, 1 + input.len() / 2] {
+        check(input, len_max.min(HEAD_LEN_MAX));
+    }
+});
+
+fn check(input: &[u8], len_max: usize) {
+    let result = head::parse_within(len_max, input);
+    splits_change_nothing(input, len_max, &result);
+    usual_heads_agree(input, len_max, &result);
     if let Ok(Some((head, len))) = &result {
-        assert!(*len <= input.len().min(HEAD_LEN_MAX));
+        assert!(*len <= input.len().min(len_max));
         fields_agree(head);
         httparse_agrees(head, &input[..*len]);
         let _ = (head.host(), framing::framing(head), persist::persists(head.version, &head.fields));
@@ -20,23 +28,22 @@ fuzz_target!(|input: &[u8]| {
         let path = head.target.split(|&byte| byte == b'?').next();
         assert_eq!(head.has_plain_path(), path.is_some_and(target::is_plain));
     }
-});
+}
 
 type ParseResult<'a> = Result<Option<(Head<'a>, usize)>, HeadError>;
 
 /// Checks that a result for a prefix of `input` is the result for all of it, and that only a line end, the length limit, or a first
 /// byte that cannot begin a request brings a result.
-fn splits_change_nothing(input: &[u8], result: &ParseResult<'_>) {
+fn splits_change_nothing(input: &[u8], len_max: usize, result: &ParseResult<'_>) {
     let step = 1 + input.len() / PREFIX_COUNT_MAX;
     let mut before = 0;
     for len in (0..=input.len()).step_by(step) {
-        let early = head::parse(&input[..len]);
+        let early = head::parse_within(len_max, &input[..len]);
         if !matches!(early, Ok(None)) {
             assert_eq!(summary(&early), summary(result), "after {len} bytes");
             let added = &input[before..len];
             let first = input[..len].iter().position(|byte| !b"\r\n".contains(byte));
-            let decisive =
-                added.contains(&b'\n') || len >= HEAD_LEN_MAX || first.is_some_and(|at| at >= before);
+            let decisive = added.contains(&b'\n') || len >= len_max || first.is_some_and(|at| at >= before);
             assert!(decisive, "{:?} brought {early:?}", added.escape_ascii().to_string());
             return;
         }
@@ -45,9 +52,10 @@ fn splits_change_nothing(input: &[u8], result: &ParseResult<'_>) {
 }
 
 /// Checks that a head which is parsed as a usual one has the same parts when it is parsed as any other.
-fn usual_heads_agree(input: &[u8], result: &ParseResult<'_>) {
+fn usual_heads_agree(input: &[u8], len_max: usize, result: &ParseResult<'_>) {
     let mut fields = Fields::EMPTY;
-    let Some(UsualHead { method, path, len }) = head::parse_usual(&mut fields, input) else { return };
+    let usual = head::parse_usual(&mut fields, len_max, input);
+    let Some(UsualHead { method, path, len }) = usual else { return };
     let Ok(Some((head, head_len))) = result else { panic!("usual, but {result:?}") };
     assert_eq!((method, len, head.version), (head.method, *head_len, Version::Http11));
     assert!(head.has_plain_path() && head.target.starts_with(path));

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 use tarpon_conn::{AddressEntry, Limits, ProxyTrust, RequestRate};
+use tarpon_http::head::HEAD_LEN_USUAL;
 
 /// How a server runs. The default is that of `tarpon serve` without options.
 #[derive(Clone, Debug)]
@@ -28,6 +29,10 @@ pub struct Settings {
     pub min_send_rate: u32,
     /// Maximum number of requests on one connection. Default: 100,000.
     pub keepalive_requests: NonZeroU32,
+    /// Maximum length of the head of a request in bytes: the request line and all headers. From 16,384 to 65,536; another number counts as the
+    /// nearest of these. A longer head gets 414 or 431. Each buffer of a worker is 1 KiB longer, and takes memory as far as it was used. A request
+    /// of HTTP/2 may have 16 KiB of headers, whatever the limit. Default: 16,384.
+    pub max_head_size: usize,
     /// How many earlier versions of a site the server keeps, so that pages loaded before a swap still find files that were declared
     /// immutable. An eighth of the limit on open files bounds it too. Default: 0.
     pub keep_releases: usize,
@@ -119,6 +124,7 @@ impl Default for Settings {
             send_timeout: Duration::from_millis(send_ms),
             min_send_rate,
             keepalive_requests,
+            max_head_size: HEAD_LEN_USUAL,
             keep_releases: 0,
             logging: None,
             hot_paths: None,

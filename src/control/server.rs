@@ -252,6 +252,7 @@ impl Server {
                 routes: tables.clone(),
                 health_path: settings.health_path.as_ref().map(|path| path.as_bytes().into()),
                 server_header: settings.server_header,
+                head_len_max: settings.max_head_size,
                 proxy_trust: proxy_trust.clone(),
                 client_limits: client_limits.clone(),
                 connection_limit: connection_limit.clone(),

@@ -115,8 +115,8 @@ pub use address_list::{AddressEntry, AddressList};
 pub use backend::{
     BackendId, BackendLimits, BackendProtocol, BackendRoute, BackendServers, BackendSettings,
     ERROR_LINE_LEN_MAX, FRAME_PREFIX_LEN, FailureReason, FastCgiResponseError, FastCgiSettings, FrameKind,
-    FramePrefix, HashKey, InvalidFrame, PathRewrite, REPORTED_REQUEST_LEN_MAX, ServerEvent, ServerId,
-    ServerOutcome, ServerReport,
+    FramePrefix, HashKey, InvalidFrame, PathRewrite, REPORTED_REQUEST_LEN_MAX, REQUEST_FRAME_LEN_MAX,
+    ServerEvent, ServerId, ServerOutcome, ServerReport,
 };
 #[cfg(feature = "sim")]
 pub use backend::{
@@ -271,11 +271,8 @@ pub struct Need {
 pub enum Input {
     /// Do not read now. Input accumulates in the kernel, which slows the client down.
     Pause,
-    /// Read, but keep at most `max` bytes in the inbox.
-    Bytes {
-        /// The maximum length of the input in bytes.
-        max: u32,
-    },
+    /// Read, as much as fits into the buffer of the inbox.
+    Bytes,
     /// Read. All that follows is content, up to a length that the connection knows: without a transport that seals, and with an empty inbox,
     /// the engine may receive it into [`Connection::content_room`].
     Content,

@@ -7,9 +7,18 @@
 //! A buffer has holders: the engine while the kernel fills it or while it is an inbox, and an outbox while a span names it. It is free
 //! again when the last holder releases it. The pool allocates no memory after [`Pool::new`].
 
-/// The length of a buffer in bytes. The longest head fits in one, and so does the longest TLS record: RFC 8446, section 5.2.
-pub const BUF_LEN: usize = 17 * 1024;
-const _: () = assert!(BUF_LEN >= tarpon_http::head::HEAD_LEN_MAX && BUF_LEN >= 5 + (1 << 14) + 256);
+use tarpon_http::head::{HEAD_LEN_MAX, HEAD_LEN_USUAL};
+
+/// The length of a buffer in bytes, in a pool for heads of the usual length. What does not grow with heads fits in so many bytes: content, a frame
+/// of HTTP/2, and the longest TLS record (RFC 8446, section 5.2).
+pub const BUF_LEN: usize = HEAD_LEN_USUAL + BUF_ROOM;
+const _: () = assert!(BUF_LEN >= 5 + (1 << 14) + 256);
+
+/// The length of a buffer in bytes, in a pool for the longest heads.
+pub(crate) const BUF_LEN_MAX: usize = HEAD_LEN_MAX + BUF_ROOM;
+
+/// How much longer a buffer is than the longest head, in bytes: room for what a head gets on its way to a backend.
+const BUF_ROOM: usize = 1024;
 
 /// The name of a buffer of the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +48,8 @@ impl BufRange {
 pub struct Pool {
     /// The bytes of all buffers, in order.
     bytes: Box<[u8]>,
+    /// The length of each in bytes.
+    buf_len: usize,
     /// The number of holders of each buffer. Invariant: it is 0 exactly for the buffers in `free`.
     holders: Box<[u16]>,
     /// The free buffers, as a stack: the buffer released last is most likely to be in the cache, and is taken next.
@@ -49,13 +60,34 @@ pub struct Pool {
 const HEAD_RESERVE: usize = 64;
 
 impl Pool {
-    /// Returns a pool of `count` free buffers. The kernel provides their memory when they are first used.
+    /// Returns a pool of `count` free buffers of [`BUF_LEN`] bytes, for heads of at most [`HEAD_LEN_USUAL`] bytes. The kernel provides their
+    /// memory when it is first used.
     pub fn new(count: u32) -> Pool {
+        Pool::for_heads(count, HEAD_LEN_USUAL)
+    }
+
+    /// Returns a pool of `count` free buffers for heads of at most so many bytes: from [`HEAD_LEN_USUAL`] to [`HEAD_LEN_MAX`], or the nearest of
+    /// these.
+    pub fn for_heads(count: u32, head_len_max: usize) -> Pool {
+        let buf_len = head_len_max.clamp(HEAD_LEN_USUAL, HEAD_LEN_MAX) + BUF_ROOM;
         Pool {
-            bytes: vec![0; count as usize * BUF_LEN].into(),
+            bytes: vec![0; count as usize * buf_len].into(),
+            buf_len,
             holders: vec![0; count as usize].into(),
             free: (0..count).rev().collect(),
         }
+    }
+
+    /// Returns the length of each buffer in bytes: at least [`BUF_LEN`].
+    #[inline]
+    pub fn buf_len(&self) -> usize {
+        self.buf_len
+    }
+
+    /// Returns the maximum length of a head in bytes.
+    #[inline]
+    pub fn head_len_max(&self) -> usize {
+        self.buf_len - BUF_ROOM
     }
 
     /// Takes a free buffer, which then has one holder. `None`: all are held.
@@ -89,15 +121,15 @@ impl Pool {
     /// Returns the bytes of a range.
     #[inline]
     pub fn bytes(&self, range: BufRange) -> &[u8] {
-        let from = range.buf.0 as usize * BUF_LEN + range.at as usize;
+        let from = range.buf.0 as usize * self.buf_len + range.at as usize;
         &self.bytes[from..from + range.len as usize]
     }
 
     /// Returns a whole buffer, to write it.
     #[inline]
     pub fn buf_mut(&mut self, buf: BufId) -> &mut [u8] {
-        let from = buf.0 as usize * BUF_LEN;
-        &mut self.bytes[from..from + BUF_LEN]
+        let from = buf.0 as usize * self.buf_len;
+        &mut self.bytes[from..from + self.buf_len]
     }
 
     /// Returns the bytes of a range, and another whole buffer, to write it.
@@ -106,12 +138,12 @@ impl Pool {
     /// Panics if the range lies in that buffer.
     pub fn split_mut(&mut self, from: BufRange, to: BufId) -> (&mut [u8], &mut [u8]) {
         assert_ne!(from.buf, to, "the buffers differ");
-        let (low, high) = self.bytes.split_at_mut(from.buf.0.max(to.0) as usize * BUF_LEN);
+        let (low, high) = self.bytes.split_at_mut(from.buf.0.max(to.0) as usize * self.buf_len);
         let range = from.at as usize..(from.at + from.len) as usize;
         if from.buf.0 < to.0 {
-            (&mut low[from.buf.0 as usize * BUF_LEN..][range], &mut high[..BUF_LEN])
+            (&mut low[from.buf.0 as usize * self.buf_len..][range], &mut high[..self.buf_len])
         } else {
-            (&mut high[range], &mut low[to.0 as usize * BUF_LEN..][..BUF_LEN])
+            (&mut high[range], &mut low[to.0 as usize * self.buf_len..][..self.buf_len])
         }
     }
 
@@ -121,7 +153,7 @@ impl Pool {
     /// Panics if two ranges overlap.
     pub fn ranges_mut<const N: usize>(&mut self, ranges: [BufRange; N]) -> [&mut [u8]; N] {
         let places = ranges.map(|BufRange { buf: BufId(index), at, len }| {
-            let from = index as usize * BUF_LEN + at as usize;
+            let from = index as usize * self.buf_len + at as usize;
             from..from + len as usize
         });
         self.bytes.get_disjoint_mut(places).expect("ranges in buffers of their own")
@@ -129,9 +161,9 @@ impl Pool {
 
     /// Copies a range to offset `at` of a buffer. Both may lie in the same buffer.
     pub fn copy(&mut self, from: BufRange, to: BufId, at: u32) -> BufRange {
-        assert!((at + from.len) as usize <= BUF_LEN, "the copy fits in the buffer");
-        let start = from.buf.0 as usize * BUF_LEN + from.at as usize;
-        self.bytes.copy_within(start..start + from.len as usize, to.0 as usize * BUF_LEN + at as usize);
+        assert!((at + from.len) as usize <= self.buf_len, "the copy fits in the buffer");
+        let start = from.buf.0 as usize * self.buf_len + from.at as usize;
+        self.bytes.copy_within(start..start + from.len as usize, to.0 as usize * self.buf_len + at as usize);
         BufRange { buf: to, at, len: from.len }
     }
 
@@ -160,7 +192,7 @@ impl Pool {
 
     /// Returns the range at a place where `len` more bytes fit after it.
     fn with_room(&mut self, range: BufRange, len: usize) -> BufRange {
-        let fits = (range.at + range.len) as usize + len <= BUF_LEN;
+        let fits = (range.at + range.len) as usize + len <= self.buf_len;
         if fits { range } else { self.copy(range, range.buf, 0) }
     }
 
@@ -284,22 +316,42 @@ mod tests {
     }
 
     #[test]
+    fn a_head_fits_in_a_buffer_with_room_after_it() {
+        let cases = [(0, 16_384), (16_384, 16_384), (40_000, 40_000), (65_536, 65_536), (1 << 20, 65_536)];
+        for (asked, want) in cases {
+            let mut pool = Pool::for_heads(3, asked);
+            assert_eq!((pool.head_len_max(), pool.buf_len()), (want, want + 1024), "{asked}");
+            let bufs = [(); 3].map(|()| pool.take().unwrap());
+            for (buf, byte) in bufs.into_iter().zip(1..) {
+                assert_eq!(pool.buf_mut(buf).len(), want + 1024);
+                pool.buf_mut(buf).fill(byte);
+            }
+            for (buf, byte) in bufs.into_iter().zip(1..) {
+                let range = BufRange { buf, at: 0, len: pool.buf_len() as u32 };
+                assert!(pool.bytes(range).iter().all(|found| *found == byte), "no buffer overlaps another");
+            }
+        }
+        assert_eq!(Pool::new(1).buf_len(), BUF_LEN);
+    }
+
+    #[test]
     fn a_range_is_read_while_another_buffer_is_written() {
-        let mut pool = Pool::new(2);
+        let mut pool = Pool::for_heads(2, 40_000);
         let (a, b) = (pool.take().unwrap(), pool.take().unwrap());
         for (from, to) in [(a, b), (b, a)] {
             pool.buf_mut(from)[1..4].copy_from_slice(b"abc");
             let (bytes, other) = pool.split_mut(BufRange { buf: from, at: 1, len: 3 }, to);
             other[..3].copy_from_slice(bytes);
-            assert_eq!((other.len(), &pool.buf_mut(to)[..3]), (BUF_LEN, &b"abc"[..]));
+            assert_eq!(other.len(), 40_000 + BUF_ROOM);
+            assert_eq!(&pool.buf_mut(to)[..3], b"abc");
         }
     }
 
     #[test]
     fn an_append_moves_the_range_to_the_front_if_needed() {
-        let mut pool = Pool::new(2);
+        let mut pool = Pool::for_heads(2, 40_000);
         let (a, b) = (pool.take().unwrap(), pool.take().unwrap());
-        let at = BUF_LEN as u32 - 3;
+        let at = pool.buf_len() as u32 - 3;
         pool.buf_mut(a)[at as usize..].copy_from_slice(b"abc");
         let range = pool.append(BufRange { buf: a, at, len: 3 }, b"de");
         assert_eq!((pool.bytes(range), range.at), (&b"abcde"[..], 0));

@@ -23,7 +23,7 @@
 mod client;
 
 use crate::{
-    AcceptedClient, BUF_LEN, BufRange, Close, ConnResources, Connection, Counters, DriveState, DriveStep,
+    AcceptedClient, BufRange, Close, ConnResources, Connection, Counters, DriveState, DriveStep,
     HandshakeStep, Input, Limits, MissingPage, Need, PasswordJob, Pipes, Pool, RECORD_PLAIN_LEN_MAX, Records,
     ResponsePrefixes, SPAN_COUNT_MAX, SectionBuffer, Sites, Span, Tick, Transport, TransportError,
 };
@@ -124,7 +124,7 @@ pub struct Cuts {
 
 impl Cuts {
     /// No cuts: everything at once.
-    pub const NONE: Cuts = Cuts { read: BUF_LEN, send: usize::MAX };
+    pub const NONE: Cuts = Cuts { read: usize::MAX, send: usize::MAX };
 }
 
 /// The time at which a simulation starts: Mon, 07 Nov 1994 08:49:37 GMT.
@@ -205,6 +205,13 @@ impl Sim {
         }
     }
 
+    /// Takes heads of at most so many bytes, before the first byte.
+    #[must_use]
+    pub fn with_heads(self, len_max: usize) -> Sim {
+        assert_eq!(self.pool.held(), 0, "before the first byte");
+        Sim { pool: Pool::for_heads(POOL_COUNT as u32, len_max), ..self }
+    }
+
     /// Puts a transport between the client and the connection, before the first byte. The client begins its handshake.
     #[must_use]
     pub fn through(mut self, through: &Through) -> Sim {
@@ -274,8 +281,7 @@ impl Sim {
             DriveStep::InstallKeys => panic!("no kernel is there"),
             DriveStep::ShutDown => self.is_write_shut_down = true,
             DriveStep::Offer => self.offer(),
-            DriveStep::Read { max } => return self.read(cuts.read, max as usize),
-            DriveStep::Discard => return self.read(cuts.read, BUF_LEN),
+            DriveStep::Read | DriveStep::Discard => return self.read(cuts.read),
             DriveStep::ReadContent => panic!("a connection with a client reads all into its inbox"),
             DriveStep::Pause => return self.finish_step(),
         }
@@ -425,7 +431,7 @@ impl Sim {
         self.pass_event(|_, conn, _| conn.loaded());
     }
 
-    fn read(&mut self, cut: usize, max: usize) -> bool {
+    fn read(&mut self, cut: usize) -> bool {
         if self.socket.is_empty() || self.arriving_len == 0 {
             return self.pass_end();
         }
@@ -433,7 +439,8 @@ impl Sim {
             Some(range) => self.pool.copy(range, range.buf, 0),
             None => self.empty_range(),
         };
-        let len = self.socket.len().min(cut).min(self.arriving_len).min(max - range.len as usize);
+        let len =
+            self.socket.len().min(cut).min(self.arriving_len).min(self.pool.buf_len() - range.len as usize);
         assert!(len > 0, "a connection with a full inbox does not read");
         self.pool.buf_mut(range.buf)[range.len as usize..][..len].copy_from_slice(&self.socket[..len]);
         self.socket.drain(..len);
@@ -556,7 +563,7 @@ impl Sim {
     fn check_idle(&self) {
         let is_waiting = match self.conn().has_http2() {
             true => self.conn().is_unused(),
-            false => matches!(self.input(), Input::Bytes { .. }) && self.outbox().is_empty(),
+            false => self.input() == Input::Bytes && self.outbox().is_empty(),
         };
         if is_waiting && self.inbox.is_none() && !self.transport.holds_buffers() {
             assert_eq!(

@@ -1,6 +1,6 @@
 //! Decides the next step of a drive. Each engine takes the step in its own way, and queries the next one until it must wait for an event.
 
-use crate::{BUF_LEN, Close, Connection, Input, Need, Party, Transport};
+use crate::{Close, Connection, Input, Need, Party, Transport};
 
 /// The state of a slot that only the engine knows.
 #[derive(Clone, Copy, Debug)]
@@ -36,13 +36,9 @@ pub enum DriveStep {
     ShutDown,
     /// Offer the inbox to the connection.
     Offer,
-    /// Read, up to this many bytes in the inbox. Without bytes to read, wait for an event.
-    Read {
-        /// The maximum length of the inbox in bytes.
-        max: u32,
-    },
-    /// Receive content into [buffers of the connection](Connection::content_room). If the inbox is not empty, [read](DriveStep::Read)
-    /// [`BUF_LEN`] bytes instead.
+    /// Read, as much as fits into the buffer of the inbox. Without bytes to read, wait for an event.
+    Read,
+    /// Receive content into [buffers of the connection](Connection::content_room). If the inbox is not empty, [read](DriveStep::Read) instead.
     ReadContent,
     /// Receive, and drop what was received.
     Discard,
@@ -99,13 +95,11 @@ impl Connection {
             return if transport.has_step() { DriveStep::Handshake } else { DriveStep::Pause };
         }
         match input {
-            Input::Bytes { .. } | Input::Content | Input::Discard if slot.has_new_input => DriveStep::Offer,
-            Input::Bytes { max } => DriveStep::Read { max: transport.wire_len_max(max) },
+            Input::Bytes | Input::Content | Input::Discard if slot.has_new_input => DriveStep::Offer,
+            Input::Bytes => DriveStep::Read,
             Input::Content if matches!(transport, Transport::Plain) => DriveStep::ReadContent,
             Input::Discard if matches!(transport, Transport::Plain) => DriveStep::Discard,
-            Input::Content | Input::Discard => {
-                DriveStep::Read { max: transport.wire_len_max(BUF_LEN as u32) }
-            }
+            Input::Content | Input::Discard => DriveStep::Read,
             Input::Pause => DriveStep::Pause,
         }
     }

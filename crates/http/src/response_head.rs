@@ -7,8 +7,11 @@
 //! The parser is as strict as that of requests: a gateway that guesses where a response ends may send a client the response to another one.
 
 use crate::field::{has_token, trim_ows};
-use crate::head::{FIELD_COUNT_MAX, HEAD_LEN_MAX, Version, field_line, field_lines};
+use crate::head::{FIELD_COUNT_MAX, HEAD_LEN_USUAL, Version, field_line, field_lines};
 use crate::token::{VALUE, prefix_len};
+
+/// The maximum length of a head in bytes: that of a request by default.
+pub const RESPONSE_HEAD_LEN_MAX: usize = HEAD_LEN_USUAL;
 
 /// A valid head. Borrows the bytes that it was parsed from.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +44,7 @@ pub enum ResponseHeadError {
     StatusLine,
     /// A line is not a field line.
     Field,
-    /// More than [`HEAD_LEN_MAX`] bytes, or more than [`FIELD_COUNT_MAX`] fields.
+    /// More than [`RESPONSE_HEAD_LEN_MAX`] bytes, or more than [`FIELD_COUNT_MAX`] fields.
     TooLarge,
     /// The end of the content is unknown: Content-Length is invalid or has several values, stands beside Transfer-Encoding, or the transfer
     /// coding is not `chunked` alone.
@@ -63,7 +66,7 @@ pub enum ResponseHeadError {
 /// ```
 pub fn parse(input: &[u8]) -> Result<Option<(ResponseHead<'_>, usize)>, ResponseHeadError> {
     const START: &[u8] = b"HTTP/1.";
-    let seen = &input[..input.len().min(HEAD_LEN_MAX)];
+    let seen = &input[..input.len().min(RESPONSE_HEAD_LEN_MAX)];
     if !START.starts_with(&seen[..seen.len().min(START.len())]) {
         return Err(ResponseHeadError::StatusLine);
     }
@@ -88,7 +91,7 @@ pub fn parse(input: &[u8]) -> Result<Option<(ResponseHead<'_>, usize)>, Response
 }
 
 fn incomplete<T>(seen: &[u8]) -> Result<Option<T>, ResponseHeadError> {
-    if seen.len() < HEAD_LEN_MAX { Ok(None) } else { Err(ResponseHeadError::TooLarge) }
+    if seen.len() < RESPONSE_HEAD_LEN_MAX { Ok(None) } else { Err(ResponseHeadError::TooLarge) }
 }
 
 /// Parses the first line, without its LF. RFC 9112, section 4. Servers send the SP before a missing reason, and do not.
@@ -222,7 +225,7 @@ mod tests {
 
     #[test]
     fn head_is_limited() {
-        let long = format!("HTTP/1.1 200 OK\r\nA: {}", "b".repeat(HEAD_LEN_MAX));
+        let long = format!("HTTP/1.1 200 OK\r\nA: {}", "b".repeat(RESPONSE_HEAD_LEN_MAX));
         assert_eq!(parse(long.as_bytes()).unwrap_err(), TooLarge);
         let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "A: b\r\n".repeat(FIELD_COUNT_MAX + 1));
         assert_eq!(parse(many.as_bytes()).unwrap_err(), TooLarge);

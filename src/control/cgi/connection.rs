@@ -20,7 +20,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     time::Instant,
 };
-use tarpon_conn::{FRAME_PREFIX_LEN, FrameKind, FramePrefix};
+use tarpon_conn::{FRAME_PREFIX_LEN, FrameKind, FramePrefix, REQUEST_FRAME_LEN_MAX};
 use tarpon_http::Status;
 
 /// Bytes of content that are collected if its length is unknown: programs need CONTENT_LENGTH (RFC 3875, section 4.1.2), and a form has less.
@@ -30,8 +30,8 @@ const COLLECTED_LEN_MAX: usize = 64 * 1024;
 /// Bytes that are received at a time.
 const RECEIVE_LEN: usize = 16 * 1024;
 
-/// Bytes of input that wait, at most: a head with its prefix, and as much again.
-const INPUT_LEN_MAX: usize = 2 * RECEIVE_LEN;
+/// Bytes of input that wait, at most: the longest head with its prefix, and what is received at a time.
+const INPUT_LEN_MAX: usize = FRAME_PREFIX_LEN + REQUEST_FRAME_LEN_MAX + RECEIVE_LEN;
 
 /// A connection to a worker.
 #[derive(Debug)]

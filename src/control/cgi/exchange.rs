@@ -15,7 +15,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     time::{Duration, Instant},
 };
-use tarpon_conn::{FrameKind, FramePrefix, MessageFieldsWriter};
+use tarpon_conn::{FrameKind, FramePrefix, MessageFieldsWriter, REQUEST_FRAME_LEN_MAX};
 use tarpon_http::{
     Status,
     cgi::{self, CgiHead, CgiHeadError, CgiResponse},
@@ -341,7 +341,7 @@ fn add_head(
 /// Adds the head of the request that the server is to answer instead: that of the client, with another path and without content.
 fn add_redirect(frames: &mut Vec<u8>, request: &CgiRequest, path: &[u8]) -> Result<(), ExchangeProgress> {
     const DROPPED: [&[u8]; 4] = [b"content-length", b"content-type", b"range", b"if-range"];
-    let mut list = vec![0; LIST_LEN_MAX];
+    let mut list = vec![0; (request.list_len() + path.len()).min(REQUEST_FRAME_LEN_MAX)];
     let mut writer = MessageFieldsWriter::new(&mut list);
     let mut put = || {
         for (name, value) in request.fields().iter().filter(|(name, _)| !DROPPED.contains(name)) {

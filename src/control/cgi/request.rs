@@ -101,6 +101,11 @@ impl CgiRequest {
         Ok(CgiRequest { list: bytes.to_vec(), path, content_length })
     }
 
+    /// Returns the length of the list of fields in bytes.
+    pub(super) fn list_len(&self) -> usize {
+        self.list.len()
+    }
+
     /// Returns the fields.
     pub(super) fn fields(&self) -> MessageFields<'_> {
         MessageFields::parse(&self.list).expect("the list is valid")

@@ -247,6 +247,7 @@ fn worker_config(
         connection_count_max: 1,
         health_path: settings.health_path.as_ref().map(|path| path.as_bytes().into()),
         server_header: settings.server_header,
+        head_len_max: settings.max_head_size,
         proxy_trust: Arc::new(settings.proxy_trust.clone()),
         client_limits: shared.client_limits.clone(),
         connection_limit: (shared.connection_limit.as_ref())

@@ -22,6 +22,7 @@ use tarpon_conn::{
 use {
     crate::sys::shared::SharedArray,
     tarpon_conn::{Hosts, SiteId},
+    tarpon_http::head::HEAD_LEN_USUAL,
 };
 
 /// Configuration of one worker.
@@ -55,6 +56,8 @@ pub(crate) struct WorkerConfig {
     pub(crate) health_path: Option<Arc<[u8]>>,
     /// Whether responses have the field Server.
     pub(crate) server_header: bool,
+    /// Limit of the length of a request's head, in bytes.
+    pub(crate) head_len_max: usize,
     pub(crate) proxy_trust: Arc<ProxyTrust>,
     /// The limits of clients. `None`: no path has one.
     pub(crate) client_limits: Option<Arc<ClientLimits>>,
@@ -156,6 +159,7 @@ impl WorkerConfig {
             hot_paths: None,
             health_path: None,
             server_header: true,
+            head_len_max: HEAD_LEN_USUAL,
             proxy_trust: Arc::default(),
             client_limits: None,
             connection_limit: None,

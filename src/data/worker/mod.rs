@@ -137,7 +137,7 @@ pub(crate) struct Worker<S> {
     counted: Vec<Option<CountedConnection>>,
 }
 
-/// Limit of buffers per worker: 64 MiB, which take memory only once they are used. A connection holds a buffer only for part of a head,
+/// Limit of buffers per worker: 68 MiB, or 260 MiB with the longest heads, which take memory only once they are used. A connection holds a buffer only for part of a head,
 /// for a redirect with a query, for byte ranges, for requests that wait for the disk, or for the rest of a response prefix that the
 /// socket took in part.
 const BUF_COUNT_MAX: usize = 4096;
@@ -163,6 +163,7 @@ impl<S: Default> Worker<S> {
             routes,
             health_path,
             server_header,
+            head_len_max,
             proxy_trust,
             client_limits,
             connection_limit,
@@ -190,7 +191,7 @@ impl<S: Default> Worker<S> {
             None => (Records::off(), None),
         };
         let buf_count = connection_count_max.saturating_mul(BUF_COUNT_PER_CONNECTION).min(BUF_COUNT_MAX);
-        let mut pool = Pool::new(buf_count as u32);
+        let mut pool = Pool::for_heads(buf_count as u32, head_len_max);
         let scratch = pool.take().expect("a new pool has free buffers");
         let blocks_on_disk = loader.is_none();
         let current = sites.iter().map(|(versions, _)| versions.current.clone());

@@ -15,7 +15,10 @@ use std::{
     path::PathBuf,
     time::Duration,
 };
-use tarpon_http::target;
+use tarpon_http::{
+    head::{HEAD_LEN_MAX, HEAD_LEN_USUAL},
+    target,
+};
 
 /// The section `[server]`.
 #[derive(Clone, Debug, Default)]
@@ -72,6 +75,9 @@ pub(super) const TIMES: RangeInclusive<Duration> = Duration::from_millis(1)..=Du
 
 /// At most a gibibyte per second: no client needs to be faster.
 pub(super) const SEND_RATES: RangeInclusive<u64> = 0..=1 << 30;
+
+/// The limits of the length of a head that a worker can have.
+const HEAD_SIZES: RangeInclusive<u64> = HEAD_LEN_USUAL as u64..=HEAD_LEN_MAX as u64;
 
 /// A greater number is a mistake: no machine has so many cores.
 const WORKER_COUNT_MAX: u32 = 1024;
@@ -235,6 +241,18 @@ const OPTIONS: &[Opt] = &[
         example: "1000",
         help: "Close a connection after this many requests",
         details: "As keepalive_requests of nginx.",
+        ..SERVER
+    },
+    Opt {
+        name: "max-head-size",
+        value_name: "SIZE",
+        kind: ValueKind::Size(HEAD_SIZES, "", |config, len| {
+            config.server.settings.max_head_size = len.try_into().expect("the range ends at 64 KiB");
+        }),
+        default: OptionDefault::Value("16KiB"),
+        example: "64KiB",
+        help: "Refuse a request whose request line and headers are longer than this together",
+        details: "It gets 414 or 431. A longer limit is for programs that set many or long cookies; each buffer of a worker becomes as long. Paths have at most 4 KiB, and requests of HTTP/2 at most 16 KiB of headers, whatever the limit.",
         ..SERVER
     },
     Opt {

@@ -153,7 +153,8 @@ impl EchoBackend {
             let mut fields: Vec<(&[u8], &[u8])> =
                 vec![(b":method", b"GET"), (b":path", path), (b":authority", b"a")];
             if request.get("x-loop").is_some() {
-                fields.extend([(&b"x-redirect"[..], path), (b"x-loop", b"1")]);
+                let same = request.fields.iter().filter(|(name, _)| name.starts_with(b"x"));
+                fields.extend(same.map(|(name, value)| (&**name, &**value)));
             }
             put_list(output, FrameKind::Redirect, &fields);
             self.request = None;
@@ -181,10 +182,10 @@ impl EchoBackend {
 }
 
 fn put_list(output: &mut Vec<u8>, kind: FrameKind, fields: &[(&[u8], &[u8])]) {
-    let mut bytes = [0; 4096];
+    let mut bytes = vec![0; fields.iter().map(|(name, value)| 4 + name.len() + value.len()).sum()];
     let mut writer = MessageFieldsWriter::new(&mut bytes);
     for (name, value) in fields {
-        writer.put(name, value).expect("a short list");
+        writer.put(name, value).expect("room for the list");
     }
     let len = writer.len();
     put_frame(output, kind, &bytes[..len]);

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     BufRange, ConnResources,
-    pipe::{MESSAGE_ROOM, Message, NoBuffer, Side, fields::MessageFields},
+    pipe::{MESSAGE_ROOM, Message, NoBuffer, Side, fields::MessageFields, request_len_max},
     span::{Outbox, Span},
 };
 use tarpon_http::status::Status;
@@ -90,6 +90,9 @@ impl FramedExchange {
             return Ok(FRAME_PREFIX_LEN);
         }
         let frame_len = FRAME_PREFIX_LEN + len as usize;
+        if len as usize > request_len_max(cx.pool) {
+            return Err(ExchangeError::INVALID);
+        }
         if bytes.len() < frame_len {
             return Ok(0);
         }

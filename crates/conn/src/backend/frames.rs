@@ -4,7 +4,10 @@
 //! [ kind, 1 ][ length, 4 ][ bytes ]        numbers are little-endian
 //! ```
 
-use crate::pipe::MESSAGE_LEN_MAX;
+use crate::{
+    pipe::{MESSAGE_LEN_MAX, MESSAGE_ROOM},
+    pool::BUF_LEN_MAX,
+};
 
 /// The length of what precedes the bytes of a frame.
 pub const FRAME_PREFIX_LEN: usize = 5;
@@ -28,6 +31,10 @@ pub enum FrameKind {
     /// The server is to answer this request instead: the head of a request. Nothing follows.
     Redirect = 7,
 }
+
+/// The maximum length of the head of a request in a frame, without the prefix: a worker may take the longest heads. One that takes shorter heads
+/// refuses a longer frame.
+pub const REQUEST_FRAME_LEN_MAX: usize = BUF_LEN_MAX - 2 * MESSAGE_ROOM;
 
 /// The length of the bytes of [`FrameKind::Abort`].
 const ABORT_LEN: u32 = 2;
@@ -60,13 +67,13 @@ impl FramePrefix {
         let Some(&[kind, a, b, c, d]) = bytes.first_chunk() else { return Ok(None) };
         let len = u32::from_le_bytes([a, b, c, d]);
         let (kind, len_max) = match kind {
-            1 => (FrameKind::Head, MESSAGE_LEN_MAX as u32),
+            1 => (FrameKind::Head, REQUEST_FRAME_LEN_MAX as u32),
             2 => (FrameKind::Interim, MESSAGE_LEN_MAX as u32),
             3 => (FrameKind::Data, u32::MAX),
             4 => (FrameKind::Trailers, MESSAGE_LEN_MAX as u32),
             5 => (FrameKind::End, 0),
             6 => (FrameKind::Abort, ABORT_LEN),
-            7 => (FrameKind::Redirect, MESSAGE_LEN_MAX as u32),
+            7 => (FrameKind::Redirect, REQUEST_FRAME_LEN_MAX as u32),
             _ => return Err(InvalidFrame),
         };
         if len > len_max { Err(InvalidFrame) } else { Ok(Some(FramePrefix { kind, len })) }
@@ -96,8 +103,9 @@ mod tests {
 
     #[test]
     fn invalid_prefixes_are_refused() {
-        let too_long = FramePrefix { kind: FrameKind::Head, len: MESSAGE_LEN_MAX as u32 + 1 }.encode();
-        for bytes in [[0; 5], [9, 0, 0, 0, 0], [5, 1, 0, 0, 0], [6, 3, 0, 0, 0], too_long] {
+        let long = [(FrameKind::Head, REQUEST_FRAME_LEN_MAX), (FrameKind::Trailers, MESSAGE_LEN_MAX)];
+        let [head, trailers] = long.map(|(kind, len)| FramePrefix { kind, len: len as u32 + 1 }.encode());
+        for bytes in [[0; 5], [9, 0, 0, 0, 0], [5, 1, 0, 0, 0], [6, 3, 0, 0, 0], head, trailers] {
             assert_eq!(FramePrefix::decode(&bytes), Err(InvalidFrame), "{bytes:?}");
         }
     }

@@ -31,7 +31,7 @@ pub(crate) mod servers;
 pub(crate) mod sim;
 
 pub use fastcgi::{ERROR_LINE_LEN_MAX, FastCgiResponseError};
-pub use frames::{FRAME_PREFIX_LEN, FrameKind, FramePrefix, InvalidFrame};
+pub use frames::{FRAME_PREFIX_LEN, FrameKind, FramePrefix, InvalidFrame, REQUEST_FRAME_LEN_MAX};
 pub use report::{FailureReason, REPORTED_REQUEST_LEN_MAX, ServerReport};
 pub use servers::{
     BackendProtocol, BackendServers, BackendSettings, FastCgiSettings, HashKey, PathRewrite, ServerEvent,
@@ -41,7 +41,7 @@ pub use servers::{
 use crate::{
     Close, ConnResources, Input, Need, Tick,
     pipe::{MESSAGE_ROOM, Message, NoBuffer, PipeEnd, PipeId, Side, Unconnected, content::ContentRoom},
-    pool::{BUF_LEN, BufRange},
+    pool::BufRange,
     span::Outbox,
     transport::{TlsFailed, TlsFailure},
 };
@@ -513,20 +513,19 @@ impl BackendConnection {
     }
 
     pub(crate) fn need(&self, out: &Outbox) -> Need {
-        const READ: Input = Input::Bytes { max: BUF_LEN as u32 };
         match &self.phase {
             BackendPhase::Exchange(exchange) => {
                 let state = &exchange.state;
                 let input = match exchange.content_left() {
                     _ if state.is_blocked => Input::Pause,
                     Some(CONTENT_LEN_MIN..) => Input::Content,
-                    _ => READ,
+                    _ => Input::Bytes,
                 };
                 // The client of a tunnel sends no more.
                 let is_half_closed = state.is_tunnel && state.is_request_sent && out.is_empty();
                 Need { input, close: if is_half_closed { Close::Write } else { Close::No } }
             }
-            BackendPhase::Idle => Need { input: READ, close: Close::No },
+            BackendPhase::Idle => Need { input: Input::Bytes, close: Close::No },
             BackendPhase::Closed => Need { input: Input::Pause, close: Close::Both },
         }
     }

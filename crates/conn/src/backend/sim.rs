@@ -8,9 +8,9 @@
 
 use super::echo::EchoBackend;
 use crate::{
-    AcceptedClient, BUF_LEN, BackendRefusal, BackendServers, BackendSettings, BufRange, ConnResources,
-    Connection, Counters, DriveState, DriveStep, HttpVersions, PeerAddress, Pipes, Pool, Records,
-    ResponsePrefixes, SectionBuffer, Sites, Span, Tick, Transport,
+    AcceptedClient, BackendRefusal, BackendServers, BackendSettings, BufRange, ConnResources, Connection,
+    Counters, DriveState, DriveStep, HttpVersions, PeerAddress, Pipes, Pool, Records, ResponsePrefixes,
+    SectionBuffer, Sites, Span, Tick, Transport,
     pipe::{MESSAGE_COUNT_MAX, content::CONTENT_PART_COUNT_MAX},
     sim::{Cuts, Through, TransportClient},
     span::MESSAGE_BUF_COUNT_MAX,
@@ -114,12 +114,15 @@ struct SimParty {
 /// content.
 const BUFS_HELD_MAX: usize = 4 + MESSAGE_BUF_COUNT_MAX + 2 * (MESSAGE_COUNT_MAX + 1) + CONTENT_PART_COUNT_MAX;
 
+/// The number of buffers: those of many connections.
+const POOL_COUNT: u32 = 256;
+
 impl BackendSim {
     /// Returns a worker with these sites.
     pub fn new(sites: Sites) -> BackendSim {
         BackendSim {
             sites,
-            pool: Pool::new(256),
+            pool: Pool::new(POOL_COUNT),
             prefixes: ResponsePrefixes::new(crate::sim::UNIX_S),
             now: Tick(0),
             counters: Counters::default(),
@@ -150,6 +153,13 @@ impl BackendSim {
     ) -> BackendSim {
         let pipes = Pipes::new(settings.into(), servers);
         BackendSim { pipes, upstream: Some(upstream), ..BackendSim::new(sites) }
+    }
+
+    /// Takes heads of at most so many bytes, before the first client.
+    #[must_use]
+    pub fn with_heads(self, len_max: usize) -> BackendSim {
+        assert_eq!(self.pool.held(), 0, "before the first client");
+        BackendSim { pool: Pool::for_heads(POOL_COUNT, len_max), ..self }
     }
 
     /// Accepts a client. Returns its number.
@@ -310,9 +320,10 @@ impl BackendSim {
                 let inbox = inbox.unwrap_or_else(|| self.empty_range());
                 self.offer(number, inbox);
             }
-            DriveStep::Read { max } => return self.read(number, cuts.read, max as usize),
             DriveStep::ReadContent if party.inbox.is_none() => return self.read_content(number, cuts.read),
-            DriveStep::ReadContent | DriveStep::Discard => return self.read(number, cuts.read, BUF_LEN),
+            DriveStep::Read | DriveStep::ReadContent | DriveStep::Discard => {
+                return self.read(number, cuts.read);
+            }
             DriveStep::Pause => return false,
         }
         true
@@ -322,7 +333,7 @@ impl BackendSim {
         let party = self.party(number);
         let len = party.socket.len().min(cut).min(party.arriving_len);
         if len == 0 {
-            return self.read(number, cut, BUF_LEN);
+            return self.read(number, cut);
         }
         let room = self.event(number, |_, conn, cx| conn.content_room(cx));
         // The connection pauses.
@@ -391,7 +402,7 @@ impl BackendSim {
         BufRange { buf: self.pool.take().expect("a buffer"), at: 0, len: 0 }
     }
 
-    fn read(&mut self, number: usize, cut: usize, max: usize) -> bool {
+    fn read(&mut self, number: usize, cut: usize) -> bool {
         let BackendSim { parties, pool, .. } = self;
         let party = parties[number].as_mut().expect("an open connection");
         if party.socket.is_empty() || party.arriving_len == 0 {
@@ -410,7 +421,7 @@ impl BackendSim {
             Some(range) => pool.copy(range, range.buf, 0),
             None => BufRange { buf: pool.take().expect("a buffer"), at: 0, len: 0 },
         };
-        let room = max - range.len as usize;
+        let room = pool.buf_len() - range.len as usize;
         assert!(room > 0, "a connection refuses what fills a buffer and is still incomplete");
         let len = party.socket.len().min(cut).min(room).min(party.arriving_len);
         party.arriving_len -= len;

@@ -27,7 +27,7 @@ use crate::{
 };
 use tarpon_http::{
     h2::{PrefaceCheck, check_preface},
-    head::{self, HEAD_LEN_MAX, Head, Method, Version},
+    head::{self, Head, Method, Version},
     persist,
     status::Status,
 };
@@ -54,7 +54,7 @@ impl Http1 {
         self.blocked = Blocked::No;
 
         // Parse.
-        let bytes = cx.pool.bytes(input);
+        let (bytes, len_max) = (cx.pool.bytes(input), cx.pool.head_len_max());
         if self.request_count == 0 && self.may_have_preface(bytes) {
             return self.check_preface(cx, input);
         }
@@ -64,14 +64,14 @@ impl Http1 {
                 self.incomplete_len = 0;
                 return len;
             }
-            if self.is_still_incomplete(bytes) {
+            if self.is_still_incomplete(bytes, len_max) {
                 self.incomplete_len = input.len;
                 return 0;
             }
         }
         // Head and plan are long: they are used where they were written.
         let mut head = Head::EMPTY;
-        let head_len = match head::parse_into(&mut head, bytes) {
+        let head_len = match head::parse_into(&mut head, len_max, bytes) {
             Ok(Some(len)) => len,
             Ok(None) => {
                 self.incomplete_len = input.len;
@@ -245,7 +245,7 @@ impl Http1 {
             return 0;
         }
         let bytes = cx.pool.bytes(input);
-        let head = head::parse(bytes).ok().flatten().map(|(head, _)| head);
+        let head = head::parse_within(cx.pool.head_len_max(), bytes).ok().flatten().map(|(head, _)| head);
         // The method of an invalid head may be known: RFC 9110, section 9.3.2.
         let with_content = !bytes.starts_with(b"HEAD ");
         let version = head.map(|head| head.version);
@@ -301,9 +301,9 @@ impl Http1 {
     /// Returns whether no line of the head has ended since it was parsed before and found incomplete. This keeps the cost of a head that
     /// arrives in small pieces linear.
     #[cold]
-    fn is_still_incomplete(&self, bytes: &[u8]) -> bool {
+    fn is_still_incomplete(&self, bytes: &[u8], len_max: usize) -> bool {
         let parsed_len = self.incomplete_len as usize;
-        parsed_len > 0 && bytes.len() < HEAD_LEN_MAX && !bytes[parsed_len..].contains(&b'\n')
+        parsed_len > 0 && bytes.len() < len_max && !bytes[parsed_len..].contains(&b'\n')
     }
 }
 

@@ -44,7 +44,6 @@ use crate::{
     h2::Http2,
     passwords::{PasswordCheck, PasswordJob},
     plan::Plan,
-    pool::BUF_LEN,
     record::{AcceptedClient, ExchangeStart, HttpVersions},
     request::Client,
     sites::{MissingPage, SiteId},
@@ -151,9 +150,6 @@ enum Blocked {
     /// A password that another thread verifies.
     Password,
 }
-
-/// Reads as much as fits into a buffer.
-const READ: Input = Input::Bytes { max: BUF_LEN as u32 };
 
 /// How long a closing connection waits for a silent client to close, in milliseconds: a long round trip. A client that still sends, as it
 /// has not read the response, gets the time for content.
@@ -477,7 +473,7 @@ impl Http1 {
     pub(crate) fn need(&self, out: &Outbox) -> Need {
         match self.phase {
             Http1Phase::Head if !self.awaits_other_thread() && out.has_room(self.span_count()) => {
-                Need { input: READ, close: Close::No }
+                Need { input: Input::Bytes, close: Close::No }
             }
             Http1Phase::Head => Need { input: Input::Pause, close: Close::No },
             _ => self.need_after_head(out),
@@ -491,7 +487,7 @@ impl Http1 {
             matches!(self.phase, Http1Phase::Head) && self.blocked == Blocked::No && !slot.is_loading;
         match (is_usual, out.is_empty()) {
             (true, true) if slot.has_new_input => Some(DriveStep::Offer),
-            (true, true) => Some(DriveStep::Read { max: BUF_LEN as u32 }),
+            (true, true) => Some(DriveStep::Read),
             (true, false) if slot.can_send => Some(DriveStep::Send),
             _ => None,
         }
@@ -501,7 +497,7 @@ impl Http1 {
     #[inline(never)]
     fn need_after_head(&self, out: &Outbox) -> Need {
         let (input, close) = match self.phase {
-            Http1Phase::Head | Http1Phase::Preface | Http1Phase::ProxyHeader => (READ, Close::No),
+            Http1Phase::Head | Http1Phase::Preface | Http1Phase::ProxyHeader => (Input::Bytes, Close::No),
             // Input that would be dropped waits too: the same bound in all phases.
             Http1Phase::Content(_)
             | Http1Phase::Piped(_)
@@ -512,12 +508,12 @@ impl Http1 {
                 (Input::Pause, Close::No)
             }
             Http1Phase::Function(ref phase) => (phase.input(out), Close::No),
-            Http1Phase::Piped(ref piped) if piped.wants_input() => (READ, Close::No),
+            Http1Phase::Piped(ref piped) if piped.wants_input() => (Input::Bytes, Close::No),
             Http1Phase::Piped(_) | Http1Phase::Paced(_) => (Input::Pause, Close::No),
-            Http1Phase::Content(_) => (READ, Close::No),
+            Http1Phase::Content(_) => (Input::Bytes, Close::No),
             Http1Phase::LastResponseAfterEnd => (Input::Pause, Close::No),
             // To be dropped: unread bytes would reset the connection when it closes.
-            Http1Phase::LastResponse { .. } => (READ, Close::No),
+            Http1Phase::LastResponse { .. } => (Input::Bytes, Close::No),
             Http1Phase::Lingering { .. } => (Input::Discard, Close::Write),
             Http1Phase::Closed => (Input::Pause, Close::Both),
         };

@@ -51,7 +51,8 @@ impl Http1 {
         }
 
         let mut fields = Fields::EMPTY;
-        let UsualHead { method, path, len } = head::parse_usual(&mut fields, cx.pool.bytes(input))?;
+        let (bytes, len_max) = (cx.pool.bytes(input), cx.pool.head_len_max());
+        let UsualHead { method, path, len } = head::parse_usual(&mut fields, len_max, bytes)?;
         let is_read = fields.has_at_most([FieldName::Host, FieldName::Connection, FieldName::AcceptEncoding]);
         if !is_read || !persist::persists(Version::Http11, &fields) {
             return None;

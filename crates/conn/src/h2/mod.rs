@@ -48,7 +48,7 @@ mod tunnel;
 pub use section_buffer::SectionBuffer;
 
 use crate::{
-    BUF_LEN, BufRange, Close, ConnResources, Input, Limits, Need, Pipes, Tick, TlsSession,
+    BufRange, Close, ConnResources, Input, Limits, Need, Pipes, Tick, TlsSession,
     client_finder::ClientFinder,
     passwords::{PasswordCheck, PasswordJob},
     sites::{MissingPage, SiteId},
@@ -179,9 +179,6 @@ enum Http2Phase {
     },
     Closed,
 }
-
-/// Reads as much as fits into a buffer: any frame that a client may send.
-const READ: Input = Input::Bytes { max: BUF_LEN as u32 };
 
 impl Http2 {
     /// Returns the state of a connection whose next bytes are the preface.
@@ -335,7 +332,7 @@ impl Http2 {
                 (Input::Pause, Close::No)
             }
             Http2Phase::Preface | Http2Phase::Settings | Http2Phase::Open | Http2Phase::LastFrame => {
-                (READ, Close::No)
+                (Input::Bytes, Close::No)
             }
             Http2Phase::Lingering { .. } => (Input::Discard, Close::Write),
             Http2Phase::Closed => (Input::Pause, Close::Both),

@@ -685,7 +685,8 @@ impl Http2 {
         {
             return Err(Status::BadGateway);
         }
-        let (head, _) = head::parse(text).ok().flatten().ok_or(Status::BadGateway)?;
+        let (head, _) =
+            head::parse_within(cx.pool.head_len_max(), text).ok().flatten().ok_or(Status::BadGateway)?;
         let host = head.host().map_err(|_| Status::BadGateway)?;
         let request = Request { client: piped.client, ..h1_request(&head, text, host) };
         let route = cx.sites.route(routes, &request);

@@ -78,8 +78,13 @@ pub(crate) enum PipeEnd {
 /// an HTTP/2 frame (9 bytes) or of a FastCGI record (8 bytes).
 pub(crate) const MESSAGE_ROOM: usize = 16;
 
-/// The maximum length of a message in bytes.
+/// The maximum length of a message in bytes, unless it is the head of a request: [`request_len_max`].
 pub(crate) const MESSAGE_LEN_MAX: usize = BUF_LEN - 2 * MESSAGE_ROOM;
+
+/// The maximum length in bytes of a message that is the head of a request, in buffers of a pool.
+pub(crate) fn request_len_max(pool: &Pool) -> usize {
+    pool.buf_len() - 2 * MESSAGE_ROOM
+}
 
 /// The maximum number of messages in one direction, besides its end: a head and 84 KiB. Fewer if the pool runs low, so that clients that do
 /// not take their responses leave buffers for others.

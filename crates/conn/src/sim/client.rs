@@ -55,7 +55,10 @@ impl TransportClient {
             Through::Scrambled { seed, record_lens } => (seed, record_lens),
             Through::Tls(_, config) => {
                 let name = "localhost".try_into().expect("a name");
-                let conn = ClientConnection::new(Arc::clone(config), name).expect("a usable configuration");
+                let mut conn =
+                    ClientConnection::new(Arc::clone(config), name).expect("a usable configuration");
+                // The client keeps all that it sends before the end of the handshake.
+                conn.set_buffer_limit(None);
                 let mut client = TlsPeer { conn: conn.into(), has_alert: false, error: None };
                 client.write(socket);
                 return TransportClient::Tls(Box::new(client));

@@ -298,16 +298,6 @@ impl Transport {
         }
     }
 
-    /// Returns how many wire bytes the inbox of the engine may hold, if the connection takes `max` bytes.
-    #[inline]
-    pub(crate) fn wire_len_max(&self, max: u32) -> u32 {
-        match self {
-            Transport::Plain | Transport::KernelTls(_) => max,
-            // A record is opened as a whole.
-            Transport::Sealed(_) => crate::BUF_LEN as u32,
-        }
-    }
-
     /// Returns whether the transport holds buffers of the pool.
     #[inline]
     pub fn holds_buffers(&self) -> bool {

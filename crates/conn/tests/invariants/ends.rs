@@ -1,7 +1,7 @@
 //! The end of a connection: a stop, a drain, the last request, the end of the input.
 
 use super::sites::{established, sim, throughs};
-use tarpon_conn::{BUF_LEN, Close, Input, SiteId, sim::Cuts};
+use tarpon_conn::{Close, Input, SiteId, sim::Cuts};
 
 #[test]
 fn a_stop_answers_one_more_request_and_announces_the_close() {
@@ -101,7 +101,7 @@ fn no_request_after_the_last_allowed_one_is_answered() {
                 // Input after the last request is read and dropped: unread bytes would reset the connection.
                 let want = match want.last().unwrap().ends_with("close") {
                     true => (Input::Discard, Close::Write),
-                    false => (Input::Bytes { max: BUF_LEN as u32 }, Close::No),
+                    false => (Input::Bytes, Close::No),
                 };
                 assert_eq!((sim.input(), sim.close()), want, "{name}, {read} bytes at a time");
             }

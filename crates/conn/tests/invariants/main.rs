@@ -11,6 +11,7 @@
 //! | `ends.rs` | the end of a connection: a stop, a drain, the last request |
 //! | `backends.rs` | exchanges with a backend, through a pipe |
 //! | `backend_tls.rs` | exchanges with a backend behind TLS |
+//! | `heads.rs` | heads up to the limit of their length, and beyond it |
 //! | `functions.rs` | exchanges with a function of the worker |
 //! | `http2.rs` | connections of HTTP/2 |
 //! | `http2_backends.rs` | exchanges of HTTP/2 with backends |
@@ -32,6 +33,7 @@ mod backends;
 mod client_limits;
 mod ends;
 mod functions;
+mod heads;
 mod http2;
 mod http2_backends;
 mod http2_client;

@@ -66,7 +66,7 @@ fn ranges_that_need_more_room_wait_and_are_answered() {
         let mut sim = established(sim(), through);
         sim.client_sends(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
         sim.run(Cuts { read: usize::MAX, send: 0 });
-        assert!(matches!(sim.input(), Input::Bytes { .. }), "room for another response");
+        assert!(sim.input() == Input::Bytes, "room for another response");
         sim.client_sends(b"GET /large HTTP/1.1\r\nHost: a\r\nRange: bytes=0-0,2-2,4-4,6-6,8-8,10-10\r\n\r\n");
         sim.run(Cuts { read: usize::MAX, send: 0 });
         assert_eq!((sim.input(), sim.outbox().len()), (Input::Pause, 3));

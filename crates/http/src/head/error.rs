@@ -23,9 +23,9 @@ pub enum HeadError {
     LineEnd,
     /// More than [`FIELD_COUNT_MAX`](super::FIELD_COUNT_MAX) field lines: RFC 9110, section 5.4; RFC 6585, section 5.
     FieldCount,
-    /// The request line is not complete within [`HEAD_LEN_MAX`](super::HEAD_LEN_MAX) bytes: RFC 9112, section 3.
+    /// The request line is not complete within the limit of the length: RFC 9112, section 3.
     UriTooLong,
-    /// The head is not complete within [`HEAD_LEN_MAX`](super::HEAD_LEN_MAX) bytes: RFC 9110, section 5.4; RFC 6585, section 5.
+    /// The head is not complete within the limit of the length: RFC 9110, section 5.4; RFC 6585, section 5.
     TooLarge,
     /// The Host field is missing, repeated or invalid: RFC 9112, section 3.2.
     Host,

@@ -16,7 +16,7 @@
 //!
 //! The result depends only on the bytes received, not on how the network split them: the parser checks the lines in order, and
 //! checks a line only after its LF has arrived. After `Ok(None)` the result stays the same until a new LF arrives or the input
-//! reaches [`HEAD_LEN_MAX`] bytes, so a caller need not parse again before.
+//! reaches the limit of the length, so a caller need not parse again before.
 //!
 //! This module does not interpret methods, targets or field values; see `target`, `host`, `framing`, `persist`,
 //! `precondition`, `negotiate` and `dictionary`.
@@ -41,9 +41,13 @@ use field_line::{FRONT_LEN, FieldLine, HOST_VALUE_AT, first_host_line, last_fiel
 use request_line::{RequestLine, empty_lines, request_line, usual_request_line};
 use tarpon_simd::{ByteClass, Simd, Work, with_widest};
 
-/// The maximum length of a head in bytes, including empty lines before it. Twice the 8,000 bytes that RFC 9110, section 4.1,
-/// recommends for a target alone, and small enough for the 16-bit offsets in [`Head`].
-pub const HEAD_LEN_MAX: usize = 16 * 1024;
+/// The usual limit of the length of a head in bytes, including empty lines before it. Twice the 8,000 bytes that RFC 9110, section 4.1,
+/// recommends for a target alone.
+pub const HEAD_LEN_USUAL: usize = 16 * 1024;
+
+/// The highest limit of the length of a head in bytes. The offsets in [`Head`] have 16 bits: each names a byte before the end of the head.
+pub const HEAD_LEN_MAX: usize = 64 * 1024;
+const _: () = assert!(HEAD_LEN_MAX - 1 <= u16::MAX as usize);
 
 /// The maximum number of field lines in a head. Browsers send about 15 and proxies add a few.
 pub const FIELD_COUNT_MAX: usize = 100;
@@ -73,8 +77,8 @@ pub struct Head<'a> {
     pub fields: Fields<'a>,
 }
 
-/// Parses the head at the start of `input`. Returns the head and its length, which includes empty lines before the head and
-/// the empty line that ends it. Returns `Ok(None)` if the head is incomplete.
+/// Parses the head at the start of `input`, of at most [`HEAD_LEN_MAX`] bytes. Returns the head and its length, which includes empty lines
+/// before the head and the empty line that ends it. Returns `Ok(None)` if the head is incomplete.
 ///
 /// # Errors
 ///
@@ -92,28 +96,48 @@ pub struct Head<'a> {
 /// assert_eq!(head::parse(b"GET / HTTP/1.1\r\nHost : a\r\n").unwrap_err(), HeadError::FieldName);
 /// ```
 pub fn parse(input: &[u8]) -> Result<Option<(Head<'_>, usize)>, HeadError> {
-    let mut head = Head::EMPTY;
-    Ok(parse_into(&mut head, input)?.map(|len| (head, len)))
+    parse_within(HEAD_LEN_MAX, input)
 }
 
-/// Parses the head at the start of `input` as [`parse`] does, and writes it to `head`, as a head is long to move. Returns its length.
+/// Parses the head at the start of `input` as [`parse`] does, but of at most `len_max` bytes.
 ///
 /// # Errors
 ///
-/// As [`parse`]. `head` has no meaning then, and neither has it if the head is incomplete.
+/// As [`parse`], with `len_max` as the limit.
+///
+/// # Panics
+///
+/// Panics if `len_max` is more than [`HEAD_LEN_MAX`].
+pub fn parse_within(len_max: usize, input: &[u8]) -> Result<Option<(Head<'_>, usize)>, HeadError> {
+    assert!(len_max <= HEAD_LEN_MAX, "offsets in a head have 16 bits");
+    let mut head = Head::EMPTY;
+    Ok(parse_into(&mut head, len_max, input)?.map(|len| (head, len)))
+}
+
+/// Parses the head at the start of `input` as [`parse_within`] does, and writes it to `head`, as a head is long to move. Returns its length.
+/// `len_max`: at most [`HEAD_LEN_MAX`].
+///
+/// # Errors
+///
+/// As [`parse_within`]. `head` has no meaning then, and neither has it if the head is incomplete.
 #[inline(always)]
-pub fn parse_into<'a>(head: &mut Head<'a>, input: &'a [u8]) -> Result<Option<usize>, HeadError> {
-    let seen = &input[..input.len().min(HEAD_LEN_MAX)];
+pub fn parse_into<'a>(
+    head: &mut Head<'a>,
+    len_max: usize,
+    input: &'a [u8],
+) -> Result<Option<usize>, HeadError> {
+    debug_assert!(len_max <= HEAD_LEN_MAX, "offsets in a head have 16 bits");
+    let seen = &input[..input.len().min(len_max)];
     let (request_line, lines) = match usual_request_line(seen) {
         Some(found) => found,
         None => match request_line(seen) {
             Ok(found) => found,
-            Err(stop) => return classify_error(seen, stop),
+            Err(stop) => return classify_error(seen, len_max, stop),
         },
     };
     let rest = match index_field_lines(seen, lines, FIELD_COUNT_MAX, head.fields.new_index()) {
         Ok(rest) => rest,
-        Err(stop) => return classify_error(seen, stop),
+        Err(stop) => return classify_error(seen, len_max, stop),
     };
     let len = seen.len() - rest.len() + 2;
     head.fields.set_lines(&lines[..lines.len() - rest.len()], &seen[..len]);
@@ -135,10 +159,11 @@ pub struct UsualHead<'a> {
 
 /// Parses the head at the start of `input` if it is complete and usual: GET or HEAD of a plain path, HTTP/1.1, and the first field is a valid
 /// Host. There may be another Host field. Writes the fields to `fields`, as they are long to move. Returns `None` for any other input, which
-/// [`parse_into`] may accept.
+/// [`parse_into`] may accept. `len_max`: at most [`HEAD_LEN_MAX`].
 #[inline(always)]
-pub fn parse_usual<'a>(fields: &mut Fields<'a>, input: &'a [u8]) -> Option<UsualHead<'a>> {
-    let seen = &input[..input.len().min(HEAD_LEN_MAX)];
+pub fn parse_usual<'a>(fields: &mut Fields<'a>, len_max: usize, input: &'a [u8]) -> Option<UsualHead<'a>> {
+    debug_assert!(len_max <= HEAD_LEN_MAX, "offsets in a head have 16 bits");
+    let seen = &input[..input.len().min(len_max)];
     let (RequestLine { method, target, path, .. }, lines) = usual_request_line(seen)?;
     if !path.is_plain {
         return None;
@@ -299,7 +324,7 @@ fn add_to(index: &mut FieldIndex, at: usize, rest: &[u8], line: &FieldLine) {
 
 /// Decides whether a head that the parser could not finish is malformed, too long, or incomplete (`Ok(None)`).
 #[cold]
-fn classify_error<T>(seen: &[u8], stop: ParseError) -> Result<Option<T>, HeadError> {
+fn classify_error<T>(seen: &[u8], len_max: usize, stop: ParseError) -> Result<Option<T>, HeadError> {
     if seen[stop.at..].contains(&b'\n') {
         return Err(stop.error);
     }
@@ -307,7 +332,7 @@ fn classify_error<T>(seen: &[u8], stop: ParseError) -> Result<Option<T>, HeadErr
     if seen.first().is_some_and(|&byte| !in_class(TCHAR, byte) && byte != b'\r') {
         return Err(HeadError::Method);
     }
-    if seen.len() < HEAD_LEN_MAX {
+    if seen.len() < len_max {
         return Ok(None);
     }
     let in_fields = seen[empty_lines(seen)..].contains(&b'\n');

@@ -161,6 +161,15 @@ proptest! {
 
 #[test]
 fn length_and_field_count_are_bounded() {
+    for len_max in [HEAD_LEN_USUAL, 40_000, HEAD_LEN_MAX] {
+        assert_bounds(len_max);
+    }
+    assert_eq!(parse(&[b'a'; HEAD_LEN_MAX - 1]).map(|found| found.is_some()), Ok(false));
+    assert_eq!(parse(&[b'a'; HEAD_LEN_MAX]).err(), Some(HeadError::UriTooLong));
+}
+
+/// Asserts what is parsed and what is refused with a limit of the length.
+fn assert_bounds(len_max: usize) {
     let fields = |count: usize| format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(count));
     let target = |len: usize| format!("GET /{} HTTP/1.1\r\n\r\n", "a".repeat(len - 18));
     let value = |len: usize| format!("GET / HTTP/1.1\r\na:{}\r\n\r\n", "v".repeat(len - 22));
@@ -170,29 +179,58 @@ fn length_and_field_count_are_bounded() {
         // case                       input                        result 
         ("most fields",               fields(FIELD_COUNT_MAX),     Ok(())),
         ("one field more",            fields(FIELD_COUNT_MAX + 1), Err(HeadError::FieldCount)),
-        ("longest target",            target(HEAD_LEN_MAX),        Ok(())),
-        ("only CRLF beyond",          target(HEAD_LEN_MAX + 1),    Err(HeadError::TooLarge)),
-        ("request-line's LF beyond",  target(HEAD_LEN_MAX + 3),    Err(HeadError::UriTooLong)),
-        ("longer target",             target(2 * HEAD_LEN_MAX),    Err(HeadError::UriTooLong)),
-        ("longest value",             value(HEAD_LEN_MAX),         Ok(())),
-        ("longer value",              value(HEAD_LEN_MAX + 1),     Err(HeadError::TooLarge)),
-        ("most empty lines",          lines(HEAD_LEN_MAX),         Ok(())),
-        ("one empty line more",       lines(HEAD_LEN_MAX + 2),     Err(HeadError::TooLarge)),
-        ("nothing but empty lines",   lines(2 * HEAD_LEN_MAX),     Err(HeadError::UriTooLong)),
+        ("longest target",            target(len_max),             Ok(())),
+        ("only CRLF beyond",          target(len_max + 1),         Err(HeadError::TooLarge)),
+        ("request-line's LF beyond",  target(len_max + 3),         Err(HeadError::UriTooLong)),
+        ("longer target",             target(2 * len_max),         Err(HeadError::UriTooLong)),
+        ("longest value",             value(len_max),              Ok(())),
+        ("longer value",              value(len_max + 1),          Err(HeadError::TooLarge)),
+        ("most empty lines",          lines(len_max),              Ok(())),
+        ("one empty line more",       lines(len_max + 2),          Err(HeadError::TooLarge)),
+        ("nothing but empty lines",   lines(2 * len_max),          Err(HeadError::UriTooLong)),
     ];
     for (name, wire, want) in cases {
         let longer = [wire.as_bytes(), b"\r\n\r\n\0"].concat();
         for wire in [wire.as_bytes(), &longer] {
-            assert_eq!(parse(wire).map(|found| found.map(|_| ())), want.map(Some), "{name}");
+            let found = parse_within(len_max, wire).map(|found| found.map(|_| ()));
+            assert_eq!(found, want.map(Some), "{name}, at most {len_max} bytes");
         }
         for len in wire.len().saturating_sub(30)..wire.len() {
-            let found = parse(&wire.as_bytes()[..len]);
+            let found = parse_within(len_max, &wire.as_bytes()[..len]);
             assert!(
                 found.is_ok_and(|found| found.is_none()) || found.err() == want.err(),
-                "{name}, {len} bytes"
+                "{name}, at most {len_max} bytes, {len} bytes"
             );
         }
     }
+}
+
+#[test]
+fn the_longest_head_has_its_fields_at_their_places() {
+    let value = |len: usize| "v".repeat(len);
+    let wire = |query: &str, tag: &str| {
+        format!("GET /?{query} HTTP/1.1\r\nHost: a\r\nIf-None-Match: {tag}\r\nRange: bytes=0-9\r\n\r\n")
+    };
+    let room = HEAD_LEN_MAX - wire("", "").len();
+    for query_len in [0, room / 2, room] {
+        let (query, tag) = (value(query_len), value(room - query_len));
+        let wire = wire(&query, &tag);
+        let (head, len) = parse(wire.as_bytes()).unwrap().unwrap();
+        let mut usual = Fields::EMPTY;
+        let usual_len = parse_usual(&mut usual, HEAD_LEN_MAX, wire.as_bytes()).unwrap().len;
+        assert_eq!((len, usual_len), (HEAD_LEN_MAX, HEAD_LEN_MAX));
+        for fields in [head.fields, usual] {
+            assert_eq!(fields.first(FieldName::Range), Some(&b"bytes=0-9"[..]));
+            assert_eq!(fields.first(FieldName::IfNoneMatch), Some(tag.as_bytes()));
+            assert_eq!(fields.iter().count(), 3);
+        }
+        let target = head.split_target();
+        assert_eq!(target, Ok(target::Target::Origin { path: b"/", query: Some(query.as_bytes()) }));
+    }
+    let path = format!("/{}", value(HEAD_LEN_MAX - 18));
+    let wire = format!("GET {path} HTTP/1.1\r\n\r\n");
+    let (head, _) = parse(wire.as_bytes()).unwrap().unwrap();
+    assert_eq!(head.split_target(), Ok(target::Target::Origin { path: path.as_bytes(), query: None }));
 }
 
 #[test]
@@ -287,7 +325,7 @@ proptest! {
     #[test]
     fn usual_heads_are_parsed_as_any_others(wire in prop_oneof![wire(), wire_of_client()]) {
         let mut fields = Fields::EMPTY;
-        if let Some(UsualHead { method, path, len }) = parse_usual(&mut fields, &wire) {
+        if let Some(UsualHead { method, path, len }) = parse_usual(&mut fields, HEAD_LEN_USUAL, &wire) {
             let (head, head_len) = parse(&wire).unwrap().unwrap();
             prop_assert_eq!((method, len, head.version), (head.method, head_len, Version::Http11));
             prop_assert!(head.has_plain_path() && head.target.starts_with(path));
@@ -314,7 +352,10 @@ fn usual_heads_have_bounded_field_counts() {
     for (more, is_usual) in [(FIELD_COUNT_MAX - 1, true), (FIELD_COUNT_MAX, false)] {
         let wire = format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "a: b\r\n".repeat(more));
         assert_eq!(parse(wire.as_bytes()).is_ok(), is_usual);
-        assert_eq!(parse_usual(&mut Fields::EMPTY.clone(), wire.as_bytes()).is_some(), is_usual);
+        assert_eq!(
+            parse_usual(&mut Fields::EMPTY.clone(), HEAD_LEN_USUAL, wire.as_bytes()).is_some(),
+            is_usual
+        );
     }
 }
 

@@ -55,7 +55,7 @@ fn exchange(conn: &mut Connection, cx: &mut ConnResources<'_>, input: BufRange) 
             transport.sent(conn, cx, conn.outbox_len());
         }
     }
-    if !matches!(conn.next_step(&transport, IDLE), DriveStep::Read { .. }) || conn.deadline() == Tick::NEVER {
+    if !matches!(conn.next_step(&transport, IDLE), DriveStep::Read) || conn.deadline() == Tick::NEVER {
         return Err("the connection does not persist");
     }
     Ok(())

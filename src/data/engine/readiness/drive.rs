@@ -24,7 +24,7 @@ use rustix::{
     net::{SendFlags, Shutdown, shutdown},
 };
 use std::{io::IoSlice, mem};
-use tarpon_conn::{BUF_LEN, BufRange, DriveStep, SPAN_COUNT_MAX};
+use tarpon_conn::{BufRange, DriveStep, SPAN_COUNT_MAX};
 
 /// Known readiness of a socket: events set it, calls that return EAGAIN clear it.
 pub(crate) struct Readiness {
@@ -93,8 +93,8 @@ pub(crate) fn drive(context: &mut WorkerContext, slot: &mut Slot<Readiness>) -> 
     let mut full_count = 0;
     for _ in 0..STEP_COUNT_MAX {
         match slot.next_step(slot.state.writable) {
-            DriveStep::Read { max } => {
-                if !slot.state.readable || !read(context, slot, max as usize)? {
+            DriveStep::Read => {
+                if !slot.state.readable || !read(context, slot)? {
                     return Ok(NextDrive::Wait);
                 }
                 if slot.state.readable {
@@ -154,7 +154,7 @@ fn other_step(
             }
         }
         DriveStep::Pause => return Ok(Some(NextDrive::Wait)),
-        DriveStep::Read { .. } | DriveStep::Send => unreachable!("the usual steps"),
+        DriveStep::Read | DriveStep::Send => unreachable!("the usual steps"),
     }
     Ok(None)
 }
@@ -162,7 +162,7 @@ fn other_step(
 /// Receives content once, behind that in the inbox if there is any. Returns `false` if the socket has neither bytes nor EOF.
 fn read_content(context: &mut WorkerContext, slot: &mut Slot<Readiness>) -> Result<bool, Closed> {
     if slot.inbox.is_some() {
-        return read(context, slot, BUF_LEN);
+        return read(context, slot);
     }
     let Some((received, room_len)) = context.receive_content(slot) else { return Ok(true) };
     let Ok(len @ 1..) = received else { return received_none(context, slot, received) };
@@ -180,7 +180,7 @@ fn discard(context: &mut WorkerContext, slot: &mut Slot<Readiness>) -> Result<bo
 
 /// Reads once, behind the bytes in the inbox, and offers the whole inbox. Returns `false` if the socket has neither bytes nor EOF.
 #[inline(always)]
-fn read(context: &mut WorkerContext, slot: &mut Slot<Readiness>, max: usize) -> Result<bool, Closed> {
+fn read(context: &mut WorkerContext, slot: &mut Slot<Readiness>) -> Result<bool, Closed> {
     let (buf, held) = match slot.inbox {
         None => (context.scratch, 0),
         Some(run) => {
@@ -189,7 +189,7 @@ fn read(context: &mut WorkerContext, slot: &mut Slot<Readiness>, max: usize) -> 
             (run.buf, run.len as usize)
         }
     };
-    let room = &mut context.pool.buf_mut(buf)[held..max];
+    let room = &mut context.pool.buf_mut(buf)[held..];
     assert!(!room.is_empty(), "a connection refuses what fills a buffer and is still incomplete");
     let received = retry_on_intr(|| io::receive(&slot.fd, room));
     let Ok(len @ 1..) = received else { return received_none(context, slot, received) };

@@ -25,7 +25,7 @@ use std::{
     mem,
     os::fd::{AsFd, OwnedFd},
 };
-use tarpon_conn::{BUF_LEN, BufRange, DriveStep, Input, Span};
+use tarpon_conn::{BufRange, DriveStep, Input, Span};
 
 /// Limit of steps per drive: enough for a burst of pipelined requests; then other connections come first.
 const STEP_COUNT_MAX: usize = 16;
@@ -90,13 +90,11 @@ fn step(
             shutdown(&slot.fd, Shutdown::Write).map_err(|_| Closed)?;
         }
         DriveStep::Offer => offer(context, slot)?,
-        DriveStep::Read { .. } | DriveStep::ReadContent | DriveStep::Discard
-            if mem::take(&mut slot.state.ended) =>
-        {
+        DriveStep::Read | DriveStep::ReadContent | DriveStep::Discard if mem::take(&mut slot.state.ended) => {
             context.release_inbox(slot);
             slot.ended(&mut context.conn_resources());
         }
-        DriveStep::Read { .. } | DriveStep::ReadContent if slot.state.record_waits.is_some() => {
+        DriveStep::Read | DriveStep::ReadContent if slot.state.record_waits.is_some() => {
             let error = slot.state.record_waits.take().expect("it waits");
             context.receive_record(slot, error).map_err(|_| Closed)?;
         }
@@ -111,7 +109,7 @@ fn step(
             }
             return Ok(Some(NextDrive::Wait));
         }
-        DriveStep::Read { .. } | DriveStep::ReadContent => {
+        DriveStep::Read | DriveStep::ReadContent => {
             if slot.state.receive == Receive::Idle {
                 (slot.state.receive, slot.state.may_have_more) = (Receive::Armed, false);
                 match slot.state.receives_once {
@@ -287,7 +285,7 @@ pub(super) fn store_received(
             context.pool.buf_mut(context.scratch)[..bytes.len()].copy_from_slice(bytes);
             let run = BufRange { buf: context.scratch, at: 0, len: bytes.len() as u32 };
             match slot.conn.need().input {
-                Input::Bytes { .. } | Input::Content | Input::Discard => {
+                Input::Bytes | Input::Content | Input::Discard => {
                     context.offer(slot, run).map_err(|_| Closed)
                 }
                 Input::Pause => context.keep_in_inbox(slot, run).map_err(|_| Closed),
@@ -295,7 +293,7 @@ pub(super) fn store_received(
         }
         Some(ref mut inbox) => {
             let last = slot.state.backlog.back_mut().unwrap_or(inbox);
-            let (front, rest) = bytes.split_at(bytes.len().min(BUF_LEN - last.len as usize));
+            let (front, rest) = bytes.split_at(bytes.len().min(context.pool.buf_len() - last.len as usize));
             *last = context.pool.append(*last, front);
             slot.inbox_changed = true;
             if !rest.is_empty() {
@@ -310,7 +308,9 @@ pub(super) fn store_received(
 
 /// Receives behind the bytes in the inbox what the socket holds. Returns whether it held anything.
 pub(super) fn take_rest(context: &mut WorkerContext, slot: &mut Slot<InFlight>) -> bool {
-    let Some(inbox) = slot.inbox.filter(|inbox| (inbox.len as usize) < BUF_LEN) else { return false };
+    let Some(inbox) = slot.inbox.filter(|inbox| (inbox.len as usize) < context.pool.buf_len()) else {
+        return false;
+    };
     let is_open = !slot.state.closed && !slot.state.ended;
     if !is_open || !slot.state.backlog.is_empty() || slot.conn.need().input == Input::Pause {
         return false;
@@ -344,7 +344,7 @@ fn refill(context: &mut WorkerContext, slot: &mut Slot<InFlight>) {
             (slot.inbox, slot.inbox_changed) = (Some(next), true);
             continue;
         };
-        let len = next.len.min(BUF_LEN as u32 - run.len);
+        let len = next.len.min(context.pool.buf_len() as u32 - run.len);
         slot.inbox_changed |= len > 0;
         slot.inbox = Some(context.pool.join(run, BufRange { len, ..next }));
         let rest = next.skip(len as usize);

@@ -387,7 +387,7 @@ impl UringEngine {
 
     /// Starts starved receives again: those whose turn it is.
     fn resume_receives(&mut self) {
-        for _ in 0..self.starved.start_turn() {
+        for _ in 0..self.starved.start_turn(self.worker.context.pool.buf_len()) {
             let Some(index) = self.starved.pop() else { break };
             // Since then the slot may have closed, and serve another client.
             let Some(slot) = self.worker.slots.get_mut(index) else { continue };

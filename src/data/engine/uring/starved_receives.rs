@@ -7,7 +7,6 @@
 
 use super::buffers::BufferGroup;
 use std::{collections::VecDeque, mem};
-use tarpon_conn::BUF_LEN;
 
 /// The queue of starved receives, by slot.
 #[derive(Default)]
@@ -38,19 +37,17 @@ impl StarvedReceives {
         self.has_full_buffer = true;
     }
 
-    /// Starts a turn. Returns how many receives may start again, so that the provided buffers suffice for all of them.
-    pub(super) fn start_turn(&mut self) -> usize {
+    /// Starts a turn. Returns how many receives may start again, so that the provided buffers suffice for all of them. `buf_len`: the length of a
+    /// buffer of the pool, in which the longest head fits.
+    pub(super) fn start_turn(&mut self, buf_len: usize) -> usize {
         let buffers = usize::from(USUAL.count);
         let has_long_requests = mem::take(&mut self.has_full_buffer) || !self.partial.is_empty();
-        if has_long_requests { buffers / BUFFERS_PER_HEAD } else { buffers }
+        if has_long_requests { buffers / buf_len.div_ceil(USUAL.len) } else { buffers }
     }
 }
 
 /// The kernel receives the requests of clients into these.
 const USUAL: BufferGroup = BufferGroup::USUAL;
-
-/// Provided buffers for the longest head: it fits in a buffer of the pool.
-const BUFFERS_PER_HEAD: usize = BUF_LEN.div_ceil(USUAL.len);
 
 #[cfg(test)]
 mod tests {
@@ -58,14 +55,16 @@ mod tests {
 
     #[test]
     fn long_requests_make_turns_short() {
-        let mut starved = StarvedReceives::default();
-        starved.push(7, false);
-        starved.push(3, true);
-        assert_eq!(starved.start_turn(), 256 / BUFFERS_PER_HEAD, "one has a part of a request");
-        assert_eq!([starved.pop(), starved.pop(), starved.pop()], [Some(3), Some(7), None]);
-        assert_eq!(starved.start_turn(), 256);
-        starved.note_full();
-        assert_eq!(starved.start_turn(), 256 / BUFFERS_PER_HEAD);
-        assert_eq!(starved.start_turn(), 256);
+        for (buf_len, short) in [(17 * 1024, 28), (65 * 1024, 7)] {
+            let mut starved = StarvedReceives::default();
+            starved.push(7, false);
+            starved.push(3, true);
+            assert_eq!(starved.start_turn(buf_len), short, "one has a part of a request");
+            assert_eq!([starved.pop(), starved.pop(), starved.pop()], [Some(3), Some(7), None]);
+            assert_eq!(starved.start_turn(buf_len), 256);
+            starved.note_full();
+            assert_eq!(starved.start_turn(buf_len), short);
+            assert_eq!(starved.start_turn(buf_len), 256);
+        }
     }
 }

@@ -37,7 +37,6 @@ const NOT_NEEDED: &[(&[&str], &str)] = &[
     (
         &[
             "strict_sni_host",
-            "max_header_size",
             "keepalive_interval",
             "keepalive_idle",
             "keepalive_count",
@@ -65,6 +64,11 @@ const NOT_NEEDED: &[(&[&str], &str)] = &[
 ];
 
 const LEFT_OUT: &[(&str, &str, &str)] = &[
+    (
+        "max_header_size",
+        "the limit of tarpon is 16 KiB",
+        "set `max-head-size` in [server], up to 64KiB, if heads are longer",
+    ),
     ("templates", "tarpon changes no content", "make the pages before they are served"),
     ("request_header", "tarpon adds no headers to requests", "let the server behind work without it"),
     ("method", "requests keep their method", "let the server behind accept it"),

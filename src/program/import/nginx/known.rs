@@ -104,7 +104,6 @@ const NOT_NEEDED: &[(&[&str], &str)] = &[
             "client_body_temp_path",
             "client_header_buffer_size",
             "connection_pool_size",
-            "large_client_header_buffers",
             "map_hash_bucket_size",
             "map_hash_max_size",
             "request_pool_size",
@@ -241,6 +240,11 @@ const NOT_NEEDED_PREFIXES: &[(&str, &str)] = &[
 
 /// Names, or the starts of names with `_` at their end.
 const LEFT_OUT: &[(&str, &str, &str)] = &[
+    (
+        "large_client_header_buffers",
+        "tarpon has one limit for the whole head of a request, 16 KiB",
+        "set `max-head-size` in [server], up to 64KiB, if heads are longer",
+    ),
     ("stream", "tarpon passes no other protocols than HTTP on", "keep such a server beside tarpon"),
     ("mail", "tarpon passes no mail on", "keep such a server beside tarpon"),
     ("ssi", "tarpon processes no server-side includes", "make the pages before they are served"),

@@ -8,8 +8,8 @@
 //! The parameters name the length of the content. If the client has not, the content is collected first.
 
 use super::{
-    FastCgiEvent, FastCgiReceived, FastCgiReceiver, FastCgiRefusal, FastCgiResponseError, REQUEST_LEN_MAX,
-    content_length, write_request,
+    FastCgiEvent, FastCgiReceived, FastCgiReceiver, FastCgiRefusal, FastCgiResponseError, content_length,
+    request_len_max, write_request,
 };
 use crate::{
     BufRange, ConnResources,
@@ -24,6 +24,7 @@ use crate::{
 };
 use tarpon_http::{
     fastcgi::{FastCgiError, FastCgiHeader, FastCgiKind, end_of_stream},
+    head::{HEAD_LEN_MAX, HEAD_LEN_USUAL},
     status::Status,
 };
 
@@ -50,9 +51,10 @@ struct CollectedUpload {
 /// How many bytes of a content without a length are collected, at most: as for CGI programs.
 const UPLOAD_LEN_MAX: usize = 64 * 1024;
 
-/// Buffers that the start of a request takes.
-const START_SPAN_COUNT: usize = REQUEST_LEN_MAX.div_ceil(BUF_LEN);
+/// Buffers that the start of a request takes, with heads of any length: each buffer is longer than a head.
+const START_SPAN_COUNT: usize = request_len_max(HEAD_LEN_USUAL).div_ceil(BUF_LEN);
 const _: () = assert!(START_SPAN_COUNT < SPAN_COUNT_MAX);
+const _: () = assert!(request_len_max(HEAD_LEN_MAX).div_ceil(HEAD_LEN_MAX) <= START_SPAN_COUNT);
 
 impl Default for FastCgiExchange {
     fn default() -> FastCgiExchange {
@@ -231,7 +233,7 @@ impl FastCgiExchange {
         let FastCgiReceived { used, event } = self.receiver.receive(cx.pool.bytes(input))?;
         match event {
             // A record that fills a buffer and is incomplete is too long.
-            FastCgiEvent::Incomplete if used == 0 && input.len as usize == BUF_LEN => {
+            FastCgiEvent::Incomplete if used == 0 && input.len as usize >= BUF_LEN => {
                 Err(FastCgiResponseError::Record(FastCgiError::End).into())
             }
             FastCgiEvent::Incomplete => Ok(used),
@@ -307,13 +309,13 @@ fn write_start(
         }
     }
     // Rare: it takes several buffers.
-    let mut start = vec![0; REQUEST_LEN_MAX];
+    let mut start = vec![0; request_len_max(cx.pool.head_len_max())];
     let fields = MessageFields::parse(cx.pool.bytes(list)).ok_or(FastCgiRefusal::Malformed)?;
     let len = write_request(fields, settings, length, keeps_connection, &mut start)?;
     if out.spans().len() + START_SPAN_COUNT > SPAN_COUNT_MAX {
         return Err(NoBuffer.into());
     }
-    for part in start[..len].chunks(BUF_LEN) {
+    for part in start[..len].chunks(cx.pool.buf_len()) {
         let buf = cx.pool.take_for_response().ok_or(NoBuffer)?;
         cx.pool.buf_mut(buf)[..part.len()].copy_from_slice(part);
         out.push(cx.sites, Span::Buf(BufRange { buf, at: 0, len: part.len() as u32 }));

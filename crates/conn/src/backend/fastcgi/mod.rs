@@ -24,6 +24,6 @@ mod script;
 pub use error_output::ERROR_LINE_LEN_MAX;
 pub(super) use error_output::ErrorOutput;
 pub(super) use exchange::FastCgiExchange;
-use params::{FastCgiRefusal, REQUEST_LEN_MAX, content_length, write_request};
+use params::{FastCgiRefusal, content_length, request_len_max, write_request};
 pub use receiver::FastCgiResponseError;
 use receiver::{FastCgiEvent, FastCgiReceived, FastCgiReceiver};

@@ -20,9 +20,13 @@ use tarpon_http::{
     target::{self, PATH_LEN_MAX},
 };
 
-/// The maximum length of the start of a request. A head has 16 KiB at most, of which the query is written twice, and a path of 4 KiB up to six
-/// times.
-pub(in crate::backend) const REQUEST_LEN_MAX: usize = 56 * 1024;
+/// The maximum length of the start of a request with a head of this length: its query is written twice, and a path of 4 KiB up to six times.
+pub(in crate::backend) const fn request_len_max(head_len_max: usize) -> usize {
+    2 * head_len_max + 6 * PATH_LEN_MAX
+}
+
+/// The maximum length of the content of a record. Section 3.3.
+const RECORD_LEN_MAX: usize = u16::MAX as usize;
 
 /// Fields that are no parameters: those that have a parameter of their own, and Proxy, whose parameter HTTP_PROXY would name a proxy to programs
 /// that connect elsewhere (CVE-2016-5385 and others).
@@ -77,7 +81,7 @@ pub(in crate::backend) fn content_length(
     }
 }
 
-/// Writes the start of a request to the front of `to`, of which it needs [`REQUEST_LEN_MAX`] bytes at most: BeginRequest, Params, and their end;
+/// Writes the start of a request to the front of `to`, of which it needs [`request_len_max`] bytes at most: BeginRequest, Params, and their end;
 /// without content also the end of Stdin. Returns its length.
 ///
 /// # Errors
@@ -109,17 +113,35 @@ pub(in crate::backend) fn write_request(
         params.put("QUERY_STRING", &[query])?;
         params.put_script(&script, fastcgi.root.as_bytes())?;
         params.put_configured()?;
-        let params_len = writer.len() - FASTCGI_BEGIN_LEN - FASTCGI_HEADER_LEN;
+        let params_len = writer.len() - PARAMS_AT;
+        // Room for the headers of further records: the parameters move behind them.
+        for _ in 1..params_len.div_ceil(RECORD_LEN_MAX) {
+            writer.put(&[0; FASTCGI_HEADER_LEN])?;
+        }
         writer.put(&end_of_stream(FastCgiKind::Params))?;
         if content_length.is_none_or(|length| length == 0) {
             writer.put(&end_of_stream(FastCgiKind::Stdin))?;
         }
-        Some((u16::try_from(params_len).ok()?, writer.len()))
+        Some((params_len, writer.len()))
     };
     let (params_len, len) = write().ok_or(FastCgiRefusal::TooLong)?;
-    let header = FastCgiHeader::new(FastCgiKind::Params, params_len).encode();
-    to[FASTCGI_BEGIN_LEN..][..FASTCGI_HEADER_LEN].copy_from_slice(&header);
+    put_record_headers(to, params_len);
     Ok(len)
+}
+
+/// Where the parameters begin: behind BeginRequest and the header of their first record.
+const PARAMS_AT: usize = FASTCGI_BEGIN_LEN + FASTCGI_HEADER_LEN;
+
+/// Divides the parameters in records: writes the header of each, the last one first. There is room for all headers behind the parameters.
+fn put_record_headers(to: &mut [u8], params_len: usize) {
+    for number in (0..params_len.div_ceil(RECORD_LEN_MAX)).rev() {
+        let from = number * RECORD_LEN_MAX;
+        let len = RECORD_LEN_MAX.min(params_len - from);
+        let at = PARAMS_AT + from + number * FASTCGI_HEADER_LEN;
+        to.copy_within(PARAMS_AT + from..PARAMS_AT + from + len, at);
+        let header = FastCgiHeader::new(FastCgiKind::Params, len as u16).encode();
+        to[at - FASTCGI_HEADER_LEN..at].copy_from_slice(&header);
+    }
 }
 
 /// Returns the path and the query of a target. A target in absolute form may have no path: RFC 9112, section 3.2.1.

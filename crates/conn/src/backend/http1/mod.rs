@@ -236,7 +236,7 @@ impl Http1Exchange {
         let to = &mut to[MESSAGE_ROOM..][..MESSAGE_LEN_MAX];
         let received = match response::read(bytes, self.is_head, &self.upgrade, to) {
             // A head that fills a buffer and is incomplete is too long.
-            Ok(None) if input.len as usize == BUF_LEN => {
+            Ok(None) if input.len as usize >= BUF_LEN => {
                 Err(ExchangeError::invalid(FailureReason::HeadTooLong))
             }
             received => received,

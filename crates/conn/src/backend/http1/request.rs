@@ -7,7 +7,7 @@ use crate::{
     pipe::fields::MessageFields,
 };
 use tarpon_http::{
-    head::HEAD_LEN_MAX,
+    head::HEAD_LEN_USUAL,
     sent_path::{behind_prefix, without_dot_segments},
 };
 
@@ -128,6 +128,9 @@ fn write_via(list: MessageFields<'_>, put: &mut impl FnMut(&[&[u8]]) -> Option<(
     put(&[list.get(b":version").unwrap_or(b"1.1"), b" tarpon\r\n"])
 }
 
+/// The maximum length of a path from which dot segments are removed. No route leads to a longer path.
+const DOTTED_PATH_LEN_MAX: usize = HEAD_LEN_USUAL;
+
 /// Writes the target: the path without dot segments, below its new base if it has one, and the query as received.
 fn write_target(
     received: &[u8],
@@ -140,7 +143,7 @@ fn write_target(
     }
     let end = received.iter().position(|&byte| byte == b'?').unwrap_or(received.len());
     let (path, query) = received.split_at(end);
-    let mut scratch = [0; HEAD_LEN_MAX];
+    let mut scratch = [0; DOTTED_PATH_LEN_MAX];
     let path = without_dot_segments(path, &mut scratch)?;
     let path = match rewrite {
         Some(PathRewrite { prefix_len, base }) => {

@@ -38,7 +38,7 @@ impl FunctionPhase {
     /// Returns how much the connection reads.
     pub(super) fn input(&self, out: &Outbox) -> Input {
         match self {
-            FunctionPhase::Collecting(_) if collect::has_room(out) => super::READ,
+            FunctionPhase::Collecting(_) if collect::has_room(out) => Input::Bytes,
             FunctionPhase::Collecting(_) | FunctionPhase::Sending(_) => Input::Pause,
         }
     }

@@ -93,7 +93,7 @@ impl Http1 {
         };
         let status = Status::from_code(code);
         let queued = cx.pool.take_for_response().ok_or(Status::ServiceUnavailable).and_then(|buf| {
-            let to = cx.pool.buf_mut(buf);
+            let to = &mut cx.pool.buf_mut(buf)[..BUF_LEN];
             let head = FunctionHead { code, status, lines: &lines, content_len: full_len, persistence };
             match head.write(cx.prefixes, to) {
                 Some(len) => Ok((buf, len)),

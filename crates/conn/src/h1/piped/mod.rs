@@ -25,8 +25,7 @@ use crate::{
     backend::{BackendLimits, BackendProtocol, HashKey, http1::trailers::CollectedTrailers},
     functions::Payload,
     open_exchanges::{NO_PLACE, OpenExchange},
-    pipe::{MESSAGE_ROOM, Message, NoBuffer, PipeEnd, PipeId, Side},
-    pool::BUF_LEN,
+    pipe::{MESSAGE_ROOM, Message, NoBuffer, PipeEnd, PipeId, Side, request_len_max},
     proxy_trust::PeerAddress,
     request::Client,
     response_prefix::Persistence,
@@ -166,8 +165,9 @@ impl Http1 {
             hash_key: cx.pipes.settings(route.backend).map_or_else(HashKey::default, |of| of.hash_key),
             protocol: cx.pipes.protocol(route.backend),
         };
+        let len_max = request_len_max(cx.pool);
         let (bytes, to) = cx.pool.split_mut(input, buf);
-        let to = &mut to[MESSAGE_ROOM..BUF_LEN - MESSAGE_ROOM];
+        let to = &mut to[MESSAGE_ROOM..][..len_max];
         let request = match PipedRequest::write(bytes, &target, to) {
             Ok(request) => request,
             Err(status) => {

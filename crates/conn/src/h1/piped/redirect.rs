@@ -79,7 +79,8 @@ impl Http1 {
             self.ending != Ending::No || self.request_count >= self.limits(cx).keepalive_requests.get();
         let Http1Phase::Piped(piped) = &mut self.phase else { return Err(None) };
         let bytes = cx.pool.bytes(input);
-        let (head, _) = http_head::parse(bytes).ok().flatten().ok_or(Some(Status::BadGateway))?;
+        let parsed = http_head::parse_within(cx.pool.head_len_max(), bytes).ok().flatten();
+        let (head, _) = parsed.ok_or(Some(Status::BadGateway))?;
         let host = head.host().map_err(|_| Some(Status::BadGateway))?;
         let request = Request { client: piped.client, ..request(&head, bytes, host) };
         let route = cx.sites.route(self.finder.accepted().routes, &request);

@@ -302,7 +302,7 @@ impl Sealed {
     /// Moves opened bytes behind those in the plain inbox, as far as they fit.
     fn fill_inbox(&mut self, pool: &mut Pool, rest: &mut BufRange) -> BufRange {
         let inbox = self.inbox.expect("the caller has seen it");
-        let len = self.opened_len.min(BUF_LEN - inbox.len as usize);
+        let len = self.opened_len.min(pool.buf_len() - inbox.len as usize);
         let inbox = pool.join(inbox, BufRange { len: len as u32, ..*rest });
         self.skip_opened(rest, len);
         inbox

@@ -180,7 +180,7 @@ impl Tls {
     fn prepare_step(&mut self, wire: &[u8]) -> Result<Opened, RecordError> {
         let complete_len = complete_len(wire);
         if complete_len <= self.waited_len {
-            return if wire.len() == BUF_LEN { Err(RecordError::Invalid) } else { Ok(Opened::Incomplete) };
+            return if wire.len() >= BUF_LEN { Err(RecordError::Invalid) } else { Ok(Opened::Incomplete) };
         }
         let Some(conn) = self.conn.take() else { return Ok(Opened::Incomplete) };
         let (held, is_first) = (mem::take(&mut self.held), mem::take(&mut self.is_first_step));
@@ -302,7 +302,7 @@ impl RecordProgress {
                     // The peer may begin a message in one record and end it in another, but none does after the handshake, and rustls could
                     // not seal until then.
                     0 if has_record(pool.bytes(wire)) => Err(RecordError::Invalid),
-                    0 if wire.len as usize == BUF_LEN => Err(RecordError::Invalid),
+                    0 if wire.len as usize >= BUF_LEN => Err(RecordError::Invalid),
                     0 => Ok(Opened::Incomplete),
                     len => Ok(Opened::Own { len }),
                 }

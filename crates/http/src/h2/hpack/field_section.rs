@@ -7,8 +7,8 @@ use super::dynamic_table::{DynamicTable, copy_from_ring};
 use super::static_table::STATIC_ENTRIES;
 use super::{FIELD_OVERHEAD, HEADER_TABLE_SIZE, HpackError, INDEXED};
 
-/// The maximum size of a field section, as HPACK counts it, to send as `SETTINGS_MAX_HEADER_LIST_SIZE`: as long as an HTTP/1 head.
-pub const SECTION_SIZE_MAX: usize = crate::head::HEAD_LEN_MAX;
+/// The maximum size of a field section, as HPACK counts it, to send as `SETTINGS_MAX_HEADER_LIST_SIZE`: as long as an HTTP/1 head by default.
+pub const SECTION_SIZE_MAX: usize = crate::head::HEAD_LEN_USUAL;
 
 /// The buffer that the names and values of a section are decoded to. It holds any section within [`SECTION_SIZE_MAX`], and any field of the dynamic
 /// table.

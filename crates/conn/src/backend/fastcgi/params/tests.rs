@@ -1,6 +1,7 @@
 use super::*;
 use crate::pipe::fields::MessageFieldsWriter;
 use std::collections::BTreeMap;
+use tarpon_http::head::HEAD_LEN_MAX;
 
 fn settings() -> BackendSettings {
     let fastcgi = FastCgiSettings {
@@ -70,7 +71,7 @@ fn params(bytes: &[u8]) -> BTreeMap<String, String> {
 }
 
 fn written(list: &[u8], settings: &BackendSettings, length: Option<u64>) -> Result<Vec<u8>, FastCgiRefusal> {
-    let mut to = vec![0xff; REQUEST_LEN_MAX];
+    let mut to = vec![0xff; request_len_max(HEAD_LEN_MAX)];
     let list = MessageFields::parse(list).unwrap();
     let len = write_request(list, settings, length, true, &mut to)?;
     to.truncate(len);
@@ -255,6 +256,26 @@ fn content_has_a_known_length() {
 }
 
 /// The longest path, as the longest head has it, fits; what fits nowhere is refused.
+#[test]
+fn long_parameters_take_several_records() {
+    let kinds = |bytes: &[u8]| records(bytes).iter().map(|(kind, _)| *kind).collect::<Vec<_>>();
+    for len in (20_000..62_000).step_by(4_111).chain([32_500, 32_600, 32_700]) {
+        let (query, value) = ("q".repeat(len), "v".repeat(HEAD_LEN_MAX - len - 100));
+        let target = format!("/a.php?{query}");
+        let list = list(&[(":method", "GET"), (":path", &target), ("x-long", &value)]);
+        let whole = written(&list, &settings(), None).unwrap();
+        let params = params(&whole);
+        assert_eq!((&params["QUERY_STRING"], &params["HTTP_X_LONG"]), (&query, &value), "{len}");
+        let sizes: Vec<_> = records(&whole)[1..].iter().map(|(_, content)| content.len()).collect();
+        let count = sizes.iter().position(|&size| size == 0).expect("the end of the parameters");
+        assert!(
+            count >= 2 && sizes[..count - 1].iter().all(|&size| size == RECORD_LEN_MAX),
+            "{len}: {sizes:?}"
+        );
+        assert_eq!(kinds(&whole), [vec![1], vec![4; count + 1], vec![5]].concat(), "{len}");
+    }
+}
+
 #[test]
 fn start_of_a_request_has_a_limit() {
     let (path, query) = ("a".repeat(2_000), "q".repeat(11_000));
