@@ -335,7 +335,7 @@ impl UringEngine {
             && slot.state.receive == Receive::Armed
             && !slot.state.receives_once
             && slot.conn.is_client()
-            && matches!(slot.conn.need().input, Input::Bytes { .. })
+            && slot.conn.need().input == Input::Bytes
         {
             slot.state.receives_once = true;
             slot.state.receive = Receive::Cancelling;
