@@ -443,10 +443,10 @@ pub(crate) fn has_exited(pid: Pid) -> bool {
 }
 
 impl ProgramExit {
-    /// Returns the only line of standard error.
+    /// Returns the only line of standard error, but for the step that long work reports after ten seconds on a busy machine.
     #[track_caller]
     pub(crate) fn error_line(&self) -> &str {
-        let mut lines = self.err.lines();
+        let mut lines = self.err.lines().filter(|line| *line != "reading");
         let line = lines.next().expect("an error message");
         assert_eq!(lines.next(), None, "one line: {self:?}");
         line

@@ -1,6 +1,6 @@
 //! Notices a flood of connections, so that the kernel accepts few of them at a time.
 //!
-//! An accept that goes on takes every client of the queue in one call, and those that connect meanwhile, up to the length of the completion queue:
+//! An accept that goes on takes every client of the queue in one call, and those that connect during it, up to the length of the completion queue:
 //! clients that connect as fast as the kernel accepts keep the worker in that call for 30 ms. During a flood accepts take one client each, as many as
 //! other engines [accept in a row](ACCEPT_MAX).
 
