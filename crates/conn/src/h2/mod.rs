@@ -75,8 +75,9 @@ pub(crate) const STREAM_COUNT_MAX: u32 = 128;
 /// The length of replies that wait, in bytes, with which no input is taken: some 300 acknowledgements.
 const REPLIES_LEN_MAX: usize = 4 * 1024;
 
-/// The number of frames that carry nothing which a client may send ahead, and each second: browsers send a few for each response.
-const OVERHEAD_COUNT_MAX: u32 = 1_000;
+/// The number of frames that carry nothing which a client may send ahead, and each second: browsers send a few for each response. Small frames of a
+/// tunnel are answered with two windows each, and more than a thousand may be on their way.
+const OVERHEAD_COUNT_MAX: u32 = 4_000;
 const OVERHEAD_COUNT_PER_S: u32 = 100;
 
 /// The number of exchanges that a client may cancel ahead, and each second; each complete one allows another. A page that is left cancels at most
