@@ -46,8 +46,8 @@ fn slow_readers_take_no_response_from_other_clients() {
     for (engine, redirect_count) in engines.flat_map(|engine| REDIRECT_COUNTS.map(|count| (engine, count))) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("it is bound");
-        // With what the kernel gives a connection by default, these clients would hold all memory that it has for TCP, and other
-        // connections of this machine would be reset.
+        // The kernel would take 256 KiB ahead of each of these clients, half a GiB in all. A small machine has less for TCP, and its other
+        // connections would be reset.
         sockopt::set_socket_send_buffer_size(&listener, SEND_BUFFER_LEN).expect("a size");
         let listen = address.to_string();
         let options = ["--engine", engine.name(), "--workers", "1", "--listen", &listen];

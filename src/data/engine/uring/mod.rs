@@ -19,6 +19,9 @@
 //! turn ([`StarvedReceives`]), for one buffer each: a receive that goes on takes up to 32 in one call, so a few clients that send without a
 //! pause would take all buffers in each turn.
 //!
+//! During a [flood of connections](AcceptFlood) each accept takes one client, and a client that fills its buffers without a pause gets one buffer in
+//! turn, too.
+//!
 //! The kernel gives each of many connections one buffer in turn. So when a buffer is full and its request incomplete, the engine takes the rest
 //! with a direct `recv`, once it has seen all completions: otherwise thousands of clients with large headers would have a part of them in the
 //! pool.
