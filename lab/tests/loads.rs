@@ -45,6 +45,7 @@ fn thousands_of_clients_with_large_heads_have_no_errors() {
         "--rounds=1",
         "--time-factor=0.1",
         "--connections=4500",
+        "--timeout=60",
         "--idle-wait=0",
         "--other-max=60000",
     ];

@@ -81,14 +81,15 @@ fn failure_on(case: &ProtocolCase, engine: Engine, address: SocketAddr, seed: u6
     }
 }
 
-/// Returns whether a client has received what it wanted, or the first responses, of which the last announces the end of the connection: so a
-/// connection gives way to other clients while the master cannot start a process for them.
+/// Returns whether a client has received what it wanted, or the first responses, perhaps all, of which the last announces the end of the
+/// connection: so a connection gives way to other clients while the master cannot start a process for them.
 fn is_whole_or_ends_early(got: &[u8], want: &[u8]) -> bool {
     const CLOSE: &[u8] = b"Connection: close\r\n";
     let last = got.windows(CLOSE.len()).rposition(|window| window == CLOSE);
     let ends_early = |at: usize| {
         let unannounced = [&got[..at], &got[at + CLOSE.len()..]].concat();
-        want.strip_prefix(&unannounced[..]).is_some_and(|rest| rest.starts_with(b"HTTP/1.1 "))
+        want.strip_prefix(&unannounced[..])
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with(b"HTTP/1.1 "))
     };
     got == want || last.is_some_and(ends_early)
 }

@@ -53,7 +53,7 @@ pub(crate) struct CheckedLoopClient {
     server: SocketAddr,
     load: CheckedLoad,
     /// Longest time for a response, or for a close after it.
-    response_time_max: Duration,
+    pub(crate) response_time_max: Duration,
     /// When the client last looked for timeouts.
     last_sweep: Instant,
 }

@@ -10,7 +10,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -28,6 +28,7 @@ use crate::generated_site;
 use crate::measure::cpu::process_tree;
 use crate::measure::instructions::Callgrind;
 use crate::records::cost::{CostRecord, InstructionCount};
+use crate::servers::port::unused_address;
 use crate::servers::programs::run_command;
 
 /// Options of `tarpon-lab cost`.
@@ -193,7 +194,7 @@ impl CostBench {
 
     /// Counts a server on epoll that receives a request `count` times on one connection.
     fn server_instructions(&self, count: u32) -> Result<u64, LabError> {
-        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let address = unused_address()?;
         let output = fs::File::create(self.path("server.log"))?;
         let mut command = self.callgrind.command(&self.tarpon);
         command.arg("serve").arg(self.site()).arg(format!("--listen={address}"));

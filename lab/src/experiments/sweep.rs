@@ -26,6 +26,7 @@ use crate::measure::machine::this_machine;
 use crate::records::LabRecord;
 use crate::records::send_method::SendMethod;
 use crate::records::sweep::{SweepLink, SweepRecord, SweepSeries, SweepSettings, SweepWindow};
+use crate::servers::port::unused_address;
 use crate::servers::programs::run_command;
 use crate::sys::file_sender::{FileSender, drain, sending_time};
 
@@ -146,7 +147,7 @@ impl Drop for Sink {
 
 impl Sink {
     fn start(link: SweepLink) -> Result<Sink, LabError> {
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let port = unused_address()?.port();
         let program = env::current_exe()?;
         let mut command = match link {
             SweepLink::Loopback => Command::new(program),

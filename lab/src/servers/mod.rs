@@ -15,6 +15,7 @@
 //! | `upstream.rs` | the running server behind proxies |
 //! | `cgi_programs.rs` | the CGI programs of the lab |
 //! | `certificate.rs` | certificates for TLS |
+//! | `port.rs` | the port of each server |
 //! | `process.rs` | a running server |
 //! | `check.rs` | checks that a server sends the complete content and closes connections on request |
 //!
@@ -25,6 +26,7 @@ pub(crate) mod certificate;
 pub(crate) mod cgi_programs;
 pub(crate) mod check;
 mod configurations;
+pub(crate) mod port;
 pub(crate) mod process;
 pub(crate) mod programs;
 pub(crate) mod proxy_setup;

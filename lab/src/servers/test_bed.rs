@@ -1,7 +1,6 @@
 //! The test bed: a site in all forms, the programs, and a directory for files of the servers.
 
 use std::fs::{self, File};
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,6 +10,7 @@ use tempfile::TempDir;
 use super::certificate::{CertificateKey, LabCertificate};
 use super::cgi_programs;
 use super::check::{check, check_http2, check_tls};
+use super::port::unused_address;
 use super::process::ServerProcess;
 use super::programs::{StartValues, TarponBuilds, run_command, tarpon_version};
 use super::proxy_setup::{ProxySetup, ServerSwitches};
@@ -278,8 +278,7 @@ impl TestBed {
 
     /// Starts a server, and returns at once.
     pub(crate) fn spawn(&self, server: PeerServer) -> Result<ServerProcess, LabError> {
-        // In a private network namespace, no other process binds the port before the server does.
-        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let address = unused_address()?;
         let access_log = self.directory.path().join("access.log");
         let values = StartValues {
             address,

@@ -1,11 +1,12 @@
 //! The running server behind proxies, a process of its own.
 
 use std::io::Write;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use super::port::unused_address;
 use crate::client::request::RequestForm;
 use crate::client::{connect, read_response};
 use crate::error::LabError;
@@ -29,8 +30,7 @@ pub(crate) struct LabUpstreamCounts {
 impl LabUpstream {
     /// Starts the server on the core of this thread, with responses of these lengths.
     pub(crate) fn start(sizes: &[usize]) -> Result<LabUpstream, LabError> {
-        // In a private network namespace, no other process binds the port before the server does.
-        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let address = unused_address()?;
         let sizes = sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("upstream-server").arg(format!("--listen={address}")).arg(format!("--sizes={sizes}"));

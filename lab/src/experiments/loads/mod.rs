@@ -18,7 +18,6 @@ mod requests;
 
 use std::env;
 use std::fs;
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -40,6 +39,7 @@ use crate::records::LabRecord;
 use crate::records::loads::{FunctionLoad, LoadSeries, LoadWindow, LoadsRecord, LoadsSettings, load_names};
 use crate::records::round::MeasuredServer;
 use crate::records::server::{PeerServer, names};
+use crate::servers::port::unused_address;
 use crate::servers::process::ServerProcess;
 
 /// Options of `tarpon-lab loads`.
@@ -59,6 +59,9 @@ pub(crate) struct LoadsArgs {
     /// Open this many connections for every load, for trial runs [default: those of the load]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=10_000))]
     connections: Option<u16>,
+    /// Count a response as an error after this time in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = TIMEOUT_SECONDS, value_parser = clap::value_parser!(u64).range(1..=600))]
+    timeout: u64,
     /// Measure these engines: tarpon-uring, tarpon-epoll, tarpon-poll
     #[arg(long, value_delimiter = ',', default_value = "tarpon-uring,tarpon-epoll", value_parser = parse_server)]
     servers: Vec<PeerServer>,
@@ -116,7 +119,7 @@ fn measure(args: &LoadsArgs) -> Result<LoadsRecord, LabError> {
             clean: args.rounds,
         };
         series.rounds = plan.run(
-            |server| measure_window(&program, &cores, &series, server),
+            |server| measure_window(&program, &cores, &series, server, args.timeout()),
             |window| {
                 let share = window.times.other_share();
                 (share > settings.other_share_max).then_some(share)
@@ -133,12 +136,14 @@ fn measure_window(
     cores: &TwoCores,
     series: &LoadSeries,
     server: PeerServer,
+    timeout: Duration,
 ) -> Result<LoadWindow, LabError> {
     let process = program.start(server)?;
     process.threads()?.expect_pinned_to(cores.server)?;
     cores.on_client_core(|| {
         let (address, requests) = (process.address(), requests(series.load));
         let mut client = CheckedLoopClient::connect(address, requests, series.connections)?;
+        client.response_time_max = timeout;
         client.warm_up(WARM_UP_TIME)?;
         let times = cores.measure(
             || process.threads(),
@@ -197,8 +202,7 @@ impl FunctionServer {
 
     /// Starts the program, and waits until it listens.
     fn start(&self, server: PeerServer) -> Result<ServerProcess, LabError> {
-        // In a private network namespace, no other process binds the port before the server does.
-        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let address = unused_address()?;
         let mut command = Command::new(&self.program);
         command.arg(address.to_string()).args(server.engine());
         let output = self.output.reopen()?;
@@ -220,6 +224,10 @@ impl LoadsArgs {
         self.connections.map_or(load.connections(), usize::from)
     }
 
+    fn timeout(&self) -> Duration {
+        Duration::from_secs(self.timeout)
+    }
+
     /// Returns the command that repeats the experiment on any machine.
     fn command(&self) -> String {
         let number = |number: Option<usize>| number.map_or_else(String::new, |number| number.to_string());
@@ -231,6 +239,7 @@ impl LoadsArgs {
                 ("time-factor", unless(self.time_factor == 1.0, self.time_factor.to_string())),
                 ("loads", load_names(&self.loads)),
                 ("connections", number(self.connections.map(usize::from))),
+                ("timeout", unless(self.timeout == TIMEOUT_SECONDS, self.timeout.to_string())),
                 ("servers", names(&self.servers)),
                 ("program", file_name(self.program.as_deref())),
             ]),
@@ -259,6 +268,9 @@ fn parse_server(text: &str) -> Result<PeerServer, String> {
 
 const LOADS: [FunctionLoad; 4] =
     [FunctionLoad::WarmUp, FunctionLoad::Baseline, FunctionLoad::HeaderStress, FunctionLoad::HeavyPayloads];
+
+/// As long as no client waits for a small response.
+const TIMEOUT_SECONDS: u64 = 5;
 
 /// The program that embeds tarpon.
 const PROGRAM: &str = "tarpon-function-server";
