@@ -32,6 +32,12 @@ pub(crate) struct PgoArgs {
     /// Write the program, its profile and the files of both builds to this directory
     #[arg(long, value_name = "DIR", default_value = "target/pgo")]
     out: PathBuf,
+    /// Build for this target, whose programs this machine runs [default: that of the compiler]
+    #[arg(long, value_name = "TRIPLE")]
+    target: Option<String>,
+    /// Make the profile, and not the program that is built with it
+    #[arg(long)]
+    profile_only: bool,
     /// Send the requests of each load for this long
     #[arg(long, default_value_t = 1.0, value_parser = parse_seconds)]
     seconds: f64,
@@ -41,7 +47,7 @@ pub(crate) struct PgoArgs {
 pub(crate) fn run(args: &PgoArgs) -> Result<(), LabError> {
     fs::create_dir_all(&args.out).map_err(|error| format!("{}: {error}", args.out.display()))?;
     let files = PgoFiles { directory: args.out.canonicalize()? };
-    let toolchain = Toolchain::find()?;
+    let toolchain = Toolchain::find(args.target.clone())?;
     let instrumented = files.directory.join("tarpon-instrumented");
     fs::copy(toolchain.build_with_counters(&files)?, &instrumented)?;
 
@@ -54,6 +60,10 @@ pub(crate) fn run(args: &PgoArgs) -> Result<(), LabError> {
         summary.expect_load(crate_name)?;
     }
     files.remove_counters()?;
+    if args.profile_only {
+        println!("{}", files.profile().display());
+        return Ok(());
+    }
 
     let program = files.directory.join("tarpon-pgo");
     fs::copy(toolchain.build_with_profile(&files)?, &program)?;

@@ -14,7 +14,7 @@ use crate::servers::programs::run_command;
 /// The compiler, and its program for profiles.
 pub(super) struct Toolchain {
     /// The target of builds, named so that cargo builds neither build scripts nor procedural macros with these flags.
-    host: String,
+    target: String,
     profdata: PathBuf,
 }
 
@@ -28,8 +28,8 @@ pub(super) struct ProfileSummary {
 }
 
 impl Toolchain {
-    /// Finds the compiler of the PATH. Fails if llvm-profdata is not installed.
-    pub(super) fn find() -> Result<Toolchain, LabError> {
+    /// Finds the compiler of the PATH, whose own target is the default. Fails if llvm-profdata is not installed.
+    pub(super) fn find(target: Option<String>) -> Result<Toolchain, LabError> {
         let version = rustc(&["-vV"])?;
         let host = version.lines().find_map(|line| line.strip_prefix("host: "));
         let host = host.ok_or("`rustc -vV` names no host")?.to_owned();
@@ -40,7 +40,7 @@ impl Toolchain {
             let hint = "install it with `rustup component add llvm-tools`";
             return Err(format!("{}: no such program; {hint}", profdata.display()).into());
         }
-        Ok(Toolchain { host, profdata })
+        Ok(Toolchain { target: target.unwrap_or(host), profdata })
     }
 
     /// Builds tarpon with counters, which each process writes as it ends. Returns the program.
@@ -70,10 +70,10 @@ impl Toolchain {
         let flags = env::var("RUSTFLAGS").into_iter().chain(flags.iter().cloned()).collect::<Vec<_>>();
         let mut cargo = Command::new("cargo");
         cargo.args(["build", "--release", "--locked", "--package=tarpon", "--bin=tarpon"]);
-        cargo.arg(format!("--target={}", self.host)).arg("--target-dir").arg(files.build());
+        cargo.arg(format!("--target={}", self.target)).arg("--target-dir").arg(files.build());
         // An incremental build divides a crate into parts that are optimised apart.
         run_command(cargo.env("CARGO_INCREMENTAL", "0").env("RUSTFLAGS", flags.join(" ")))?;
-        Ok(files.build().join(&self.host).join("release/tarpon"))
+        Ok(files.build().join(&self.target).join("release/tarpon"))
     }
 
     /// Makes the profile from all counters.
