@@ -7,9 +7,9 @@ use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
 use tarpon_http::h2::hpack::{
-    FIELD_REPRESENTATION_LEN_MAX, FieldSection, HEADER_TABLE_SIZE, HpackDecoder, HpackEncoder, HpackError,
-    SECTION_FIELD_COUNT_MAX, SECTION_SIZE_MAX, SIZE_BEYOND_MAX, SIZE_UPDATES_LEN_MAX, SectionBytes,
-    encode_field,
+    FIELD_COUNT_BEYOND_MAX, FIELD_REPRESENTATION_LEN_MAX, FieldSection, HEADER_TABLE_SIZE, HpackDecoder,
+    HpackEncoder, HpackError, SECTION_FIELD_COUNT_MAX, SECTION_SIZE_MAX, SIZE_BEYOND_MAX,
+    SIZE_UPDATES_LEN_MAX, SectionBytes, encode_field,
 };
 use tarpon_http::h2::{H2Request, MalformedRequest, parse_trailers};
 
@@ -140,7 +140,7 @@ impl NaiveDecoder {
     }
 
     fn decode(&mut self, block: &[u8]) -> Result<Vec<Field>, HpackError> {
-        let (mut fields, mut beyond, mut update_count) = (Vec::new(), 0, 0);
+        let (mut fields, mut beyond, mut update_count) = (Vec::new(), (0, 0), 0);
         let mut is_too_large = false;
         let mut reader = Reader { block, at: 0 };
         while let Some(&first) = block.get(reader.at) {
@@ -180,9 +180,9 @@ impl NaiveDecoder {
             {
                 is_too_large = true;
                 fields.clear();
-                beyond += size;
+                beyond = (beyond.0 + size, beyond.1 + 1);
             }
-            if beyond > SIZE_BEYOND_MAX {
+            if beyond.0 > SIZE_BEYOND_MAX || beyond.1 > FIELD_COUNT_BEYOND_MAX {
                 return Err(HpackError::TooLong);
             }
         }

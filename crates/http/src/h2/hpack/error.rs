@@ -16,7 +16,8 @@ pub enum HpackError {
     UpdateSize,
     /// An update of the size of the dynamic table follows a field, or two other updates: RFC 7541, section 4.2.
     UpdatePlace,
-    /// A field is not complete within [`FIELD_REPRESENTATION_LEN_MAX`](super::FIELD_REPRESENTATION_LEN_MAX) bytes: RFC 9113, section 10.5.1.
+    /// A field is not complete within [`FIELD_REPRESENTATION_LEN_MAX`](super::FIELD_REPRESENTATION_LEN_MAX) bytes, or too
+    /// many fields follow those that a section has room for: RFC 9113, section 10.5.1.
     TooLong,
     /// The block ends within a field: RFC 9113, section 4.3.
     Incomplete,

@@ -22,6 +22,10 @@ pub const SECTION_FIELD_COUNT_MAX: usize = 256;
 /// cannot make the server copy without end, with a byte for each 4 KiB.
 pub const SIZE_BEYOND_MAX: usize = 16 * SECTION_SIZE_MAX;
 
+/// The maximum number of fields beyond the limits of a section: a client cannot make the server decode without end either, with three or four bytes
+/// for each field. No browser has as many cookies.
+pub const FIELD_COUNT_BEYOND_MAX: usize = 4 * SECTION_FIELD_COUNT_MAX;
+
 /// The number of updates of the size of the dynamic table that a block may begin with. RFC 7541, section 4.2.
 const UPDATE_COUNT_MAX: u8 = 2;
 
@@ -39,6 +43,8 @@ pub struct FieldSection {
     size_left: usize,
     /// The size of the fields after those that the section has room for.
     size_beyond: usize,
+    /// How many fields those are.
+    count_beyond: usize,
     /// How many updates of the size of the dynamic table may follow.
     pub(super) update_count_left: u8,
 }
@@ -55,6 +61,7 @@ impl FieldSection {
             len: 0,
             size_left: SECTION_SIZE_MAX + 1,
             size_beyond: 0,
+            count_beyond: 0,
             update_count_left: UPDATE_COUNT_MAX,
         }
     }
@@ -62,7 +69,7 @@ impl FieldSection {
     /// Removes all fields: another block begins.
     #[inline]
     pub fn clear(&mut self) {
-        (self.count, self.len, self.size_beyond) = (0, 0, 0);
+        (self.count, self.len, self.size_beyond, self.count_beyond) = (0, 0, 0, 0);
         (self.size_left, self.update_count_left) = (SECTION_SIZE_MAX + 1, UPDATE_COUNT_MAX);
     }
 
@@ -173,12 +180,16 @@ impl FieldSection {
     ///
     /// # Errors
     ///
-    /// Returns [`HpackError::TooLong`] if the fields exceed [`SIZE_BEYOND_MAX`].
+    /// Returns [`HpackError::TooLong`] if the fields exceed [`SIZE_BEYOND_MAX`] or [`FIELD_COUNT_BEYOND_MAX`].
     #[cold]
     pub(super) fn exceed(&mut self, len: usize) -> Result<(), HpackError> {
         self.set_too_large();
         self.size_beyond += len + FIELD_OVERHEAD;
-        if self.size_beyond > SIZE_BEYOND_MAX { Err(HpackError::TooLong) } else { Ok(()) }
+        self.count_beyond += 1;
+        match self.size_beyond > SIZE_BEYOND_MAX || self.count_beyond > FIELD_COUNT_BEYOND_MAX {
+            true => Err(HpackError::TooLong),
+            false => Ok(()),
+        }
     }
 
     /// Forgets all fields, as they exceed a limit.

@@ -44,7 +44,8 @@ pub use encode::encode_field;
 pub use encoder::{HpackEncoder, SIZE_UPDATES_LEN_MAX};
 pub use error::HpackError;
 pub use field_section::{
-    FieldSection, SECTION_FIELD_COUNT_MAX, SECTION_SIZE_MAX, SIZE_BEYOND_MAX, SectionBytes,
+    FIELD_COUNT_BEYOND_MAX, FieldSection, SECTION_FIELD_COUNT_MAX, SECTION_SIZE_MAX, SIZE_BEYOND_MAX,
+    SectionBytes,
 };
 pub use packed_field::{PackedField, PackedLiteral, split_field};
 

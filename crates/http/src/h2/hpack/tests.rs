@@ -234,6 +234,12 @@ fn block_that_only_loads_the_server_is_refused() {
     let long_name = literal(0x40, 6, 0, Some(&[b'n'; 4_000]), b"", false);
     connection.decode(&long_name, 10_000).expect("a field");
     assert_eq!(connection.decode(&b"\x7e\x00".repeat(80), 10_000), Err(HpackError::TooLong));
+    for cut in [7, 100_000] {
+        let count = SECTION_FIELD_COUNT_MAX + FIELD_COUNT_BEYOND_MAX;
+        let decode = |count| TestConnection::new().decode(&b"\x00\x01a\x00".repeat(count), cut);
+        assert_eq!(decode(count), Ok(Vec::new()));
+        assert_eq!(decode(count + 1), Err(HpackError::TooLong));
+    }
 }
 
 #[test]
