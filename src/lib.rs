@@ -120,8 +120,9 @@ pub use control::{
     access_log::{LogSink, rotate_files},
     listeners::{Listener, default_admin_address},
     metrics::{
-        CertificateMetrics, CgiMetrics, HotPathMetrics, Metrics, PathMetrics, ProcessMetrics, ReadFailure,
-        Responses, ServerState, SiteMetrics, SiteReading, TlsHandshakes, UpstreamMetrics, UpstreamState,
+        CertificateMetrics, CgiMetrics, Exemplar, HotPathMetrics, Metrics, PathMetrics, ProcessMetrics,
+        ReadFailure, Responses, ServerState, SiteMetrics, SiteReading, TlsHandshakes, UpstreamMetrics,
+        UpstreamState,
     },
     server::{Handle, Server},
 };

@@ -7,13 +7,14 @@ use crate::common::{
     load::SetOnDrop,
     port::ReservedPort,
     program::{RunningProgram, has_exited, serve, tarpon, unprivileged, wrap_command},
-    site, wait_for, workers,
+    readable_dir, site, wait_for, workers,
 };
 use rustix::process::Signal;
 use std::{
     collections::BTreeMap,
     fs,
-    io::Write,
+    io::{Read, Write},
+    net::TcpListener,
     os::unix::{fs::MetadataExt, net::UnixStream},
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -21,6 +22,84 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
+use tarpon::Engine;
+
+#[test]
+fn openmetrics_has_the_trace_of_a_slow_request() {
+    const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+    /// What Prometheus 3 sends.
+    const ACCEPT: &str = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,\
+        application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,\
+        text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
+    for engine in [Engine::Epoll, Engine::Prefork] {
+        let dir = site(&[("index.html", "home")]);
+        let temp = readable_dir();
+        let (log, admin) = (temp.path().join("access.log"), temp.path().join("admin.sock"));
+        let upstream = TcpListener::bind("127.0.0.1:0").expect("a listener");
+        let proxy = format!("/slow/=http://{}", upstream.local_addr().expect("an address"));
+        thread::spawn(move || {
+            for stream in upstream.incoming() {
+                let mut stream = stream.expect("a connection");
+                let _ = stream.read(&mut [0; 4096]);
+                // The log counts milliseconds.
+                thread::sleep(Duration::from_millis(3));
+                let _ =
+                    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+            }
+        });
+        let address = format!("unix:{}", admin.display());
+        let file = log.display().to_string();
+        let options = [
+            ["--engine", engine.name()],
+            ["--workers", "1"],
+            ["--admin", &address],
+            ["--access-log", &file],
+            ["--proxy", &proxy],
+        ];
+        let program = RunningProgram::start_ready(serve(dir.path(), options.as_flattened()));
+        let request = |path: &str, flags: &str| {
+            let mut client = TestClient::connect(program.address());
+            let trace = if flags == "00" { TRACE.replace('4', "5") } else { TRACE.to_owned() };
+            let field = format!("traceparent: 00-{trace}-00f067aa0ba902b7-{flags}\r\n");
+            client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n{field}\r\n"));
+            assert_eq!(client.response().status, 200, "{engine}: {path}");
+        };
+        // A trace that is not sampled is no exemplar.
+        request("/slow/", "00");
+        let read = |accept: &str| {
+            let mut client = TestClient::connect_unix(&admin);
+            client.send(format!("GET /metrics HTTP/1.1\r\nHost: a\r\nAccept: {accept}\r\n\r\n"));
+            let response = client.response();
+            (response.field("Content-Type").map(str::to_owned), response.content)
+        };
+        let samples = wait_for("an exemplar", || {
+            request("/slow/", "01");
+            let (media, content) = read(ACCEPT);
+            assert_eq!(media.as_deref(), Some("application/openmetrics-text; version=1.0.0; charset=utf-8"));
+            let has_trace = content.windows(TRACE.len()).any(|part| part == TRACE.as_bytes());
+            has_trace.then(|| parsed_by_prometheus(&content, &["openmetrics"]))
+        });
+        let exemplars: Vec<Vec<&str>> = samples
+            .lines()
+            .map(|line| line.split('\t').collect())
+            .filter(|row: &Vec<_>| row.len() == 5)
+            .collect();
+        let [row] = &exemplars[..] else { panic!("{engine}: {samples}") };
+        let (end, took): (f64, f64) = (
+            row[1].strip_prefix("le=").expect("a label").parse().expect("a number"),
+            row[4].parse().expect("a number"),
+        );
+        assert_eq!((row[0], row[3]), ("tarpon_response_duration_seconds_bucket", TRACE), "{engine}");
+        assert!(took >= 0.002 && took <= end, "{engine}: {row:?}");
+        // Another client gets the format of Prometheus, as before.
+        for accept in ["*/*", "text/plain", "application/openmetrics-text;q=0", "text/html"] {
+            let (media, content) = read(accept);
+            assert_eq!(media.as_deref(), Some("text/plain; version=0.0.4; charset=utf-8"), "{accept}");
+            let text = String::from_utf8(content).expect("UTF-8");
+            assert!(!text.contains("trace_id") && !text.contains("# EOF"), "{accept}: {text}");
+        }
+    }
+}
 
 #[test]
 fn admin_paths_have_the_documented_responses() {
@@ -593,7 +672,7 @@ impl AdminSocket {
     fn metrics(&self) -> BTreeMap<String, u64> {
         let response = self.get("/metrics");
         assert_eq!(response.field("Content-Type"), Some("text/plain; version=0.0.4; charset=utf-8"));
-        let samples = parsed_by_prometheus(&response.content);
+        let samples = parsed_by_prometheus(&response.content, &[]);
         let sample = |line: &str| {
             let (name, value) = line.rsplit_once('\t')?;
             Some((name.replace('\t', " "), value.parse().ok()?))
@@ -602,11 +681,12 @@ impl AdminSocket {
     }
 }
 
-fn parsed_by_prometheus(text: &[u8]) -> String {
+fn parsed_by_prometheus(text: &[u8], arguments: &[&str]) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let python = Path::new(env!("CARGO_TARGET_TMPDIR")).join("redbot/bin/python");
     let mut reader = Command::new(python)
         .arg(root.join("tests/clients/metrics"))
+        .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

@@ -64,6 +64,23 @@ fn until(client: &mut TestClient, end: &str) -> String {
 }
 
 #[test]
+fn a_token_on_a_network_is_a_warning() {
+    let dir = site(&[("site/index.html", "home")]);
+    let file = token_file(dir.path());
+    for (admin, warns) in [("127.0.0.1:0", false), ("0.0.0.0:0", true)] {
+        let config = dir.path().join("tarpon.toml");
+        let text = format!(
+            "[[site]]\npath = \"site\"\n[[listener]]\naddress = \"127.0.0.1:0\"\n[server]\nadmin = \"{admin}\"\nadmin-token-file = \"{}\"\n",
+            file.to_str().expect("text")
+        );
+        fs::write(&config, text).expect("a file");
+        let check = RunningProgram::run(tarpon(["config".as_ref(), "check".as_ref(), config.as_os_str()]));
+        let warning = format!("the token of the admin listener travels in clear text to {admin}");
+        assert!(check.status.success() && check.err.contains(&warning) == warns, "{admin}: {check:?}");
+    }
+}
+
+#[test]
 fn dashboard_over_tcp_needs_the_token() {
     let dir = site(&[("index.html", "home")]);
     let run = tempfile::TempDir::new().expect("a directory");

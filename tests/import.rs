@@ -1,10 +1,16 @@
 //! `tarpon import`: what it makes of nginx.conf and Caddyfiles is valid, and its report names each directive that it leaves out.
 
-use crate::common::program::{ProgramExit, RunningProgram, tarpon};
+use crate::common::{
+    client::TestClient,
+    port::ReservedPort,
+    program::{ProgramExit, RunningProgram, serve_config, tarpon},
+};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use std::{
     env,
     ffi::OsStr,
     fs,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
 use tempfile::TempDir;
@@ -209,29 +215,177 @@ fn directives_that_close_paths_never_open_them() {
     }
 }
 
+/// Made by htpasswd with the least cost: "open sesame".
+const HASH: &str = "$2y$04$zLWgRi5P4yFNnkDHB4v7buXQt.c8HCfFGrbjrO3WLGXpdk0zgwi0K";
+
+/// Writes files of users and the text, in which DIR stands for the directory; imports it with `--output tarpon.toml`.
+fn imported_with_users(syntax: &str, text: &str) -> (TempDir, ProgramExit, String) {
+    let dir = TempDir::new().expect("a directory");
+    for (name, users) in
+        [("u", format!("ann:{HASH}\n")), ("v", format!("bob:{HASH}\n")), ("old", "ann:$apr1$a$b\n".into())]
+    {
+        fs::write(dir.path().join(name), users).expect("a file");
+        fs::set_permissions(dir.path().join(name), fs::Permissions::from_mode(0o600)).expect("a mode");
+    }
+    let at = dir.path().canonicalize().expect("a path");
+    let at = at.to_str().expect("UTF-8");
+    fs::write(dir.path().join("a"), text.replace("DIR", at).replace("HASH", HASH)).expect("a file");
+    let exit = run(dir.path(), &["import", syntax, "a", "--output", "tarpon.toml"]);
+    let toml = fs::read_to_string(dir.path().join("tarpon.toml")).expect("a file");
+    let checked = run(dir.path(), &["config", "check", "--offline", "tarpon.toml"]);
+    assert!(checked.status.success(), "{checked:?}\n{toml}");
+    let toml = toml.replace(&format!("{at}/"), "DIR/").replace(HASH, "HASH");
+    (dir, exit, toml)
+}
+
 #[test]
-fn closed_paths_come_with_the_option_that_lets_users_in() {
-    let cases = [
+fn users_are_carried_over_or_their_paths_stay_closed() {
+    const NGINX: &str = "nginx";
+    const CADDY: &str = "caddy";
+    #[rustfmt::skip]
+    let cases: &[(&str, &str, &str, &str)] = &[
+        // syntax  the file                                                                    the limits                                   part of the report
+        (NGINX, "server { root /srv; location /a/ { auth_basic x; auth_basic_user_file u; } }", "/a users-file=DIR/u realm=x", ""),
+        (NGINX, "server { root /srv; location /a/ { auth_basic x; auth_basic_user_file DIR/u; } }", "/a users-file=DIR/u realm=x", ""),
+        (NGINX, "server { root /srv; location /a { auth_basic x; auth_basic_user_file u; } }", "/a users-file=DIR/u realm=x", "location: differs: /a and the paths below it are protected, and not others that begin so, such as /ab"),
+        (NGINX, "http { auth_basic x; auth_basic_user_file u; server { root /srv; } }",          "/ users-file=DIR/u realm=x", ""),
+        (NGINX, "server { root /srv; auth_basic x; auth_basic_user_file u; location /a/ { } }",  "/ users-file=DIR/u realm=x", ""),
+        (NGINX, "server { root /srv; auth_basic x; auth_basic_user_file u; location /a/ { auth_basic off; } }", "/ users-file=DIR/u realm=x, /a passwords=off", ""),
+        (NGINX, "server { root /srv; auth_basic x; auth_basic_user_file u; location = /a.txt { auth_basic off; } }", "/ users-file=DIR/u realm=x, /a.txt passwords=off", ""),
+        (NGINX, "server { root /srv; location /a/ { auth_basic x; auth_basic_user_file u; } location /a/b/ { } }", "/a users-file=DIR/u realm=x, /a/b passwords=off", ""),
+        (NGINX, "server { root /srv; auth_basic x; auth_basic_user_file u; location /a/ { auth_basic_user_file v; } }", "/ users-file=DIR/u realm=x, /a users-file=DIR/v realm=x", ""),
+        (NGINX, "server { root /srv; location /a/ { auth_basic $host; auth_basic_user_file u; } }", "/a users-file=DIR/u", "auth_basic: differs: its text depends on a variable"),
+        (NGINX, "server { root /srv; location /a/ { auth_basic 'x\\\\y'; auth_basic_user_file u; } }", "/a users-file=DIR/u", "tarpon refuses the value"),
+        (NGINX, "server { root /srv; location /a/ { auth_basic x; auth_basic_user_file u; alias /b/; } }", "/ users-file=DIR/u realm=x", ""),
+        // Addresses count, too.
+        (NGINX, "server { root /srv; location /a/ { auth_basic x; auth_basic_user_file u; allow 10.0.0.0/8; deny all; } }", "/a allow=10.0.0.0/8 users-file=DIR/u realm=x", ""),
+        (NGINX, "server { root /srv; allow 10.0.0.0/8; deny all; location /a/ { auth_basic x; auth_basic_user_file u; } }", "/ allow=10.0.0.0/8, /a allow=10.0.0.0/8 users-file=DIR/u realm=x", ""),
+        (NGINX, "server { root /srv; auth_basic x; auth_basic_user_file u; location /a/ { auth_basic off; allow 10.0.0.0/8; deny all; } }", "/ users-file=DIR/u realm=x, /a allow=10.0.0.0/8 passwords=off", ""),
+        (NGINX, "server { root /srv; auth_basic x; auth_basic_user_file old; location /a/ { auth_basic off; allow 10.0.0.0/8; deny all; } }", "/ deny=all, /a allow=10.0.0.0/8", "old:1: it is a hash by MD5 (apr1)"),
+        (NGINX, "server { root /srv; location /a/ { satisfy any; auth_basic x; auth_basic_user_file u; allow 10.0.0.0/8; deny all; } }", "/a deny=all", "satisfy: left out: in tarpon clients need an address and a password"),
+        (NGINX, "server { root /srv; location /a/ { satisfy any; auth_basic x; auth_basic_user_file u; } }", "/a users-file=DIR/u realm=x", ""),
+        (NGINX, "server { root /srv; location / { deny all; } location /a/ { auth_basic x; auth_basic_user_file u; } }", "/ deny=all, /a users-file=DIR/u realm=x allow=all", ""),
+        // Paths of other users stay closed.
+        (NGINX, "server { root /srv; location /a/ { auth_basic x; auth_basic_user_file old; } }", "/a deny=all", "htpasswd -B"),
+        (NGINX, "server { root /srv; location /a/ { auth_basic x; auth_basic_user_file none; } }", "/a deny=all", "cannot read"),
+        (NGINX, "server { root /srv; location /a/ { auth_basic x; } }",                           "/a deny=all", "it has no auth_basic_user_file"),
+        (NGINX, "server { root /srv; location /a/ { auth_basic x; auth_basic_user_file /$host; } }", "/a deny=all", "depends on a variable"),
+        (NGINX, "server { root /srv; location /a/ { auth_request /b; auth_basic x; auth_basic_user_file u; } }", "/a deny=all", "auth_request: left out"),
+        (NGINX, "server { root /srv; location /a/ { auth_request /b; auth_basic off; } }",        "/a deny=all", "auth_request: left out"),
+        (NGINX, "server { root /srv; location /a/ { auth_basic x; auth_basic_user_file u; } location = /a { auth_basic x; auth_basic_user_file v; } }", "/a deny=all", "another directive has other users"),
+        (NGINX, "server { root /srv; auth_basic x; auth_basic_user_file u; location = /a { auth_basic_user_file v; } }", "/ users-file=DIR/u realm=x, /a deny=all", "another directive has other users"),
+        (NGINX, "server { root /srv; auth_basic x; auth_basic_user_file u; location = / { auth_basic off; } }", "/ users-file=DIR/u realm=x", "auth_basic: left out: other paths would be open, too"),
+        // Expressions count before prefixes, and are no prefixes.
+        (NGINX, "server { root /srv; location ~ \\.zip$ { auth_basic x; auth_basic_user_file u; } location /a/ { } }", "/ users-file=DIR/u realm=x", "all paths of / need one"),
+        (NGINX, "server { root /srv; location ~ \\.php$ { auth_basic x; auth_basic_user_file u; fastcgi_pass b:1; } }", "/ users-file=DIR/u realm=x", "all paths of / need one"),
+        (NGINX, "server { root /srv; location ~ ^/a/b[0-9]+x { auth_basic x; auth_basic_user_file u; } location /a/b/ { } }", "/a users-file=DIR/u realm=x", "all paths of /a are protected"),
+        (NGINX, "server { root /srv; location ~ ^/a/ { auth_basic x; auth_basic_user_file u; } location ^~ /a/b/ { } location /a/c/ { } }", "/a users-file=DIR/u realm=x, /a/b passwords=off", ""),
+        (NGINX, "server { root /srv; auth_basic x; auth_basic_user_file u; location ~* \\.css$ { expires max; } location /a/ { auth_basic off; } }", "/ users-file=DIR/u realm=x", "auth_basic: left out: other paths"),
+        (NGINX, "server { root /srv; location / { try_files $uri @b; } location @b { auth_basic x; auth_basic_user_file u; proxy_pass http://c:1; } }", "/ deny=all", "@b has another access control"),
+        (NGINX, "server { root /srv; auth_basic x; auth_basic_user_file u; location /a/ { auth_basic off; try_files $uri @b; } location @b { proxy_pass http://c:1; } }", "/ users-file=DIR/u realm=x, /a deny=all", "@b has another access control"),
+        (NGINX, "server { root /srv; location /a/ { auth_basic x; auth_basic_user_file u; } location /b/ { try_files $uri /a/b.html; } }", "/a users-file=DIR/u realm=x", "location: left out: /a/b.html is for other clients than /b/*"),
+        (NGINX, "server { root /srv; location /a/ { auth_basic x; auth_basic_user_file u; try_files $uri /a/b.html; } }", "/a users-file=DIR/u realm=x", ""),
+        (NGINX, "server { root /srv; location /a/ { auth_basic x; auth_basic_user_file u; limit_except GET { auth_basic off; } } }", "/a users-file=DIR/u realm=x", "limit_except: left out"),
+        (NGINX, "server { root /srv; location ~ ^/a/ { deny all; } location /a/b/ { } }", "/a deny=all", ""),
+        (NGINX, "server { root /srv; location /a/ { limit_except GET { auth_basic x; auth_basic_user_file u; } proxy_pass http://c:1; } }", "/a users-file=DIR/u realm=x", "limit_except: differs"),
+        (CADDY, ":80 {\nroot /srv\nbasic_auth {\nann HASH\nbob HASH\n}\n}",                      "/ users=ann:HASH users=bob:HASH", ""),
+        (CADDY, ":80 {\nroot /srv\nbasic_auth /a* {\nann HASH\n}\n}", "/a users=ann:HASH", "basic_auth: differs: /a and the paths below it"),
+        (CADDY, ":80 {\nroot /srv\nbasicauth /a/* bcrypt \"Staff only\" {\nann HASH\n}\n}",       "/a users=ann:HASH realm=Staff only", ""),
+        (CADDY, ":80 {\nroot /srv\nhandle /a/* {\nbasic_auth {\nann HASH\n}\nfile_server\n}\nhandle /a/b/* {\nfile_server\n}\n}", "/a users=ann:HASH, /a/b passwords=off", ""),
+        (CADDY, ":80 {\nroot /srv\nhandle /a/* {\nbasic_auth {\nann HASH\n}\n}\nhandle {\nrespond 404\n}\n}", "/ deny=all, /a users=ann:HASH allow=all", ""),
+        (CADDY, ":80 {\nroot /srv\n@x {\npath /a/*\nnot remote_ip 10.0.0.0/8\n}\nbasic_auth @x {\nann HASH\n}\n}", "/a users=ann:HASH", "clients from all addresses need a password"),
+        (CADDY, ":80 {\nroot /srv\n@out not remote_ip 10.0.0.0/8\nrespond @out 403\nbasic_auth {\nann HASH\n}\n}", "/ allow=10.0.0.0/8 users=ann:HASH", ""),
+        (CADDY, ":80 {\nroot /srv\nbasic_auth /a/* {\nann HASH\n}\nhandle_path /a/b/* {\nroot * /b\nfile_server\n}\n}", "/a users=ann:HASH, / users=ann:HASH", ""),
+        (CADDY, ":80 {\nroot /srv\nhandle /a/* {\nbasic_auth *.zip {\nann HASH\n}\n}\n}",        "/a users=ann:HASH", ""),
+        (CADDY, ":80 {\nroot /srv\n@x header X-A 1\nbasic_auth @x {\nann HASH\n}\n}",             "/ users=ann:HASH", "all paths of /* are protected"),
+        (CADDY, ":80 {\nroot /srv\nbasic_auth {\nann HASH\n}\nbasic_auth /a/* {\nbob HASH\n}\n}", "/ users=ann:HASH, /a deny=all", "another directive has other users"),
+        (CADDY, ":80 {\nroot /srv\nbasic_auth /a/* {\nann {env.SECRET}\n}\n}",                    "/a deny=all", "the user ann: it is no hash"),
+        (CADDY, ":80 {\nroot /srv\nbasic_auth /a/* {\n}\n}",                                       "/a deny=all", "it has no user"),
+        (CADDY, ":80 {\nroot /srv\nforward_auth /a/* b:1\n}",                                      "/a deny=all", "docs/passwords.md tell which clients and users"),
+    ];
+    for (syntax, text, want, report) in cases {
+        let (_dir, exit, toml) = imported_with_users(syntax, text);
+        let sections = toml.split("\n\n").filter(|section| section.starts_with("[[site.limit]]"));
+        let limits: Vec<_> = sections.map(limits_in_short).collect();
+        assert_eq!(limits.join(", "), *want, "{text}\n{toml}\n{exit:?}");
+        assert!(exit.err.contains(report), "{text}: {exit:?}");
+        assert!(!exit.err.contains("$2y$"), "{text}: {exit:?}");
+        // Without a place in the report each directive has the same effect.
+        assert!(!report.is_empty() || !exit.err.contains("auth"), "{text}: {exit:?}");
+    }
+}
+
+/// Returns the options of a section in one line, without `path = `.
+fn limits_in_short(section: &str) -> String {
+    let options = section.lines().filter_map(|line| line.split_once(" = "));
+    let words = options.flat_map(|(name, value)| {
+        let values =
+            value.trim_matches(['[', ']']).split(", ").map(|value| value.trim_matches('"').to_owned());
+        values.map(move |value| if name == "path" { value } else { format!("{name}={value}") })
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn hashes_are_written_to_a_file_of_its_owner_alone() {
+    let text = ":80 {\nroot /srv\nbasic_auth /a/* {\nann HASH\n}\n}";
+    let (dir, exit, toml) = imported_with_users("caddy", text);
+    let mode =
+        |dir: &TempDir| fs::metadata(dir.path().join("tarpon.toml")).unwrap().permissions().mode() & 0o777;
+    assert!(exit.status.success() && exit.err.is_empty() && toml.contains("ann:HASH"), "{exit:?}");
+    assert_eq!(mode(&dir), 0o600);
+    // Others may read a file to which a shell leads standard output.
+    let (_dir, exit) = imported("caddy", "a", &text.replace("HASH", HASH));
+    assert!(!exit.out.contains("ann") && exit.out.contains("deny = [\"all\"]"), "{exit:?}");
+    assert!(exit.err.contains("basic_auth: left out: standard output has no hashes"), "{exit:?}");
+    assert!(exit.err.contains("name a file with --output"), "{exit:?}");
+    // Without hashes the umask decides.
+    let (dir, ..) = imported_with_users("caddy", ":80 {\nroot /srv\n}");
+    assert_ne!(mode(&dir) & 0o044, 0, "{:o}", mode(&dir));
+}
+
+#[test]
+fn imported_users_get_through_and_no_other_client() {
+    let texts = [
         (
             "nginx",
-            "server { root /srv; auth_basic x; auth_basic_user_file /u; }",
-            "write users-file in its place",
-        ),
-        ("nginx", "server { root /srv; auth_request /b; }", "docs/passwords.md tell which clients and users"),
-        (
-            "caddy",
-            "http://a {\nroot /srv\nbasic_auth {\nu h\n}\n}",
-            "write users = [\"NAME:HASH\"] in its place",
+            "server { listen 127.0.0.1:PORT; root DIR/site; location /admin/ { auth_basic Staff; auth_basic_user_file u; } location /admin/open/ { auth_basic off; } location /old/ { auth_basic Staff; auth_basic_user_file old; } }",
         ),
         (
             "caddy",
-            "http://a {\nroot /srv\nforward_auth b:1\n}",
-            "docs/passwords.md tell which clients and users",
+            "http://127.0.0.1:PORT {\nbind 127.0.0.1\nroot DIR/site\nhandle /admin/* {\nbasic_auth bcrypt Staff {\nann HASH\n}\nfile_server\n}\nhandle /admin/open/* {\nfile_server\n}\nhandle /old/* {\nbasic_auth {\nann secret\n}\n}\nhandle {\nfile_server\n}\n}",
         ),
     ];
-    for (syntax, text, want) in cases {
-        let (_dir, exit) = imported(syntax, "a", text);
-        assert!(exit.err.contains(want) && exit.out.contains("deny = [\"all\"]"), "{text}: {exit:?}");
+    for (syntax, text) in texts {
+        let port = ReservedPort::new();
+        let text = text.replace("PORT", &port.address.port().to_string());
+        let (dir, exit, _) = imported_with_users(syntax, &text);
+        for path in ["", "admin/", "admin/open/", "old/"] {
+            let path = dir.path().join("site").join(path);
+            fs::create_dir_all(&path).expect("a directory");
+            fs::write(path.join("index.html"), "page").expect("a file");
+        }
+        let config = fs::read_to_string(dir.path().join("tarpon.toml")).expect("a file");
+        let program = RunningProgram::start_ready(serve_config(&config, dir.path(), &[]));
+        let mut client = TestClient::connect(program.address());
+        let right = format!("Authorization: Basic {}\r\n", BASE64_STANDARD.encode("ann:open sesame"));
+        let wrong = format!("Authorization: Basic {}\r\n", BASE64_STANDARD.encode("ann:open sesamf"));
+        for (path, fields, want) in [
+            ("/", "", 200),
+            ("/admin/", "", 401),
+            ("/admin/", &*wrong, 401),
+            ("/admin/", &*right, 200),
+            ("/admin/open/", "", 200),
+            ("/old/", "", 403),
+            ("/old/", &*right, 403),
+        ] {
+            let host = format!("127.0.0.1:{}", port.address.port());
+            client.send(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n"));
+            let response = client.response();
+            assert_eq!(response.status, want, "{syntax}: {path}, {fields}\n{config}\n{exit:?}");
+            let challenge = (want == 401).then_some("Basic realm=\"Staff\", charset=\"UTF-8\"");
+            assert_eq!(response.field("WWW-Authenticate"), challenge, "{syntax}: {path}");
+        }
     }
 }
 

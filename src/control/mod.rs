@@ -26,6 +26,7 @@
 //! | `client_limits` | the limits of clients, and the memory in which all workers count them |
 //! | `passwords` | the users of paths with a password, and the passwords that were verified lately |
 //! | `stats`, `metrics` | the statistics of a service, for Prometheus and `tarpon status` |
+//! | `exemplars` | traces of requests that took long, for the histogram of durations |
 //! | `process_usage` | what the server process takes from the system |
 //! | `helper_stats` | what helpers and the builder add to them |
 //! | `doctor` | examines the machine and a configuration, and advises |
@@ -50,6 +51,7 @@ pub(crate) mod client_limits;
 pub(crate) mod counters;
 #[cfg(feature = "program")]
 pub(crate) mod doctor;
+pub(crate) mod exemplars;
 #[cfg(feature = "program")]
 mod handover;
 #[cfg_attr(not(feature = "program"), path = "no_helper_stats.rs")]

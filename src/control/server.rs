@@ -211,10 +211,7 @@ impl Server {
         let (log, rings) = match logs.recording() {
             Some(recording) => {
                 let rings = LogRings::new(worker_count)?;
-                (
-                    Some(AccessLog::start(&logs, &rings, &counters, stats.log_lost())?),
-                    Some((recording, rings)),
-                )
+                (Some(AccessLog::start(&logs, &rings, &counters, &stats)?), Some((recording, rings)))
             }
             None => (None, None),
         };

@@ -6,6 +6,7 @@ use crate::{
     base::engine::Engine,
     control::{
         counters::ServerCounters,
+        exemplars::Exemplars,
         helper_stats::HelperStats,
         hot_paths::HotPathTables,
         metrics::{Metrics, ServerState, SiteMetrics},
@@ -33,6 +34,7 @@ pub(crate) struct ServerStats {
     hot_paths: Option<HotPathTables>,
     /// Lines that the access log could not write.
     log_lost: Arc<AtomicU64>,
+    exemplars: Arc<Exemplars>,
     is_draining: AtomicBool,
 }
 
@@ -72,6 +74,7 @@ impl ServerStats {
             usage: None,
             hot_paths: None,
             log_lost: Arc::default(),
+            exemplars: Arc::default(),
             is_draining: AtomicBool::new(false),
         }
     }
@@ -89,6 +92,11 @@ impl ServerStats {
     /// Returns the counter of the lines that the access log of this process could not write.
     pub(crate) fn log_lost(&self) -> &Arc<AtomicU64> {
         &self.log_lost
+    }
+
+    /// Returns the exemplars that the access log of this process keeps.
+    pub(crate) fn exemplars(&self) -> &Arc<Exemplars> {
+        &self.exemplars
     }
 
     /// Records that the site of this number was loaded, with its number of files and bytes.
@@ -133,6 +141,7 @@ impl ServerStats {
             state: if is_draining { ServerState::Draining } else { ServerState::Serving },
             log_lost: self.log_lost.load(Ordering::Relaxed),
             hot_paths: self.hot_paths.as_ref().map(HotPathTables::metrics),
+            exemplars: self.exemplars.all(),
             sites: self.sites.iter().enumerate().map(site).collect(),
             ..Metrics::of(&self.counters, &totals)
         };

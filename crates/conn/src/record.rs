@@ -148,6 +148,8 @@ pub struct RequestStart<'a> {
     pub agent: RecordedText<'a>,
     /// The trace-id of the request, if it has one valid field traceparent.
     pub trace_id: Option<TraceId>,
+    /// Whether that field says that a caller may have kept the trace.
+    pub is_trace_sampled: bool,
     /// The name of the user, if the path has a password. With status 401, the password is wrong.
     pub user: RecordedText<'a>,
     /// The head of the request, if heads are recorded.
@@ -289,7 +291,7 @@ impl Records {
             return;
         }
         let head = if recording.heads { request.head } else { &[] };
-        let LoggedFields { referer, agent, trace_id } =
+        let LoggedFields { referer, agent, trace_id, is_trace_sampled } =
             request.fields.map(LoggedFields::of).unwrap_or_default();
         let mut decoded = [0; CREDENTIALS_LEN_MAX];
         let credentials = request.fields.filter(|_| start.is_protected);
@@ -314,7 +316,8 @@ impl Records {
         let mut fixed = [0; FIXED_LEN];
         let mut writer = RecordWriter { to: &mut fixed };
         writer.put([START]);
-        writer.put([request.version.map_or(0, |version| 1 + version as u8)]);
+        let version = request.version.map_or(0, |version| 1 + version as u8);
+        writer.put([version | u8::from(is_trace_sampled) << TRACE_SAMPLED_BIT]);
         let cuts = texts.iter().rev().fold(0, |cuts, text| cuts << 1 | u8::from(text.cut));
         writer.put([cuts | u8::from(is_sampled) << SAMPLED_BIT]);
         writer.put(address_bytes(start.client));
@@ -516,10 +519,12 @@ impl<'a> Record<'a> {
 impl<'a> RequestStart<'a> {
     /// Decodes the fields, in the order in which [`Records::start_record`] writes them.
     fn read(reader: &mut RecordReader<'a>) -> Option<RequestStart<'a>> {
-        let version = match reader.take()? {
-            [0] => None,
-            [1] => Some(Version::Http10),
-            [2] => Some(Version::Http11),
+        let [version] = reader.take()?;
+        let is_trace_sampled = version >> TRACE_SAMPLED_BIT == 1;
+        let version = match version & !(1 << TRACE_SAMPLED_BIT) {
+            0 => None,
+            1 => Some(Version::Http10),
+            2 => Some(Version::Http11),
             _ => Some(Version::Http2),
         };
         let [flags] = reader.take()?;
@@ -560,6 +565,7 @@ impl<'a> RequestStart<'a> {
             referer,
             agent,
             trace_id,
+            is_trace_sampled,
             user,
             request,
             response,
@@ -587,6 +593,7 @@ struct LoggedFields<'a> {
     referer: &'a [u8],
     agent: &'a [u8],
     trace_id: Option<TraceId>,
+    is_trace_sampled: bool,
 }
 
 impl<'a> LoggedFields<'a> {
@@ -600,10 +607,12 @@ impl<'a> LoggedFields<'a> {
             } else if name.eq_ignore_ascii_case(b"traceparent") {
                 trace_count += 1;
                 found.trace_id = TraceId::parse(value);
+                found.is_trace_sampled = TraceId::is_sampled(value);
             }
         }
         // Nothing tells which one of several is right.
         found.trace_id = found.trace_id.filter(|_| trace_count == 1);
+        found.is_trace_sampled &= found.trace_id.is_some();
         found
     }
 }
@@ -682,6 +691,8 @@ const TEXT_COUNT: usize = 6;
 /// The flag for [`RequestStart::is_sampled`].
 const SAMPLED_BIT: usize = 7;
 const _: () = assert!(SAMPLED_BIT > TEXT_COUNT);
+/// The flag for [`RequestStart::is_trace_sampled`], in the byte of the version.
+const TRACE_SAMPLED_BIT: usize = 7;
 const ADDRESS_LEN: usize = 1 + 16;
 const ID_LEN: usize = 2 * 4;
 /// The length of the fields that are written when the response is queued: length of its head, status, length of the content.
@@ -712,6 +723,7 @@ mod tests {
         #[rustfmt::skip]
         let cases: &[(&str, String, bool)] = &[
             ("one",             format!("traceparent: 00-{line}"),                           true),
+            ("not sampled",     format!("traceparent: 00-{}", line.replace("-01\r\n", "-00\r\n")), true),
             ("in another case", format!("TraceParent:00-{line}"),                            true),
             ("none",            format!("tracestate: 00-{line}"),                            false),
             ("invalid",         format!("traceparent: ff-{line}"),                           false),
@@ -728,6 +740,12 @@ mod tests {
             let id = start.trace_id.map(|id| id.to_string());
             let want = has_id.then_some("4bf92f3577b34da6a3ce929d0e0e4736");
             assert_eq!(id.as_deref(), want, "{case}");
+            let is_sampled = *has_id && !fields.contains("-00\r\n");
+            assert_eq!(
+                (start.is_trace_sampled, start.version),
+                (is_sampled, Some(Version::Http11)),
+                "{case}"
+            );
         }
     }
 

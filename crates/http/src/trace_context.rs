@@ -5,7 +5,8 @@
 //! version  trace-id, 32 digits         parent-id        trace-flags
 //! ```
 //!
-//! Only the trace-id is of use here: it joins the lines of logs of several servers. The field itself is forwarded as it came.
+//! Only the trace-id is of use here: it joins the lines of logs of several servers. The flag `sampled` tells whether a caller may have kept the
+//! trace. The field itself is forwarded as it came.
 
 use core::fmt;
 
@@ -36,6 +37,12 @@ impl TraceId {
         // "All bytes as zero is considered an invalid value", of both ids.
         let is_valid = is_version_valid && has_dashes && trace_id != [0; TRACE_ID_LEN] && parent_id != [0; 8];
         is_valid.then_some(TraceId(trace_id))
+    }
+
+    /// Returns whether a valid value has the flag `sampled`: section 3.2.2.5.1.
+    pub fn is_sampled(value: &[u8]) -> bool {
+        let flags = value.get(VALUE_LEN - 2..VALUE_LEN).and_then(digits::<1>);
+        flags.is_some_and(|[flags]| flags & 1 == 1)
     }
 
     /// Returns its bytes; zeros for none.
@@ -83,6 +90,23 @@ mod tests {
     use std::string::ToString;
 
     const ID: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+
+    #[test]
+    fn only_the_lowest_flag_tells_whether_a_trace_is_sampled() {
+        for (flags, want) in [
+            ("01", true),
+            ("03", true),
+            ("ff", true),
+            ("00", false),
+            ("02", false),
+            ("10", false),
+            ("0g", false),
+        ] {
+            let value = std::format!("00-{ID}-00f067aa0ba902b7-{flags}");
+            assert_eq!(TraceId::is_sampled(value.as_bytes()), want, "{value}");
+        }
+        assert!(!TraceId::is_sampled(b"01"));
+    }
 
     #[test]
     fn value_has_the_exact_form_of_its_version() {

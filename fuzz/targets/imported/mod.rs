@@ -3,13 +3,13 @@
 use std::path::Path;
 use tarpon::{
     config::{CliFlags, CommandKind, ConfigFile, read},
-    import::{ImportSyntax, SourceAccess, import_text},
+    import::{HashOutput, ImportSyntax, SourceAccess, import_text},
 };
 
 /// Imports a text. The result is an error with its place, or a valid configuration and a report without control characters.
 pub fn check(syntax: ImportSyntax, text: &str) {
     let is_clean = |text: &str| text.chars().all(|char| char == '\n' || !char.is_control());
-    match import_text(syntax, Path::new("file"), text, SourceAccess::Nothing) {
+    match import_text(syntax, Path::new("file"), text, SourceAccess::Nothing, HashOutput::Write) {
         Ok(imported) => {
             let file = ConfigFile::new("tarpon.toml", imported.toml.clone());
             let resolved = read(Some(&file), &CliFlags::default(), CommandKind::Serve);

@@ -375,6 +375,7 @@ mod tests {
             referer: RecordedText::default(),
             agent: RecordedText::default(),
             trace_id: None,
+            is_trace_sampled: false,
             user: RecordedText::default(),
             request: RecordedText::default(),
             response: RecordedText::default(),

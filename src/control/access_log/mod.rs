@@ -35,15 +35,15 @@ pub use sink::LogSink;
 
 use crate::{
     base::log_config::{LogOwner, Logging, SiteLog},
-    control::counters::ServerCounters,
+    control::{counters::ServerCounters, exemplars::Exemplars, stats::ServerStats},
     data::log_ring::{LogRings, RingConsumer, Wakeup},
 };
 use debug::DebugTracer;
-use exchange::Exchanges;
+use exchange::{Exchange, ExchangeStep, Exchanges};
 use std::{
     hash::{BuildHasher, Hasher, RandomState},
     io,
-    sync::{Arc, Mutex, PoisonError, atomic::AtomicU64, mpsc},
+    sync::{Arc, Mutex, PoisonError, mpsc},
     thread,
     time::{Duration, Instant},
 };
@@ -105,19 +105,21 @@ impl LogPlan {
 }
 
 impl AccessLog {
-    /// Starts the log thread for workers with these rings and counters. Counts in `lost` the lines that cannot be written.
+    /// Starts the log thread for workers with these rings and counters. Counts in `stats` the lines that cannot be written, and keeps exemplars
+    /// there.
     pub(crate) fn start(
         logs: &LogPlan,
         rings: &LogRings,
         counters: &ServerCounters,
-        lost: &Arc<AtomicU64>,
+        stats: &ServerStats,
     ) -> io::Result<AccessLog> {
         let shared = Arc::new(LogControl { wakeup: Arc::clone(rings.wakeup()), orders: Mutex::default() });
         let (alive, ended) = mpsc::channel();
         let writer = LogThread {
             shared: Arc::clone(&shared),
             sources: rings.consumers().map(|consumer| (consumer, Exchanges::default())).collect(),
-            writers: LogWriters::new(logs, Arc::clone(lost)),
+            writers: LogWriters::new(logs, Arc::clone(stats.log_lost())),
+            exemplars: Arc::clone(stats.exemplars()),
             tracer: DebugTracer::new(logs),
             drops: DropReport::new(counters.clone()),
         };
@@ -154,6 +156,7 @@ struct LogThread {
     /// For each worker: its ring, and its exchanges that have not ended.
     sources: Vec<(RingConsumer, Exchanges)>,
     writers: LogWriters,
+    exemplars: Arc<Exemplars>,
     tracer: DebugTracer,
     drops: DropReport,
 }
@@ -199,6 +202,9 @@ impl LogThread {
             exchanges.read(bytes, |step| {
                 self.tracer.trace(worker, &step);
                 self.writers.add(&step);
+                if let ExchangeStep::Ended(exchange) = &step {
+                    add_exemplar(&self.exemplars, exchange);
+                }
             });
         }
         self.writers.write();
@@ -214,6 +220,15 @@ impl LogThread {
         }
         self.writers.write();
         self.drops.report();
+    }
+}
+
+/// Keeps an exchange as an exemplar if it is logged, its response counts in the histogram of durations, and a caller may have kept its trace.
+fn add_exemplar(exemplars: &Exemplars, exchange: &Exchange<'_>) {
+    let start = &exchange.start;
+    let counts = start.is_sampled && start.is_trace_sampled && exchange.is_complete;
+    if let (Some(trace_id), true) = (start.trace_id, counts) {
+        exemplars.add(trace_id, exchange.took_ms, start.unix_ms);
     }
 }
 

@@ -18,6 +18,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::sync::{Arc, OnceLock};
 use tarpon_http::{
     head::{self, Head, Method},
+    media::{self, MediaType},
     status::Status,
     target::{self, Target},
 };
@@ -79,7 +80,7 @@ impl Responder {
         match Order::ALL.into_iter().find(|order| order.target().as_bytes() == path) {
             None => match access::refusal_to_read(head, path, host, peer, &self.access) {
                 Some(refusal) => refusal.into(),
-                None => self.answer(head.method, path),
+                None => self.answer(head, path),
             },
             Some(_) if head.method != Method::Post => not_allowed("POST").into(),
             Some(_) if !access::may_order(head, peer, self.access.token.as_ref()) => {
@@ -89,16 +90,16 @@ impl Responder {
         }
     }
 
-    fn answer(&self, method: Method, path: &[u8]) -> AdminReply {
-        match (method, path) {
+    fn answer(&self, head: &Head<'_>, path: &[u8]) -> AdminReply {
+        match (head.method, path) {
             (Method::Get, b"/events") => AdminReply::Events,
             (_, b"/events") => not_allowed("GET").into(),
-            (Method::Get | Method::Head, _) => self.read(path).into(),
+            (Method::Get | Method::Head, _) => self.read(head, path).into(),
             _ => not_allowed("GET, HEAD").into(),
         }
     }
 
-    fn read(&self, path: &[u8]) -> AdminAnswer {
+    fn read(&self, head: &Head<'_>, path: &[u8]) -> AdminAnswer {
         match path {
             b"/dashboard" => dashboard(),
             b"/health" => page(Status::Ok, "alive\n"),
@@ -117,6 +118,10 @@ impl Responder {
                     page(Status::ServiceUnavailable, "draining\n")
                 }
             },
+            b"/metrics" if media::is_preferred(&head.fields, OPENMETRICS, PLAIN) => {
+                let media = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+                AdminAnswer { media, ..page(Status::Ok, &self.metrics().openmetrics()) }
+            }
             b"/metrics" => {
                 let media = "text/plain; version=0.0.4; charset=utf-8";
                 AdminAnswer { media, ..page(Status::Ok, &self.metrics().prometheus()) }
@@ -146,6 +151,10 @@ impl Responder {
         }
     }
 }
+
+/// The types of the formats of metrics. Prometheus asks for both, and prefers the first.
+const OPENMETRICS: MediaType = ("application", "openmetrics-text");
+const PLAIN: MediaType = ("text", "plain");
 
 impl AdminAnswer {
     pub(crate) fn bytes(&self, with_content: bool) -> Vec<u8> {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! counters of all workers ─┐
-//! current sites ───────────┴─ sum ─▶ Metrics ─▶ text for Prometheus, or JSON
+//! current sites ───────────┴─ sum ─▶ Metrics ─▶ text for Prometheus, OpenMetrics, or JSON
 //! ```
 //!
 //! The numbers are not a snapshot: each is exact at some moment during the read.
@@ -12,6 +12,8 @@ mod helpers;
 pub use helpers::{
     CertificateMetrics, CgiMetrics, ProcessMetrics, ReadFailure, SiteReading, UpstreamMetrics, UpstreamState,
 };
+
+pub use super::exemplars::Exemplar;
 
 use super::counters::ServerCounters;
 use std::fmt::{self, Write};
@@ -94,6 +96,10 @@ pub struct Metrics {
     pub completed: u64,
     /// The sum of the durations of these responses, in microseconds.
     pub latency_us: u64,
+    /// By the classes of [`latencies`](Metrics::latencies), and one more: the last logged request with a sampled trace that took so long. The text
+    /// formats have them, and JSON does not.
+    #[cfg_attr(feature = "program", serde(skip))]
+    pub exemplars: Vec<Option<Exemplar>>,
     /// CPU time of the workers, in microseconds.
     pub worker_cpu_us: u64,
     /// What the process takes that answers. `None`: the system does not tell.
@@ -285,7 +291,16 @@ impl Metrics {
 
     /// Returns the metrics in the text format of Prometheus, version 0.0.4.
     pub fn prometheus(&self) -> String {
-        let mut page = PrometheusPage(String::new());
+        self.page(MetricsFormat::Prometheus)
+    }
+
+    /// Returns the metrics in the text format OpenMetrics, version 1.0.0, with exemplars.
+    pub fn openmetrics(&self) -> String {
+        self.page(MetricsFormat::OpenMetrics) + "# EOF\n"
+    }
+
+    fn page(&self, format: MetricsFormat) -> String {
+        let mut page = MetricsPage { text: String::new(), format };
         page.family("build_info", "gauge", "Version and engine of the server");
         page.row("build_info", &[("version", &self.version), ("engine", &self.engine)], 1);
         page.number("start_time_seconds", "gauge", "Start of the service, since 1970", self.start_unix_s);
@@ -404,11 +419,11 @@ impl Metrics {
             let help = "Requests refused with 503 because too many waited for CGI programs";
             page.number("cgi_requests_refused_total", "counter", help, cgi.refused);
         }
-        page.0
+        page.text
     }
 
     /// Writes which version of each site is live, and whether the last read has failed.
-    fn readings(&self, page: &mut PrometheusPage) {
+    fn readings(&self, page: &mut MetricsPage) {
         let sites = self.sites.iter().enumerate();
         let read: Vec<_> = sites
             .filter_map(|(number, site)| Some((number.to_string(), site, site.reading.as_ref()?)))
@@ -447,7 +462,7 @@ impl Metrics {
         each("site_unreadable_files", help, |reading| reading.unreadable);
     }
 
-    fn upstreams(&self, page: &mut PrometheusPage) {
+    fn upstreams(&self, page: &mut MetricsPage) {
         let mut each = |name: &str, kind: &str, help: &str, value: fn(&UpstreamMetrics) -> u64| {
             let name = format!("upstream_{name}");
             page.family(&name, kind, help);
@@ -478,7 +493,7 @@ impl Metrics {
         each("connect_failures_total", "counter", help, |server| server.connect_failures);
     }
 
-    fn certificates(&self, page: &mut PrometheusPage) {
+    fn certificates(&self, page: &mut MetricsPage) {
         let mut each = |name: &str, help: &str, value: fn(&CertificateMetrics) -> Option<u64>| {
             page.family(name, "gauge", help);
             for certificate in &self.certificates {
@@ -495,24 +510,28 @@ impl Metrics {
         each("certificate_order_failures", help, |state| Some(state.failures));
     }
 
-    fn histogram(&self, page: &mut PrometheusPage) {
+    fn histogram(&self, page: &mut MetricsPage) {
         let name = "response_duration_seconds";
         page.family(name, "histogram", "Time from the head of a request to the end of its response");
-        for &(us, count) in &self.latencies {
-            page.row(&format!("{name}_bucket"), &[("le", &seconds(us).to_string())], count);
+        let buckets = self.latencies.iter().map(|&(us, count)| (page.number_label(seconds(us)), count));
+        let buckets: Vec<_> = buckets.chain([("+Inf".to_owned(), self.completed)]).collect();
+        let mut exemplars = self.exemplars.iter();
+        for (end, count) in &buckets {
+            let exemplar = exemplars.next().and_then(Option::as_ref);
+            page.bucket(&format!("{name}_bucket"), end, *count, exemplar);
         }
-        page.row(&format!("{name}_bucket"), &[("le", "+Inf")], self.completed);
         page.row(&format!("{name}_sum"), &[], seconds(self.latency_us));
         page.row(&format!("{name}_count"), &[], self.completed);
     }
 }
 
 /// Writes what a process takes, under the names that all programs use.
-fn process_page(process: &ProcessMetrics, page: &mut PrometheusPage) {
+fn process_page(process: &ProcessMetrics, page: &mut MetricsPage) {
     let mut row = |name: &str, kind: &str, help: &str, value: Option<f64>| {
         if let Some(value) = value {
+            let family = page.family_name(name, kind);
             page.put(format_args!(
-                "# HELP process_{name} {help}.\n# TYPE process_{name} {kind}\nprocess_{name} {value}\n"
+                "# HELP process_{family} {help}.\n# TYPE process_{family} {kind}\nprocess_{name} {value}\n"
             ));
         }
     };
@@ -532,17 +551,58 @@ fn process_page(process: &ProcessMetrics, page: &mut PrometheusPage) {
     row("start_time_seconds", "gauge", help, Some(process.start_unix_s as f64));
 }
 
-/// A page in the text format of Prometheus.
-struct PrometheusPage(String);
+/// A text format of metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MetricsFormat {
+    /// That of Prometheus, version 0.0.4.
+    Prometheus,
+    /// OpenMetrics, version 1.0.0: the family of a counter has no `_total`, and buckets have exemplars.
+    OpenMetrics,
+}
 
-impl PrometheusPage {
+/// A page in a text format.
+struct MetricsPage {
+    text: String,
+    format: MetricsFormat,
+}
+
+impl MetricsPage {
     fn number(&mut self, name: &str, kind: &str, help: &str, value: u64) {
         self.family(name, kind, help);
         self.row(name, &[], value);
     }
 
     fn family(&mut self, name: &str, kind: &str, help: &str) {
+        let name = self.family_name(name, kind);
         self.put(format_args!("# HELP tarpon_{name} {help}.\n# TYPE tarpon_{name} {kind}\n"));
+    }
+
+    /// Returns the name of a family: that of its samples, or without their ending.
+    fn family_name<'n>(&self, name: &'n str, kind: &str) -> &'n str {
+        match (self.format, kind) {
+            (MetricsFormat::OpenMetrics, "counter") => name.strip_suffix("_total").unwrap_or(name),
+            _ => name,
+        }
+    }
+
+    /// Returns the end of a bucket. OpenMetrics writes 1.0, and not 1.
+    fn number_label(&self, value: f64) -> String {
+        match self.format {
+            MetricsFormat::Prometheus => value.to_string(),
+            MetricsFormat::OpenMetrics => format!("{value:?}"),
+        }
+    }
+
+    /// Writes a bucket of a histogram.
+    fn bucket(&mut self, name: &str, end: &str, count: u64, exemplar: Option<&Exemplar>) {
+        match exemplar.filter(|_| self.format == MetricsFormat::OpenMetrics) {
+            None => self.row(name, &[("le", end)], count),
+            Some(Exemplar { trace_id, took_ms, unix_ms }) => {
+                let (took, at) = (*took_ms as f64 / 1e3, *unix_ms as f64 / 1e3);
+                let labels = [("le", end)];
+                self.row(name, &labels, format_args!("{count} # {{trace_id=\"{trace_id}\"}} {took} {at:.3}"));
+            }
+        }
     }
 
     fn row(&mut self, name: &str, labels: &[(&str, &str)], value: impl fmt::Display) {
@@ -555,7 +615,7 @@ impl PrometheusPage {
     }
 
     fn put(&mut self, words: fmt::Arguments<'_>) {
-        self.0.write_fmt(words).expect("writing to a String cannot fail");
+        self.text.write_fmt(words).expect("writing to a String cannot fail");
     }
 }
 

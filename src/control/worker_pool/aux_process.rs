@@ -57,7 +57,7 @@ fn serve(start: AuxStart<'_>, channel: Channel) -> io::Result<()> {
         let forward = move |order, client| master.send(&FromServer::AdminRequest { order }, [client]);
         Admin::start_with(listener, &counters, stats, forward)
     };
-    let log = rings.map(|rings| AccessLog::start(logs, rings, &counters, stats.log_lost())).transpose()?;
+    let log = rings.map(|rings| AccessLog::start(logs, rings, &counters, &stats)).transpose()?;
     let early = listener.as_ref().filter(|_| !is_successor);
     let mut admin = early.map(|listener| start_admin(listener, None)).transpose()?;
     let mut may_start_threads = is_successor && listener.is_some();

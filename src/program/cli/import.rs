@@ -3,12 +3,13 @@
 use super::{CommandResult, ignore_closed_pipe};
 use crate::UserError;
 use crate::base::error::reason;
-use crate::program::import::{ImportSyntax, import};
+use crate::program::import::{HashOutput, ImportSyntax, Imported, import};
 use crate::program::output::{self, OutputForm, messages::Count};
 use clap::{ArgMatches, FromArgMatches, Parser, Subcommand, ValueHint};
 use std::{
     fs::File,
     io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
 use tarpon_site::Printable;
@@ -39,7 +40,7 @@ struct ImportFile {
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: PathBuf,
 
-    /// Write the configuration to this file, which must not exist
+    /// Write the configuration to this file, which must not exist; with hashes of passwords its owner alone may read it
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     output: Option<PathBuf>,
 }
@@ -53,9 +54,11 @@ pub(super) fn run(matches: &ArgMatches) -> CommandResult {
         ImportFrom::Nginx(file) => (ImportSyntax::Nginx, file),
         ImportFrom::Caddy(file) => (ImportSyntax::Caddy, file),
     };
-    let imported = import(syntax, &file)?;
+    // The mode of standard output is not ours.
+    let hashes = if output.is_some() { HashOutput::Write } else { HashOutput::LeaveOut };
+    let imported = import(syntax, &file, hashes)?;
     match &output {
-        Some(path) => write_new(path, &imported.toml).map_err(|error| {
+        Some(path) => write_new(path, &imported).map_err(|error| {
             let hint = match error.kind() {
                 io::ErrorKind::AlreadyExists => "name another file, or remove this one",
                 _ => "name a file in a directory that you may write to",
@@ -79,8 +82,14 @@ pub(super) fn run(matches: &ArgMatches) -> CommandResult {
     }
 }
 
-fn write_new(path: &Path, text: &str) -> io::Result<()> {
-    let mut file = File::options().write(true).create_new(true).open(path)?;
-    file.write_all(text.as_bytes())?;
+fn write_new(path: &Path, imported: &Imported) -> io::Result<()> {
+    let mode = if imported.has_hashes { SECRET_MODE } else { PLAIN_MODE };
+    let mut file = File::options().write(true).create_new(true).mode(mode).open(path)?;
+    file.write_all(imported.toml.as_bytes())?;
     file.sync_all()
 }
+
+/// The mode of a file with hashes of passwords.
+const SECRET_MODE: u32 = 0o600;
+/// The mode of another file, but for the umask.
+const PLAIN_MODE: u32 = 0o666;

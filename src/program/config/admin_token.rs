@@ -1,25 +1,25 @@
-//! Reads the token of the admin listener, and warns if others can read it.
+//! Reads the token of the admin listener, and warns if others can read it: in its file, or on its way.
 //!
 //! A reload reads the file again.
 
 use super::{
-    ConfigErrors, ResolvedConfig,
+    AdminAt, ConfigErrors, ResolvedConfig,
     passwords::{READ_BY_OTHERS, open},
 };
-use crate::{AdminToken, UserError, base::error::reason};
+use crate::{Address, AdminToken, UserError, base::error::reason};
 use std::path::Path;
 use tarpon_site::Printable;
 
-/// Reads the file of the token into the configuration. Returns a warning.
+/// Reads the file of the token into the configuration. Returns warnings.
 ///
 /// # Errors
 /// The file cannot be read, or has no token.
-pub(super) fn load_admin_token(resolved: &mut ResolvedConfig) -> Result<Option<UserError>, ConfigErrors> {
-    let Some(path) = &resolved.config.server.admin_token_file else { return Ok(None) };
+pub(super) fn load_admin_token(resolved: &mut ResolvedConfig) -> Result<Vec<UserError>, ConfigErrors> {
+    let Some(path) = &resolved.config.server.admin_token_file else { return Ok(Vec::new()) };
     match read_admin_token(path) {
         Ok((token, warning)) => {
             resolved.config.server.admin_access.token = Some(token);
-            Ok(warning)
+            Ok(warning.into_iter().chain(cleartext_warning(&resolved.config.server.admin)).collect())
         }
         Err(found) => {
             let is_entry = |entry: &&super::OptionValue| {
@@ -30,6 +30,20 @@ pub(super) fn load_admin_token(resolved: &mut ResolvedConfig) -> Result<Option<U
             let error = entry.error(0, found, "expected a file with one line, the token", hint);
             Err(ConfigErrors::new(resolved.file.as_ref(), vec![error]))
         }
+    }
+}
+
+/// Returns a warning if clients elsewhere send the token to the listener: it has no TLS.
+fn cleartext_warning(admin: &AdminAt) -> Option<UserError> {
+    match admin {
+        AdminAt::At(Address::Tcp(address)) if !address.ip().to_canonical().is_loopback() => {
+            Some(UserError::new(
+                format_args!("the token of the admin listener travels in clear text to {address}"),
+                "the listener has no TLS, and every network on the way can read the token",
+                "listen at 127.0.0.1 and put a proxy with TLS in front, or use a Unix socket (docs/admin.md)",
+            ))
+        }
+        _ => None,
     }
 }
 
@@ -90,8 +104,8 @@ mod tests {
             let file = ConfigFile::new(dir.path().join("tarpon.toml"), text.to_owned());
             let mut resolved = read(Some(&file), &CliFlags::default(), CommandKind::Serve).expect(case);
             match (load_admin_token(&mut resolved), want) {
-                (Ok(warning), Ok(want)) => {
-                    assert_eq!(warning.is_some(), *want, "{case}");
+                (Ok(warnings), Ok(want)) => {
+                    assert_eq!(!warnings.is_empty(), *want, "{case}");
                     let token = resolved.config.server.admin_access.token.expect(case);
                     assert_eq!(token.secret(), TOKEN, "{case}");
                 }
@@ -102,6 +116,40 @@ mod tests {
                 }
                 (found, _) => panic!("{case}: {found:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn a_token_that_leaves_the_machine_is_a_warning() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("token");
+        fs::write(&path, "secret-secret-secret\n").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        #[rustfmt::skip]
+        let cases: &[(&str, bool, bool)] = &[
+            // admin                          with a token   warns
+            ("127.0.0.1:9000",                true,          false),
+            ("127.9.0.1:9000",                true,          false),
+            ("[::1]:9000",                    true,          false),
+            ("[::ffff:127.0.0.1]:9000",       true,          false),
+            ("unix:admin.sock",               true,          false),
+            ("off",                           true,          false),
+            ("192.0.2.7:9000",                true,          true),
+            ("0.0.0.0:9000",                  true,          true),
+            ("[::]:9000",                     true,          true),
+            // There is nothing to read.
+            ("192.0.2.7:9000",                false,         false),
+        ];
+        for (admin, has_token, want) in cases {
+            let token = if *has_token { "admin-token-file = \"token\"\n" } else { "" };
+            let text = format!("[[site]]\npath = \"public\"\n[server]\nadmin = \"{admin}\"\n{token}");
+            let file = ConfigFile::new(dir.path().join("tarpon.toml"), text);
+            let mut resolved = read(Some(&file), &CliFlags::default(), CommandKind::Serve).expect(admin);
+            let warnings = load_admin_token(&mut resolved).expect(admin);
+            let lines: Vec<_> = warnings.iter().map(ToString::to_string).collect();
+            let start = format!("the token of the admin listener travels in clear text to {admin}: ");
+            assert_eq!(lines.iter().any(|line| line.starts_with(&start)), *want, "{admin}: {lines:?}");
+            assert!(lines.iter().all(|line| !line.contains("secret")), "{admin}: {lines:?}");
         }
     }
 }

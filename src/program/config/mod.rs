@@ -86,7 +86,7 @@ pub(crate) use file::toml_value;
 pub use listener::ListenerConfig;
 pub use option::{Choices, CommandKind, ConfigSection, FlagForm, Opt, OptionDefault, ValueKind};
 pub use passwords::UsersFile;
-pub(crate) use passwords::cleartext_warning;
+pub(crate) use passwords::{cleartext_warning, read_users};
 pub use read::{CliFlags, OptionValue, Origin, ResolvedConfig, read};
 pub use server::{AdminAt, ServerConfig};
 pub(crate) use start::check_start;

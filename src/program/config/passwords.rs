@@ -33,6 +33,9 @@ pub struct UsersFile {
     pub section: usize,
 }
 
+/// A line of a file of users: its number, and the user.
+pub(crate) type UserLine = (usize, Result<PasswordUser, crate::InvalidPasswordUser>);
+
 /// The length of the longest file: some thousands of users.
 const FILE_LEN_MAX: u64 = 1024 * 1024;
 
@@ -171,6 +174,17 @@ fn read(path: &Path, limit: &mut PathLimit) -> Result<Option<UserError>, (String
     }))
 }
 
+/// Returns the users of a file, each with the number of its line.
+///
+/// # Errors
+/// Why the file cannot be read.
+pub(crate) fn read_users(path: &Path) -> Result<Vec<UserLine>, String> {
+    match open(path) {
+        Ok((text, _)) => Ok(parse_users(&text).collect()),
+        Err(error) => Err(reason(&error)),
+    }
+}
+
 /// Returns the content and the mode of a file.
 pub(super) fn open(path: &Path) -> io::Result<(String, u32)> {
     // Without a wait for the writer of a pipe.
@@ -188,9 +202,7 @@ pub(super) fn open(path: &Path) -> io::Result<(String, u32)> {
 }
 
 /// Returns the users of a file, each with the number of its line. Empty lines and lines with `#` have none.
-pub(crate) fn parse_users(
-    text: &str,
-) -> impl Iterator<Item = (usize, Result<PasswordUser, crate::InvalidPasswordUser>)> {
+pub(crate) fn parse_users(text: &str) -> impl Iterator<Item = UserLine> {
     let lines = text.lines().enumerate().map(|(number, line)| (number + 1, line.trim_end()));
     lines
         .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))

@@ -112,7 +112,8 @@ impl ConfigDraft {
         ConfigDraft { sections, closes_server: false }
     }
 
-    /// Returns the text, without the values that the reader of tarpon refuses; `report` has these.
+    /// Returns the text, without the values that the reader of tarpon refuses, and whether it has hashes of passwords; `report` has what was
+    /// refused.
     ///
     /// # Errors
     /// The reader refuses the text, and names no place.
@@ -120,13 +121,14 @@ impl ConfigDraft {
         mut self,
         files: &SourceFiles,
         report: &mut ImportReport,
-    ) -> Result<String, UserError> {
+    ) -> Result<(String, bool), UserError> {
         for _ in 0..PASS_COUNT_MAX {
             let (text, parts) = self.render(files);
             let file = ConfigFile::new("tarpon.toml", text.clone());
             let Err(errors) = read(Some(&file), &CliFlags::default(), CommandKind::Serve) else {
                 self.comment(report);
-                return Ok(self.render(files).0);
+                let has_hashes = self.sections.iter().any(|section| section.values("users").next().is_some());
+                return Ok((self.render(files).0, has_hashes));
             };
             // The parts that lie in each other follow the outer one.
             let part_at = |at: usize| {
@@ -202,7 +204,7 @@ impl ConfigDraft {
             }
         }
         match option {
-            "allow" | "deny" => section.close(),
+            "allow" | "deny" | "users" | "users-file" => section.close(),
             "tls-client-ca" | "tls-client-auth" => self.closes_server = true,
             _ => {}
         }

@@ -5,15 +5,19 @@
 //!       ├─ a directory for some paths ──▶ [[site]] with mount
 //!       └─ upstream servers ────────────▶ proxy, and [[upstream]] if they have options
 //! ```
+//!
+//! `limits` makes the sections of limits.
 
 use super::{
     draft::{ConfigDraft, DraftSection},
+    limits::ImportedLimits,
     path::PathPattern,
     plan::{Given, ImportedSite, ImportedUpstream, PlannedOption, RouteAction, RoutePlan, ServicePlan},
     report::ImportReport,
     source::DirectiveOrigin,
+    users::RouteUsers,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// The directory of sites without files.
 const EMPTY_DIR: &str = "/var/empty";
@@ -161,7 +165,7 @@ struct SiteGroup {
     redirects: Vec<(usize, DraftSection)>,
     locations: Vec<DraftSection>,
     error_pages: Vec<DraftSection>,
-    limits: BTreeMap<String, DraftSection>,
+    limits: ImportedLimits,
 }
 
 impl SiteGroup {
@@ -174,7 +178,7 @@ impl SiteGroup {
             redirects,
             locations,
             error_pages,
-            limits: BTreeMap::new(),
+            limits: ImportedLimits::default(),
         }
     }
 
@@ -188,7 +192,7 @@ impl SiteGroup {
             .chain(redirects)
             .chain(locations)
             .chain(error_pages)
-            .chain(limits.into_values())
+            .chain(limits.sections())
             .collect()
     }
 }
@@ -251,9 +255,13 @@ impl SiteLowering<'_> {
             self.add_action(route, proxies_all);
             self.add_options(route, proxies_all);
         }
-        for route in site.routes.iter().filter(|route| route.is_open) {
+        for group in &mut self.groups {
+            group.limits.finish(self.report);
+        }
+        for route in &site.routes {
             self.keep_open(route);
         }
+        self.keep_targets_protected();
         for (status, page) in &site.error_pages {
             let section = DraftSection::new("site.error-page", &page.origin)
                 .with("status", status.to_string(), &page.origin)
@@ -399,10 +407,7 @@ impl SiteLowering<'_> {
                     self.groups[at].redirects.push((rank(&own), section));
                 }
                 RouteAction::Closed => match (own.prefix(), &own) {
-                    (Some(prefix), _) => {
-                        let prefix = prefix.to_owned();
-                        self.limit(at, &prefix, origin).close();
-                    }
+                    (Some(prefix), own) => self.groups[at].limits.close(prefix, is_exact(own), origin),
                     (None, PathPattern::Ending(ending)) => self.close_ending(ending, origin),
                     (None, _) => {
                         let why = format!(
@@ -507,14 +512,15 @@ impl SiteLowering<'_> {
                 {
                     self.groups[at].locations.push(location);
                 }
-                let is_open_mount = at > 0 && *paths == PathPattern::All && self.is_open_mount(at);
-                if route.limits.is_empty() || is_open_mount {
+                if route.limits.is_empty()
+                    || route.users.are_protected()
+                    || *paths == PathPattern::All && self.is_open_mount(at)
+                {
                     continue;
                 }
                 match own.prefix() {
                     Some(prefix) => {
-                        let prefix = prefix.to_owned();
-                        self.add_limits(at, &own, &prefix, route);
+                        self.groups[at].limits.add(prefix, is_exact(&own), &route.limits, &route.origin);
                     }
                     None if matches!((&own, &route.limits[..]), (PathPattern::Ending(_), [limit]) if limit.name == "deny" && limit.given.value == "all") => {
                         if let PathPattern::Ending(ending) = &own {
@@ -528,6 +534,7 @@ impl SiteLowering<'_> {
                     }
                 }
             }
+            self.protect(route, paths);
         }
         if proxies_all && !is_proxied && route.paths.contains(&PathPattern::All) && self.groups.len() == 1 {
             for header in route.headers.iter().chain(&route.cache) {
@@ -541,51 +548,85 @@ impl SiteLowering<'_> {
         }
     }
 
-    /// Adds the limits of a route. A section closes more than its route if that is for one path, and so it must not let clients in that an
-    /// outer section keeps out.
-    fn add_limits(&mut self, at: usize, own: &PathPattern, prefix: &str, route: &RoutePlan) {
-        let is_outer = |limits: &(&String, &DraftSection)| {
-            let (outer, section) = limits;
-            prefix.starts_with(outer.as_str())
-                && section.values("allow").chain(section.values("deny")).next().is_some()
+    /// Lets users in to some paths, and no other client. A pattern that is no prefix protects all paths below its fixed part.
+    fn protect(&mut self, route: &RoutePlan, paths: &PathPattern) {
+        let users = match &route.users {
+            RouteUsers::Inherit | RouteUsers::Anyone => return,
+            RouteUsers::Listed(users) => Some(users),
+            RouteUsers::Nobody => None,
         };
-        let is_closed_above = self.groups[at].limits.iter().any(|limits| is_outer(&limits))
-            || self.site.routes.iter().any(|other| {
-                other.origin != route.origin
-                    && other.paths.contains(&PathPattern::All)
-                    && !other.limits.is_empty()
-            });
-        let opens = matches!(own, PathPattern::Exact(_)) && is_closed_above;
-        for PlannedOption { name, given } in &route.limits {
-            let section = self.limit(at, prefix, &route.origin);
-            let is_closed = section.values("deny").eq(["all"]);
-            match *name {
-                "allow" if opens => {
-                    let hint = "write a [[site.limit]] with `allow`, which counts for paths below, too";
-                    self.report.left_out(
-                        &given.origin,
-                        format_args!("paths below {prefix} would be open, too"),
-                        hint,
-                    );
-                }
-                // Another route has closed the same paths.
-                "allow" if is_closed => {}
-                "deny" if given.value == "all" => section.close(),
-                name => section.set(name, &*given.value, &given.origin),
+        let is_prefix = paths.prefix().is_some();
+        if !is_prefix && route.has_inherited_users {
+            return;
+        }
+        let protected = match is_prefix {
+            true => paths.clone(),
+            false => PathPattern::below(&paths.fixed_prefix()),
+        };
+        if let (false, Some(users)) = (is_prefix, users) {
+            let how = format!(
+                "passwords are for prefixes of paths, and {} is none: all paths of {} need one",
+                paths.rule(),
+                protected.prefix().unwrap_or("/"),
+            );
+            self.report.differs(&users.origin, how);
+        }
+        let mut owners = self.owners(&protected);
+        if route.counts_in_mounts || !is_prefix {
+            let is_inside =
+                |group: &SiteGroup| !group.mount.is_empty() && protected.within_prefix(&group.mount);
+            let inside = self.groups.iter().enumerate().filter(|(_, group)| is_inside(group));
+            owners.extend(inside.map(|(at, _)| (at, PathPattern::All)));
+            owners.dedup();
+        }
+        for (at, own) in owners {
+            if protected.prefix() != Some(&*self.groups[at].mount)
+                && own == PathPattern::All
+                && self.is_open_mount(at)
+            {
+                continue;
+            }
+            let prefix = own.prefix().unwrap_or("/").to_owned();
+            let limits = &mut self.groups[at].limits;
+            match users {
+                Some(users) => limits.protect(&prefix, is_exact(&own), users, route),
+                None => limits.close(&prefix, is_exact(&own), &route.origin),
             }
         }
-        // A section without a limit is none.
-        self.groups[at].limits.retain(|_, section| section.option_count() > 1);
     }
 
-    /// Returns whether a mount is for paths that no directive closes.
+    /// Returns whether the group is a mount for paths that no directive closes.
     fn is_open_mount(&self, at: usize) -> bool {
         let mount = PathPattern::Below(self.groups[at].mount.clone());
-        self.site.routes.iter().any(|route| route.is_open && route.paths.contains(&mount))
+        let is_open = |route: &&RoutePlan| {
+            route.is_open && route.paths.contains(&mount) && self.may_open(route, &mount)
+        };
+        at > 0 && self.site.routes.iter().any(|route| is_open(&route))
+    }
+
+    /// Returns whether no expression counts before a block, and keeps clients out.
+    fn may_open(&self, route: &RoutePlan, paths: &PathPattern) -> bool {
+        let prefix = paths.prefix().unwrap_or("/");
+        let comes_first = |other: &RoutePlan| {
+            let denies = |option: &PlannedOption| option.name == "deny" && option.given.value == "all";
+            let is_closed = other.action == RouteAction::Closed || other.limits.iter().any(denies);
+            // Files with a closed ending are left out of the site.
+            let is_prefix = other.paths.iter().any(|paths| paths.prefix().is_some());
+            let keeps_out = other.users.are_protected() || is_closed && is_prefix;
+            let covers =
+                |paths: &PathPattern| PathPattern::below(&paths.fixed_prefix()).within_prefix(prefix);
+            other.is_expression && keeps_out && other.paths.iter().any(covers)
+        };
+        route.is_preferred || is_exact(paths) || !self.site.routes.iter().any(comes_first)
     }
 
     /// Lets clients in to the paths of a route although an outer section keeps them out: that section comes from a block beside the route.
     fn keep_open(&mut self, route: &RoutePlan) {
+        let has_users = matches!(route.users, RouteUsers::Listed(_)) && !route.is_layered;
+        let is_for_anyone = matches!(route.users, RouteUsers::Anyone);
+        if !(has_users || is_for_anyone || route.is_open) || route.action == RouteAction::Closed {
+            return;
+        }
         for paths in &route.paths {
             let is_one = match paths {
                 PathPattern::Exact(path) => {
@@ -598,26 +639,45 @@ impl SiteLowering<'_> {
                 _ => false,
             };
             let (at, own) = self.owners(paths).remove(0);
-            let Some(prefix) = own.prefix().filter(|_| is_one).map(str::to_owned) else { continue };
-            let limits = &self.groups[at].limits;
-            let keeps_out = |section: &DraftSection| {
-                section.values("allow").chain(section.values("deny")).next().is_some()
+            let may_open = is_one && self.may_open(route, paths);
+            let limits = &mut self.groups[at].limits;
+            let Some(prefix) = own.prefix() else {
+                if let Some(origin) = &route.opened_by {
+                    let why = format!("limits are for prefixes of paths, and {} is none", paths.rule());
+                    self.report.left_out(origin, why, "name a prefix in `path` of a [[site.limit]]");
+                }
+                continue;
             };
-            let is_within = |outer: &str| {
-                let rest = prefix.strip_prefix(outer.trim_end_matches('/'));
-                outer != prefix && rest.is_some_and(|rest| rest.starts_with('/'))
-            };
-            let is_closed = limits.iter().any(|(outer, section)| is_within(outer) && keeps_out(section));
-            if is_closed && !limits.get(&prefix).is_some_and(keeps_out) {
-                self.limit(at, &prefix, &route.origin).set("allow", "all", &route.origin);
+            if may_open && has_users && !is_exact(paths) && limits.has_users(prefix) {
+                limits.keep_open(prefix, true, false, &route.origin);
+            } else if may_open && !has_users {
+                limits.keep_open(prefix, route.is_open, is_for_anyone || route.is_open, &route.origin);
+            }
+            if let (Some(origin), true) = (&route.opened_by, route.is_open && !limits.is_open(prefix)) {
+                let why = format!("other paths would be open, too, and so {prefix} stays protected");
+                let hint = "write a [[site.limit]] with passwords = \"off\" or `allow` if that is meant: it counts for all paths below";
+                self.report.left_out(origin, why, hint);
             }
         }
     }
 
-    /// Returns the section of limits for a prefix.
-    fn limit(&mut self, at: usize, prefix: &str, origin: &DirectiveOrigin) -> &mut DraftSection {
-        let new = || DraftSection::new("site.limit", origin).with("path", prefix, origin);
-        self.groups[at].limits.entry(prefix.to_owned()).or_insert_with(new)
+    /// Removes rules that answer with a file of other users: limits are those of the path that a client asks for.
+    fn keep_targets_protected(&mut self) {
+        for SiteGroup { limits, redirects, .. } in &mut self.groups {
+            redirects.retain(|(_, section)| {
+                let value = |name| section.values(name).next().unwrap_or_default();
+                let from = PathPattern::Other(value("from").to_owned()).fixed_prefix();
+                let is_kept = value("status") != "200"
+                    || limits.is_open(value("to"))
+                    || limits.protection(value("to")) == limits.protection(&from);
+                if !is_kept {
+                    let why = format!("{} is for other clients than {}", value("to"), value("from"));
+                    let hint = "write a [[site.redirect]] with another status than 200";
+                    self.report.left_out(&section.origin, why, hint);
+                }
+                is_kept
+            });
+        }
     }
 
     /// Returns whether files or servers answer some paths below those of a redirect.
@@ -633,6 +693,11 @@ impl SiteLowering<'_> {
             .filter_map(PathPattern::prefix)
             .any(|inner| inner.strip_prefix(outer).is_some_and(|rest| rest.len() > 1))
     }
+}
+
+/// Returns whether a pattern stands for one path.
+fn is_exact(paths: &PathPattern) -> bool {
+    matches!(paths, PathPattern::Exact(_))
 }
 
 /// Returns a path as a mounted site sees it.

@@ -15,6 +15,8 @@
 //! | `regex` | regular expressions that are such patterns |
 //! | `plan` | the sites of both servers, in the same form |
 //! | `lower` | sections of tarpon for these sites |
+//! | `limits` | the sections of limits among them |
+//! | `users` | users with a password, and files of them |
 //! | `draft` | sections and options, and their text; removes what the reader of tarpon refuses |
 //! | `report` | what was left out, what differs, and what is not needed |
 //!
@@ -23,6 +25,7 @@
 
 mod caddy;
 mod draft;
+mod limits;
 mod lower;
 mod nginx;
 mod path;
@@ -30,11 +33,13 @@ mod plan;
 mod regex;
 mod report;
 mod source;
+mod users;
 
 use crate::UserError;
 pub use report::{ImportReport, Remark, RemarkKind};
 pub use source::SourceAccess;
 use std::path::Path;
+pub use users::HashOutput;
 
 /// The server whose configuration is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,16 +57,19 @@ pub struct Imported {
     pub toml: String,
     /// The directives that were left out, that differ, or that are not needed.
     pub report: ImportReport,
+    /// Whether the content has hashes of passwords: other users of the machine must not read it.
+    pub has_hashes: bool,
 }
 
-/// Reads the configuration file of another server, and the files that it includes.
+/// Reads the configuration file of another server, and the files that it includes. `hashes` tells whether the result may have hashes of
+/// passwords.
 ///
 /// # Errors
 /// A file is unreadable, malformed, or too large. The error names file, line and column.
-pub fn import(syntax: ImportSyntax, path: &Path) -> Result<Imported, UserError> {
+pub fn import(syntax: ImportSyntax, path: &Path, hashes: HashOutput) -> Result<Imported, UserError> {
     let mut sources = source::SourceFiles::new(SourceAccess::Files);
     let text = sources.open(path)?;
-    import_source(syntax, &mut sources, path, &text)
+    import_source(syntax, &mut sources, path, &text, hashes)
 }
 
 /// Reads the text of a configuration of another server as if it were in a file at this path. `access` tells whether includes are read.
@@ -73,10 +81,11 @@ pub fn import_text(
     path: &Path,
     text: &str,
     access: SourceAccess,
+    hashes: HashOutput,
 ) -> Result<Imported, UserError> {
     let mut sources = source::SourceFiles::new(access);
     sources.add(path, text.len())?;
-    import_source(syntax, &mut sources, path, text)
+    import_source(syntax, &mut sources, path, text, hashes)
 }
 
 fn import_source(
@@ -84,14 +93,15 @@ fn import_source(
     sources: &mut source::SourceFiles,
     path: &Path,
     text: &str,
+    hashes: HashOutput,
 ) -> Result<Imported, UserError> {
     let mut report = ImportReport::default();
     let plan = match syntax {
         ImportSyntax::Nginx => nginx::plan(sources, path, text, &mut report)?,
-        ImportSyntax::Caddy => caddy::plan(sources, path, text, &mut report)?,
+        ImportSyntax::Caddy => caddy::plan(sources, path, text, hashes, &mut report)?,
     };
     let draft = lower::lower(plan, &mut report);
-    let toml = draft.checked_text(sources, &mut report)?;
+    let (toml, has_hashes) = draft.checked_text(sources, &mut report)?;
     report.name_files(sources);
-    Ok(Imported { toml, report })
+    Ok(Imported { toml, report, has_hashes })
 }

@@ -45,6 +45,24 @@ impl PathPattern {
         }
     }
 
+    /// Returns the longest prefix that all paths of the pattern have: whole segments.
+    pub(super) fn fixed_prefix(&self) -> String {
+        match self {
+            All | Ending(_) => "/".to_owned(),
+            Exact(path) | Below(path) => path.clone(),
+            Other(rule) => {
+                let fixed = rule.find(['*', ':', '%']).map_or(rule.as_str(), |at| &rule[..at]);
+                fixed.rfind('/').map_or("/", |at| &fixed[..at.max(1)]).to_owned()
+            }
+        }
+    }
+
+    /// Returns whether a path lies below this one. Only for prefixes.
+    pub(super) fn within_prefix(&self, path: &str) -> bool {
+        let outer = self.prefix().unwrap_or("/").trim_end_matches('/');
+        path.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+
     /// Returns the pattern as the option `proxy` has it.
     pub(super) fn proxy(&self) -> Option<String> {
         match self {

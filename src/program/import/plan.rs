@@ -1,6 +1,6 @@
 //! The sites of another server, in a form that nginx and Caddy share.
 
-use super::{path::PathPattern, source::DirectiveOrigin};
+use super::{path::PathPattern, source::DirectiveOrigin, users::RouteUsers};
 
 /// A value with the directive that it comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +64,20 @@ pub(super) struct RoutePlan {
     pub(super) is_open: bool,
     /// `allow`, `deny`, `request-rate` and `request-burst`.
     pub(super) limits: Vec<PlannedOption>,
+    /// The clients that may read the paths, as far as passwords decide.
+    pub(super) users: RouteUsers,
+    /// Whether the users are those of the block around it.
+    pub(super) has_inherited_users: bool,
+    /// The directive that lets all clients in although a block around it does not.
+    pub(super) opened_by: Option<DirectiveOrigin>,
+    /// Whether the block counts before those with longer prefixes, as an expression does in nginx.
+    pub(super) is_expression: bool,
+    /// Whether the block counts before expressions.
+    pub(super) is_preferred: bool,
+    /// Whether clients must pass the directives of shorter paths, too, as in Caddy.
+    pub(super) is_layered: bool,
+    /// Whether the directive counts for blocks within its paths that have a directory of their own.
+    pub(super) counts_in_mounts: bool,
 }
 
 /// What answers the paths of a route.

@@ -87,6 +87,11 @@ impl SourceFiles {
         SourceFiles { access, names: Vec::new(), len: 0, directive_count: 0 }
     }
 
+    /// Returns whether other files are read.
+    pub(super) fn access(&self) -> SourceAccess {
+        self.access
+    }
+
     /// Returns the number of the file that was added last.
     pub(super) fn last(&self) -> u32 {
         self.names.len().saturating_sub(1) as u32

@@ -5,6 +5,7 @@ use crate::program::import::{
     plan::{PlannedOption, ServicePlan, duration},
     report::ImportReport,
     source::SourceDirective,
+    users::HashOutput,
 };
 
 /// Options that sites refer to.
@@ -21,6 +22,8 @@ pub(super) struct GlobalOptions {
     pub(super) is_local: bool,
     /// Whether names are proved by records of DNS.
     pub(super) proves_by_dns: bool,
+    /// Whether the result may have hashes of passwords.
+    pub(super) hashes: HashOutput,
 }
 
 /// Reads the options.
@@ -37,6 +40,7 @@ pub(super) fn read(
         redirects: true,
         is_local: false,
         proves_by_dns: false,
+        hashes: HashOutput::LeaveOut,
     };
     for directive in directives {
         let origin = directive.origin();

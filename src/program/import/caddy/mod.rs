@@ -32,8 +32,10 @@ use super::{
     plan::ServicePlan,
     report::ImportReport,
     source::{SourceFiles, SourcePlace},
+    users::HashOutput,
 };
 use crate::UserError;
+use global::GlobalOptions;
 use std::path::Path;
 
 /// Reads the main file, and returns its sites.
@@ -41,6 +43,7 @@ pub(super) fn plan(
     files: &mut SourceFiles,
     path: &Path,
     text: &str,
+    hashes: HashOutput,
     report: &mut ImportReport,
 ) -> Result<ServicePlan, UserError> {
     let lines = syntax::parse(files, text, report)?;
@@ -54,7 +57,7 @@ pub(super) fn plan(
         ));
     }
     let mut plan = ServicePlan::default();
-    let options = global::read(&global, &mut plan, report);
+    let options = GlobalOptions { hashes, ..global::read(&global, &mut plan, report) };
     let sites: Vec<_> = sites.iter().map(|site| site::read(site, &options, &mut plan, report)).collect();
     site::merge(sites, &mut plan);
     Ok(plan)

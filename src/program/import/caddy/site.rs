@@ -12,6 +12,7 @@ use crate::program::import::{
     plan::{Given, ImportedSite, PlannedOption, RouteAction, RoutePlan, ServicePlan},
     report::ImportReport,
     source::{DirectiveOrigin, SourceDirective},
+    users::{self, HashOutput, PlannedUsers, RouteUsers, UsersRefused},
 };
 
 /// A site, and the redirect of its whole host if it has no other directive.
@@ -29,8 +30,10 @@ struct CaddyBlock {
     /// What `handle_path` strips from the path; empty: nothing.
     stripped: String,
     root: Option<Given>,
-    /// Whether a directive of a block around keeps clients out.
+    /// Whether a directive of this block or of one around keeps clients out.
     is_guarded: bool,
+    /// Whether another directive than `basic_auth` for all paths of the block does so.
+    is_layered: bool,
 }
 
 /// Reads a site.
@@ -47,6 +50,7 @@ pub(super) fn read(
         report,
         named: NamedMatchers::new(),
         max_body: None,
+        hashes: options.hashes,
     };
     let children = directive.children();
     let bind: Vec<String> =
@@ -65,8 +69,13 @@ pub(super) fn read(
         reader.plan.server.push(PlannedOption::new("tls", "self-signed", &origin));
         address::report_own(&origin, reader.report);
     }
-    let block =
-        CaddyBlock { paths: vec![PathPattern::All], stripped: String::new(), root: None, is_guarded: false };
+    let block = CaddyBlock {
+        paths: vec![PathPattern::All],
+        stripped: String::new(),
+        root: None,
+        is_guarded: false,
+        is_layered: true,
+    };
     reader.block(children, &block);
     let SiteReader { mut site, .. } = reader;
     let meaningful: Vec<_> = site
@@ -117,6 +126,7 @@ struct SiteReader<'a> {
     report: &'a mut ImportReport,
     named: NamedMatchers,
     max_body: Option<Given>,
+    hashes: HashOutput,
 }
 
 impl SiteReader<'_> {
@@ -134,17 +144,22 @@ impl SiteReader<'_> {
                 block.root = Some(Given::new(&**path, &directive.origin()));
             }
         }
-        let guards = ["basic_auth", "basicauth", "forward_auth", "respond", "abort", "error"];
-        block.is_guarded |= directives
-            .iter()
-            .any(|directive| guards.contains(&&*directive.name) || directive.name.starts_with('@'));
+        let is_guard = |directive: &&SourceDirective| {
+            GUARDS.contains(&&*directive.name) || directive.name.starts_with('@')
+        };
+        let guards: Vec<_> = directives.iter().filter(is_guard).collect();
         let is_whole = block.paths == [PathPattern::All];
+        // Blocks beside each other exclude each other, so the directives of this one are complete.
+        let is_users = |directive: &SourceDirective| ["basic_auth", "basicauth"].contains(&&*directive.name);
+        block.is_layered = is_whole || outer.is_guarded || !matches!(&guards[..], [guard] if is_users(guard));
+        block.is_guarded |= !guards.is_empty();
         if !is_whole
             && !block.is_guarded
             && let Some(first) = directives.first()
         {
             let mut route = RoutePlan::new(&first.origin(), block.paths.clone());
             route.is_open = true;
+            route.users = RouteUsers::Anyone;
             self.site.routes.push(route);
         }
         if is_whole && let Some(root) = &block.root {
@@ -204,18 +219,33 @@ impl SiteReader<'_> {
                 let mut paths = Vec::new();
                 for (own, captures) in &matched.paths {
                     for outer in &block.paths {
-                        paths.extend(
-                            within(outer, own, &block.stripped).map(|found| (found, captures.clone())),
-                        );
+                        let found = match PROTECTING.contains(&&*directive.name) {
+                            true => protected_within(outer, own, &block.stripped),
+                            false => within(outer, own, &block.stripped),
+                        };
+                        paths.extend(found.map(|found| (found, captures.clone())));
                     }
                 }
                 matched.paths = paths;
                 Some((matched, rest))
             }
+            // Passwords for more paths than those of the matcher protect these, too.
+            Err(why) if PROTECTING.contains(&&*directive.name) => {
+                let rest = directive.args.get(1..).unwrap_or_default();
+                let rules: Vec<String> = block.paths.iter().map(PathPattern::rule).collect();
+                self.report.left_out(
+                    &directive.origin(),
+                    format_args!(
+                        "{why}: all paths of {} are protected in place of its matcher",
+                        rules.join(", ")
+                    ),
+                    "write a [[site.limit]] for the paths that are meant: docs/passwords.md",
+                );
+                let paths = block.paths.iter().map(|paths| (paths.clone(), Vec::new())).collect();
+                Some((MatchedRequests { paths, ..MatchedRequests::default() }, rest))
+            }
             Err(why) => {
-                let closes = ["basic_auth", "basicauth", "forward_auth", "respond", "abort", "error"]
-                    .contains(&&*directive.name);
-                let hint = match closes {
+                let hint = match GUARDS.contains(&&*directive.name) {
                     true => {
                         "remove such files from the directory of the site: until then, every client gets them"
                     }
@@ -269,7 +299,7 @@ impl SiteReader<'_> {
                     .unwrap_or_default()
                     .trim_end_matches('/')
                     .to_owned();
-                let inner = CaddyBlock { paths, stripped, root: None, is_guarded: block.is_guarded };
+                let inner = CaddyBlock { paths, stripped, root: None, ..block.clone() };
                 let has_root = directive.children().iter().any(|child| child.name == "root");
                 // Without a directory of its own, that of the site stands for the paths.
                 if let (false, Some(root), true) = (
@@ -303,7 +333,11 @@ impl SiteReader<'_> {
                     );
                 }
             }
-            "basic_auth" | "basicauth" | "forward_auth" => self.close(&matched, &origin),
+            "basic_auth" | "basicauth" => self.basic_auth(directive, args, &matched, block),
+            "forward_auth" => {
+                self.report_segment(directive);
+                self.close(&matched, &origin);
+            }
             "respond" | "error" | "abort" => self.respond(directive, args, &matched),
             "log_skip" | "skip_log" => {
                 self.route(&origin, &matched).access_log = Some(Given::new("off", &origin))
@@ -333,19 +367,58 @@ impl SiteReader<'_> {
         }
     }
 
-    /// Closes paths, as the directive that protects them has no counterpart.
-    fn close(&mut self, matched: &MatchedRequests, origin: &DirectiveOrigin) {
-        let hint = match &*origin.directive {
-            "basic_auth" | "basicauth" => {
-                "until then the paths are closed by deny = [\"all\"]; write users = [\"NAME:HASH\"] in its place, with the names and the hashes of its lines (docs/passwords.md)"
+    /// Lets the users of a list in, and no other client.
+    fn basic_auth(
+        &mut self,
+        directive: &SourceDirective,
+        args: &[String],
+        matched: &MatchedRequests,
+        block: &CaddyBlock,
+    ) {
+        let origin = directive.origin();
+        self.report_segment(directive);
+        let lines = directive.children();
+        let line = |line: &SourceDirective| Given::new("", &line.origin());
+        let lines: Vec<_> = lines.iter().map(|user| (&*user.name, user.arg(0), line(user))).collect();
+        let users = match users::listed(&lines, self.hashes) {
+            Ok(users) => {
+                if matched.clients.is_some() {
+                    self.report.differs(&origin, "clients from all addresses need a password");
+                }
+                RouteUsers::Listed(Box::new(PlannedUsers {
+                    origin: origin.clone(),
+                    users,
+                    file: None,
+                    realm: args.get(1).map(|realm| Given::new(&**realm, &origin)),
+                    addresses: Vec::new(),
+                }))
             }
-            _ => {
-                "until then the paths are closed by deny = [\"all\"]; docs/limits.md and docs/passwords.md tell which clients and users a [[site.limit]] can let in"
+            Err(UsersRefused { why, hint }) => {
+                let hint = format!("until then the paths are closed by deny = [\"all\"]: {hint}");
+                self.report.left_out(&origin, why, hint);
+                RouteUsers::Nobody
             }
         };
+        let route = self.route(&origin, matched);
+        route.users = users;
+        route.is_layered = block.is_layered || matched.patterns() != block.paths;
+        route.counts_in_mounts = true;
+    }
+
+    /// Reports a prefix that ends within a segment.
+    fn report_segment(&mut self, directive: &SourceDirective) {
+        let prefix = directive.arg(0).strip_suffix('*').filter(|prefix| prefix.starts_with('/'));
+        if let Some(prefix) = prefix.filter(|prefix| !prefix.ends_with('/')) {
+            self.report.differs(&directive.origin(), users::segment_remark(prefix));
+        }
+    }
+
+    /// Closes paths, as the directive that protects them has no counterpart.
+    fn close(&mut self, matched: &MatchedRequests, origin: &DirectiveOrigin) {
+        let hint = "until then the paths are closed by deny = [\"all\"]; docs/limits.md and docs/passwords.md tell which clients and users a [[site.limit]] can let in";
         self.report.left_out(origin, "the access control of these paths is not carried over", hint);
         let route = self.route(origin, matched);
-        route.limits.push(PlannedOption::new("deny", "all", origin));
+        (route.users, route.counts_in_mounts) = (RouteUsers::Nobody, true);
     }
 
     fn file_server(
@@ -871,6 +944,12 @@ impl SiteReader<'_> {
     }
 }
 
+/// Directives that keep clients out.
+const GUARDS: &[&str] = &["basic_auth", "basicauth", "forward_auth", "respond", "abort", "error"];
+
+/// Those of them that let some clients in.
+const PROTECTING: &[&str] = &["basic_auth", "basicauth", "forward_auth"];
+
 /// Returns the paths that lie in a block and match a directive within it.
 fn within(outer: &PathPattern, own: &PathPattern, stripped: &str) -> Option<PathPattern> {
     let prefixed = |path: &str| format!("{stripped}{path}");
@@ -889,6 +968,15 @@ fn within(outer: &PathPattern, own: &PathPattern, stripped: &str) -> Option<Path
         (outer, _) => *outer == own,
     };
     is_inside.then_some(own)
+}
+
+/// Returns paths of a block that contain all those that match a directive within it. `None`: there are none.
+fn protected_within(outer: &PathPattern, own: &PathPattern, stripped: &str) -> Option<PathPattern> {
+    let meets = || match (own.prefix(), outer.prefix()) {
+        (Some(own), Some(outer)) => PathPattern::below(&format!("{stripped}{own}")).within_prefix(outer),
+        _ => true,
+    };
+    within(outer, own, stripped).or_else(|| meets().then(|| outer.clone()))
 }
 
 /// Escapes characters that a target of a rule would read otherwise.

@@ -9,12 +9,14 @@ use crate::program::import::{
     plan::{Given, ImportedUpstream, PlannedOption, ServicePlan},
     report::ImportReport,
     source::SourceDirective,
+    users::UsersFiles,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What servers refer to by name.
 #[derive(Debug, Default)]
 pub(super) struct HttpContext {
+    pub(super) users_files: UsersFiles,
     pub(super) upstreams: Vec<ImportedUpstream>,
     /// Rates of `limit_req_zone`, by zone.
     pub(super) request_zones: BTreeMap<String, String>,
@@ -119,9 +121,10 @@ const FORMATS: &[(&str, &str)] = &[
 /// Reads the directives of all files.
 pub(super) fn read(
     directives: &[SourceDirective],
+    users_files: UsersFiles,
     report: &mut ImportReport,
 ) -> (ServicePlan, Vec<NginxServer>) {
-    let mut context = HttpContext::default();
+    let mut context = HttpContext { users_files, ..HttpContext::default() };
     context.read(directives, report);
     let mut reader =
         HttpReader { context, plan: ServicePlan::default(), scope: NginxScope::default(), tls: Vec::new() };

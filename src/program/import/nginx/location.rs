@@ -1,9 +1,10 @@
 //! A block location: paths, and what answers them.
 
 use super::{
+    protection::NginxProtection,
     proxy, report_unread,
     scope::{NginxScope, limit_option},
-    server::{RedirectedHost, ServerReader, WholeHostRedirect, report_closed},
+    server::{RedirectedHost, ServerReader, WholeHostRedirect},
 };
 use crate::program::import::{
     path::PathPattern,
@@ -11,6 +12,7 @@ use crate::program::import::{
     regex::{self, RegexPattern},
     report::ImportReport,
     source::{DirectiveOrigin, SourceDirective},
+    users,
 };
 
 /// What `return` answers.
@@ -68,6 +70,7 @@ pub(super) fn read(
     for child in directive.children() {
         body.read(child, &mut scope, reader, report);
     }
+    scope.protection.report_unused(directive.children(), report);
     let denies = scope.denies_all().or(body.denies(reader, &scope));
     let paths = match (kind, scope.literal(path)) {
         ("" | "^~", _) if path.starts_with('@') => return,
@@ -92,6 +95,9 @@ pub(super) fn read(
         _ => None,
     };
     let Some(paths) = paths else {
+        if scope.protection.is_closed() {
+            return protect_expression(&origin, path, &scope, reader, report);
+        }
         match denies {
             Some(_) => report.left_out(
                 &origin,
@@ -113,7 +119,53 @@ pub(super) fn read(
         report.not_needed(&origin, "with `domain` tarpon obtains certificates by itself; files below /.well-known are served for certbot, too");
         return;
     }
-    body.apply(&origin, paths, scope, outer, reader, report);
+    let is_within_segment = !kind.starts_with('~') && kind != "=" && !path.ends_with('/');
+    let is_repeated = outer.protection.is_closed() && scope.protection.is_inherited();
+    if let [PathPattern::Below(prefix)] = &paths[..]
+        && is_within_segment
+        && scope.protection.is_closed()
+        && !is_repeated
+    {
+        report.differs(&origin, users::segment_remark(prefix));
+    }
+    body.apply(&origin, (kind, paths), scope, outer, reader, report);
+}
+
+/// Protects all paths that an expression may match, as tarpon has no pattern for it.
+fn protect_expression(
+    origin: &DirectiveOrigin,
+    expression: &str,
+    scope: &NginxScope,
+    reader: &mut ServerReader<'_>,
+    report: &mut ImportReport,
+) {
+    let paths = PathPattern::below(&fixed_prefix(expression));
+    let prefix = paths.prefix().unwrap_or("/").to_owned();
+    report.left_out(
+        origin,
+        format_args!(
+            "tarpon has no pattern for {expression}: all paths of {prefix} are protected in its place"
+        ),
+        "write its directives for a prefix: docs/passwords.md",
+    );
+    let mut route = RoutePlan::new(origin, vec![paths]);
+    route.users = scope.users(reader.context, report);
+    route.has_inherited_users = scope.protection.is_inherited();
+    (route.is_expression, route.counts_in_mounts) = (true, true);
+    reader.server.site.routes.push(route);
+}
+
+/// Returns a prefix that all paths have which match an expression.
+fn fixed_prefix(expression: &str) -> String {
+    let Some(text) = expression.strip_prefix('^').filter(|text| !text.contains('|')) else {
+        return "/".to_owned();
+    };
+    let is_plain = |char: char| char.is_ascii_alphanumeric() || matches!(char, '/' | '-' | '_');
+    let end = text.find(|char| !is_plain(char)).unwrap_or(text.len());
+    // What follows may repeat the last character, or leave it out.
+    let end = if end < text.len() { end.saturating_sub(1) } else { end };
+    let fixed = &text[..end];
+    fixed.rfind('/').map_or("/", |at| &fixed[..at.max(1)]).to_owned()
 }
 
 fn split_modifier(path: &str) -> (&str, &str) {
@@ -185,6 +237,12 @@ impl LocationBody {
                 self.own_root = true;
                 scope.read(child, reader.context, report);
             }
+            // Passwords for some methods only: all others need them, too.
+            "limit_except" if child.children().iter().any(NginxProtection::asks) => {
+                let asking = child.children().iter().filter(|inner| inner.arg(0) != "off");
+                asking.for_each(|inner| _ = scope.protection.read(inner));
+                report.differs(&origin, "its password is for all methods: tarpon has none for some of them");
+            }
             _ if scope.read(child, reader.context, report) => {}
             _ => match limit_option(child, report) {
                 Some(_) => {
@@ -207,7 +265,7 @@ impl LocationBody {
     fn apply(
         self,
         origin: &DirectiveOrigin,
-        paths: Vec<PathPattern>,
+        (kind, paths): (&str, Vec<PathPattern>),
         scope: NginxScope,
         outer: &NginxScope,
         reader: &mut ServerReader<'_>,
@@ -218,6 +276,8 @@ impl LocationBody {
         route.headers = scope.own_headers().to_vec();
         route.cache = scope.own_cache();
         route.listings = scope.own_listings();
+        route.is_expression = kind.starts_with('~');
+        route.is_preferred = ["=", "^~"].contains(&kind);
         self.options(&mut route, &scope, outer, reader, report);
         if scope.has_own_headers() && !outer.headers.is_empty() && self.pass.is_none() {
             report.differs(origin, "headers of the block around it are sent here, too: nginx leaves them out where a location has its own");
@@ -274,14 +334,15 @@ impl LocationBody {
         reader: &mut ServerReader<'_>,
         report: &mut ImportReport,
     ) {
-        match (&scope.closed_by, &outer.closed_by) {
-            (Some(origin), _) => {
-                report_closed(origin, report);
-                route.limits.push(PlannedOption::new("deny", "all", origin));
-            }
-            (None, Some(_)) => route.limits.push(PlannedOption::new("allow", "all", &route.origin)),
-            (None, None) => route.limits.extend(scope.own_limits(report)),
-        }
+        route.users = scope.users(reader.context, report);
+        route.has_inherited_users = scope.protection.is_inherited();
+        route.opened_by = scope.protection.opened_by().filter(|_| outer.protection.is_closed());
+        route.limits = match (route.users.are_protected(), outer.protection.is_closed()) {
+            (true, _) => scope.own_rates(),
+            (false, false) => scope.own_limits(report),
+            // The section of the block around may be closed, with no address in it.
+            (false, true) => [scope.effective_addresses(report), scope.own_rates()].concat(),
+        };
         let is_whole = route.paths == [PathPattern::All];
         for option in scope.own_access_log() {
             match (option.name, &*option.given.value) {
@@ -593,6 +654,20 @@ fn named(
             _ => report_unread(child, report),
         }
     }
+    // A location with a name inherits from the server, not from the location of the request.
+    let is_closed = match inner.protection.is_inherited() {
+        true => reader.is_protected && !scope.protection.is_closed(),
+        false => inner.protection.is_closed(),
+    };
+    if is_closed {
+        let hint = "write its directives into the location of the paths";
+        report.left_out(
+            &location.origin(),
+            format_args!("{name} has another access control: all of {} is closed", paths.rule()),
+            hint,
+        );
+        return RouteAction::Closed;
+    }
     if let Some(pass) = pass {
         let hint = "serve the directories of files with `mount` in a [[site]] of their own";
         report.left_out(
@@ -890,4 +965,30 @@ fn percent_encoded(text: &str) -> String {
         }
     }
     to
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fixed_prefix_of_an_expression_contains_all_its_paths() {
+        #[rustfmt::skip]
+        let cases: &[(&str, &str)] = &[
+            // expression            prefix
+            (r"^/a/b[0-9]+",         "/a"),
+            (r"^/a/[0-9]+",          "/"),
+            (r"^/files/x/[0-9]+/y",  "/files"),
+            (r"^/a/?b",              "/"),
+            (r"^/a/b/*c",            "/a"),
+            (r"^/a|/b/c",            "/"),
+            (r"/a/b[0-9]",           "/"),
+            (r"\.php$",              "/"),
+            (r"^[a-z]",              "/"),
+            (r"^",                   "/"),
+        ];
+        for (expression, want) in cases {
+            assert_eq!(fixed_prefix(expression), *want, "{expression}");
+        }
+    }
 }

@@ -16,6 +16,7 @@
 //! | `server` | a block server: hosts, listeners, redirects of whole hosts |
 //! | `location` | a block location: paths, and what answers them |
 //! | `scope` | directives that inner blocks inherit |
+//! | `protection` | passwords, and permissions of other servers |
 //! | `proxy` | proxy_pass, fastcgi_pass and their options |
 //! | `merge` | joins servers that only redirect with those that they redirect to |
 //! | `known` | directives that need no counterpart, or have none |
@@ -25,6 +26,7 @@ mod include;
 mod known;
 mod location;
 mod merge;
+mod protection;
 mod proxy;
 mod scope;
 mod server;
@@ -34,6 +36,7 @@ use super::{
     plan::ServicePlan,
     report::ImportReport,
     source::{SourceDirective, SourceFiles, SourcePlace},
+    users::UsersFiles,
 };
 use crate::UserError;
 use std::path::Path;
@@ -47,7 +50,7 @@ pub(super) fn plan(
 ) -> Result<ServicePlan, UserError> {
     let directives = syntax::parse(files, text)?;
     let directives = include::expand(files, path, directives, report)?;
-    let (plan, servers) = http::read(&directives, report);
+    let (plan, servers) = http::read(&directives, UsersFiles::new(files.access(), path), report);
     if servers.is_empty() {
         let why = "it has no `server` block";
         let hint = "name nginx.conf, or a file with such a block, as in /etc/nginx/sites-enabled";

@@ -8,12 +8,14 @@
 
 use super::{
     http::HttpContext,
+    protection::NginxProtection,
     proxy::{ProxyScope, nginx_size},
 };
 use crate::program::import::{
     plan::{Given, PlannedOption, duration, milliseconds},
     report::ImportReport,
     source::{DirectiveOrigin, SourceDirective},
+    users::RouteUsers,
 };
 use std::collections::BTreeMap;
 
@@ -31,8 +33,7 @@ pub(super) struct NginxScope {
     access: Vec<(bool, Given)>,
     rate: Vec<PlannedOption>,
     send_rate: Option<PlannedOption>,
-    /// What asks for a password or another server for permission.
-    pub(super) closed_by: Option<DirectiveOrigin>,
+    pub(super) protection: NginxProtection,
     pub(super) error_pages: Vec<(u16, Given)>,
     /// An `error_page` that answers with a page and status 200.
     pub(super) fallback: Option<Given>,
@@ -63,7 +64,8 @@ const CACHE_CONTROL: &str = "cache-control";
 impl NginxScope {
     /// Returns the scope of an inner block.
     pub(super) fn inner(&self) -> NginxScope {
-        let mut inner = NginxScope { own: OwnLists::default(), ..self.clone() };
+        let protection = self.protection.inner();
+        let mut inner = NginxScope { own: OwnLists::default(), protection, ..self.clone() };
         inner.proxy.enter();
         inner
     }
@@ -96,12 +98,24 @@ impl NginxScope {
         if self.own.access_log { &self.access_log } else { &[] }
     }
 
-    /// Returns the limits that this block sets: addresses and rates. `None` in place of the addresses: every client is denied.
+    /// Returns the limits that this block sets: addresses and rates.
     pub(super) fn own_limits(&self, report: &mut ImportReport) -> Vec<PlannedOption> {
         let mut limits = Vec::new();
         if self.own.access {
             limits.extend(access_options(&self.access, report));
         }
+        limits.extend(self.own_rates());
+        limits
+    }
+
+    /// Returns `allow` and `deny` that this block has or inherits.
+    pub(super) fn effective_addresses(&self, report: &mut ImportReport) -> Vec<PlannedOption> {
+        access_options(&self.access, report)
+    }
+
+    /// Returns the rates that this block sets.
+    pub(super) fn own_rates(&self) -> Vec<PlannedOption> {
+        let mut limits = Vec::new();
         if self.own.rate {
             limits.extend(self.rate.iter().cloned());
         }
@@ -113,7 +127,16 @@ impl NginxScope {
 
     /// Returns whether no directive here or around keeps clients out.
     pub(super) fn is_unrestricted(&self) -> bool {
-        self.access.is_empty() && self.closed_by.is_none()
+        self.access.is_empty() && !self.protection.is_closed()
+    }
+
+    /// Returns the clients that may read the paths of this block, as far as passwords decide.
+    pub(super) fn users(&self, context: &HttpContext, report: &mut ImportReport) -> RouteUsers {
+        let addresses = match self.protection.is_closed() {
+            true => self.effective_addresses(report),
+            false => Vec::new(),
+        };
+        self.protection.users(addresses, |text| self.literal(text), context, report)
     }
 
     /// Returns whether the block denies every client, and the directive that does.
@@ -173,20 +196,6 @@ impl NginxScope {
                 let address = if directive.arg(0) == "unix:" { "unix" } else { directive.arg(0) };
                 self.access.push((directive.name == "allow", given(address)));
             }
-            "auth_basic" => {
-                self.closed_by = (directive.arg(0) != "off").then_some(origin);
-            }
-            "auth_request" => self.closed_by = (directive.arg(0) != "off").then_some(origin),
-            "auth_jwt" | "auth_oidc" | "secure_link" => self.closed_by = Some(origin),
-            "auth_basic_user_file"
-            | "auth_request_set"
-            | "auth_jwt_key_file"
-            | "secure_link_md5"
-            | "secure_link_secret" => {
-                if self.closed_by.is_none() {
-                    report.not_needed(&origin, "nothing here asks for it");
-                }
-            }
             "limit_req" => self.limit_req(directive, context, report),
             "limit_rate" => match nginx_size(directive.arg(0)) {
                 Some(rate) => {
@@ -205,6 +214,7 @@ impl NginxScope {
                 (Some(name), Some(value)) => drop(self.variables.insert(name.to_owned(), value)),
                 _ => return false,
             },
+            _ if self.protection.read(directive) => {}
             _ => return self.proxy.read(directive, report),
         }
         true

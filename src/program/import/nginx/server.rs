@@ -3,6 +3,7 @@
 use super::{
     http::{self, HttpContext},
     location::{self, ReturnValue},
+    protection::report_closed,
     report_unread,
     scope::{NginxScope, limit_option},
 };
@@ -11,6 +12,7 @@ use crate::program::import::{
     plan::{Given, ImportedSite, PlannedOption, RouteAction, RoutePlan},
     report::ImportReport,
     source::{DirectiveOrigin, SourceDirective},
+    users::RouteUsers,
 };
 
 /// A server block.
@@ -64,6 +66,7 @@ pub(super) fn read(
         },
         error_paths: Vec::new(),
         health_path: None,
+        is_protected: false,
         has_tls: false,
     };
     let mut scope = outer.inner();
@@ -95,6 +98,8 @@ pub(super) fn read(
             },
         }
     }
+    scope.protection.report_unused(directive.children(), report);
+    reader.is_protected = scope.protection.is_closed();
     reader.error_paths = scope.error_pages.iter().map(|(_, page)| page.value.clone()).collect();
     reader.error_paths.push("/404.html".to_owned());
     reader.tls(
@@ -143,6 +148,8 @@ pub(super) struct ServerReader<'a> {
     /// Paths of error pages.
     pub(super) error_paths: Vec<String>,
     pub(super) health_path: Option<Given>,
+    /// Whether the whole server asks for a password, or something like it.
+    pub(super) is_protected: bool,
     has_tls: bool,
 }
 
@@ -396,12 +403,17 @@ impl ServerReader<'_> {
         whole.headers.clone_from(&scope.headers);
         whole.cache = scope.effective_cache();
         whole.listings.clone_from(&scope.listings);
-        whole.limits.extend(match &scope.closed_by {
-            Some(origin) => {
-                report_closed(origin, report);
-                vec![PlannedOption::new("deny", "all", origin)]
-            }
-            None => scope.own_limits(report),
+        // A location for all paths has its own users; only expressions inherit those of the server.
+        let is_replaced = |route: &RoutePlan| {
+            route.paths == [PathPattern::All] && !matches!(route.users, RouteUsers::Inherit)
+        };
+        let is_needed = |route: &RoutePlan| route.is_expression && route.has_inherited_users;
+        if site.routes.iter().any(is_needed) || !site.routes.iter().any(is_replaced) {
+            whole.users = scope.users(self.context, report);
+        }
+        whole.limits.extend(match whole.users.are_protected() {
+            true => scope.own_rates(),
+            false => scope.own_limits(report),
         });
         site.options.extend(scope.own_access_log().iter().cloned());
         if scope.index.iter().map(|given| &*given.value).ne(["index.html"]) {
@@ -435,16 +447,3 @@ impl ServerReader<'_> {
 /// Statuses that have a page.
 const PAGE_STATUSES: &[u16] =
     &[400, 403, 404, 405, 408, 411, 412, 413, 414, 416, 417, 421, 429, 431, 500, 501, 502, 503, 504, 505];
-
-/// Reports a directive that protects paths, which stay closed.
-pub(super) fn report_closed(origin: &DirectiveOrigin, report: &mut ImportReport) {
-    let hint = match &*origin.directive {
-        "auth_basic" => {
-            "until then the paths are closed by deny = [\"all\"]; write users-file in its place, with the file of auth_basic_user_file: tarpon reads hashes by bcrypt and argon2id, and tarpon hash-password makes others anew (docs/passwords.md)"
-        }
-        _ => {
-            "until then the paths are closed by deny = [\"all\"]; docs/limits.md and docs/passwords.md tell which clients and users a [[site.limit]] can let in"
-        }
-    };
-    report.left_out(origin, "the access control of these paths is not carried over", hint);
-}
