@@ -11,7 +11,7 @@
 use std::env;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -36,11 +36,12 @@ use crate::measure::cpu::ServerThreads;
 use crate::measure::machine::this_machine;
 use crate::measure::memory::{descriptors_of, memory_of};
 use crate::records::LabRecord;
-use crate::records::attacks::{AttackKind, AttackWindow, AttacksRecord, AttacksSettings};
+use crate::records::attacks::{AttackKind, AttackWindow, AttacksRecord, AttacksSettings, ClientTimes};
 use crate::records::server::{PeerServer, names};
-use crate::records::two_cores::TwoCoreTimes;
 use crate::servers::process::ServerProcess;
 use crate::servers::test_bed::TestBed;
+use crate::stats::quantile;
+use crate::sys::arrival::ArrivalStream;
 
 /// Options of `tarpon-lab attacks`.
 #[derive(Args)]
@@ -177,7 +178,7 @@ fn measure_window(
     })
 }
 
-type AttackedClient = OpenLoopClient<TcpStream>;
+type AttackedClient = OpenLoopClient<ArrivalStream>;
 
 fn connect(
     bed: &TestBed,
@@ -186,9 +187,9 @@ fn connect(
     process: &ServerProcess,
 ) -> Result<AttackedClient, LabError> {
     cores.on_client_core(|| {
+        let (connections, rate) = (settings.connections, settings.rate);
         let mut client =
-            OpenLoopClient::connect(process.address(), &bed.path(), settings.connections, settings.rate)?
-                .without_own_delay();
+            OpenLoopClient::connect_without_own_delays(process.address(), &bed.path(), connections, rate)?;
         client.run(WARM_UP_TIME)?;
         Ok(client)
     })
@@ -199,13 +200,21 @@ fn measure_client(
     process: &ServerProcess,
     client: &mut AttackedClient,
     time: Duration,
-) -> Result<TwoCoreTimes, LabError> {
+) -> Result<ClientTimes, LabError> {
     cores.on_client_core(|| {
+        let mut slice_p99s_ns = Vec::new();
         let run = || {
-            let times = client.run(time)?;
-            Ok((times.len(), times))
+            let (start, mut all) = (Instant::now(), Vec::new());
+            while start.elapsed() < time {
+                let mut times = client.run(SLICE_TIME)?;
+                times.sort_unstable();
+                slice_p99s_ns.push(quantile(&times, 0.99));
+                all.append(&mut times);
+            }
+            Ok((all.len(), all))
         };
-        cores.measure(|| process.threads(), run)
+        let all = cores.measure(|| process.threads(), run)?;
+        Ok(ClientTimes { all, slice_p99s_ns })
     })
 }
 
@@ -279,6 +288,9 @@ const LARGE: &str = "large.html";
 
 /// Connections of the other client.
 const CONNECTIONS: u32 = 4;
+
+/// As long as a virtual machine stands still in few slices: then the median of their p99 is that of the server.
+const SLICE_TIME: Duration = Duration::from_millis(250);
 
 /// Files that a server has open beside its connections.
 const OTHER_FILES: usize = 500;

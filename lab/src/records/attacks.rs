@@ -9,7 +9,7 @@ use super::machine::MachineInfo;
 use super::round::MeasuredServer;
 use super::server::PeerServer;
 use super::two_cores::TwoCoreTimes;
-use crate::stats::Spread;
+use crate::stats::quantile;
 
 /// What an attacker does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -87,20 +87,48 @@ pub(crate) struct AttackWindow {
     pub(crate) server: PeerServer,
     pub(crate) kind: AttackKind,
     /// The other client, beside a process that uses as much of its core as the attacker did.
-    pub(crate) burning: TwoCoreTimes,
+    pub(crate) burning: ClientTimes,
     /// The other client, beside the attack; or why it got no response.
-    pub(crate) attacked: Result<TwoCoreTimes, String>,
+    pub(crate) attacked: Result<ClientTimes, String>,
     /// Memory that only the exit of the server frees, before, at the end of the attack, and after it.
     pub(crate) private_bytes: [u64; 3],
     /// Descriptors before the attack, and after it.
     pub(crate) descriptors: [usize; 2],
 }
 
+/// The response times of the other client in a part of a window.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ClientTimes {
+    pub(crate) all: TwoCoreTimes,
+    /// The p99 of each slice of the time, in nanoseconds.
+    pub(crate) slice_p99s_ns: Vec<u64>,
+}
+
+/// The p99 of slices in microseconds: of all rounds, beside the attack or the burning process.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SliceTimes {
+    /// Sorted, and not empty.
+    p99s_ns: Vec<u64>,
+}
+
+impl SliceTimes {
+    pub(crate) fn of<'a>(times: impl IntoIterator<Item = &'a ClientTimes>) -> Option<SliceTimes> {
+        let mut p99s_ns = times.into_iter().flat_map(|times| times.slice_p99s_ns.clone()).collect::<Vec<_>>();
+        p99s_ns.sort_unstable();
+        (!p99s_ns.is_empty()).then_some(SliceTimes { p99s_ns })
+    }
+
+    /// Returns what this share of the slices does not exceed, in microseconds.
+    pub(crate) fn us(&self, share: f64) -> f64 {
+        quantile(&self.p99s_ns, share) as f64 / 1e3
+    }
+}
+
 impl AttackWindow {
-    /// Returns the p99 beside the attack divided by the p99 beside the burning process.
+    /// Returns the usual p99 beside the attack divided by the usual p99 beside the burning process.
     pub(crate) fn p99_ratio(&self) -> Option<f64> {
-        let attacked = self.attacked.as_ref().ok()?;
-        Some(attacked.latencies.p99_ns as f64 / self.burning.latencies.p99_ns as f64)
+        let attacked = SliceTimes::of([self.attacked.as_ref().ok()?])?;
+        Some(attacked.us(0.5) / SliceTimes::of([&self.burning])?.us(0.5))
     }
 }
 
@@ -114,9 +142,14 @@ impl AttacksRecord {
         self.windows.iter().filter(move |window| window.server == server && window.kind == kind)
     }
 
-    /// Returns the ratios of the p99, unless the other client got no response in a round.
-    pub(crate) fn p99_ratio(&self, server: PeerServer, kind: AttackKind) -> Option<Spread> {
-        let ratios: Option<Vec<f64>> = self.windows(server, kind).map(AttackWindow::p99_ratio).collect();
-        Spread::of(ratios?)
+    /// Returns the times beside the burning process, and those beside the attack unless the other client got no response in a round.
+    pub(crate) fn slices(
+        &self,
+        server: PeerServer,
+        kind: AttackKind,
+    ) -> (Option<SliceTimes>, Option<SliceTimes>) {
+        let windows = || self.windows(server, kind);
+        let attacked: Option<Vec<_>> = windows().map(|window| window.attacked.as_ref().ok()).collect();
+        (SliceTimes::of(windows().map(|window| &window.burning)), attacked.and_then(SliceTimes::of))
     }
 }

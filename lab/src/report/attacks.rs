@@ -5,7 +5,7 @@ use clap::ValueEnum;
 use super::phrases;
 use super::table::{LabReport, NONE, ReportColumn, ReportTable};
 use crate::format::{range, thousands};
-use crate::records::attacks::{AttackKind, AttackWindow, AttacksRecord};
+use crate::records::attacks::{AttackKind, AttackWindow, AttacksRecord, ClientTimes, SliceTimes};
 use crate::stats::Spread;
 
 /// Returns the report.
@@ -32,9 +32,11 @@ pub(super) fn report(attacks: &AttacksRecord) -> LabReport {
 const COLUMNS: &[ReportColumn] = &[
     ("server", Some("server")),
     ("burning", Some("p99 beside a burning process, µs")),
+    ("quarters", Some("half of the slices, µs")),
     ("attacked", Some("p99 beside the attack, µs")),
+    ("quarters", Some("half of the slices, µs")),
     ("ratio", Some("ratio of the p99")),
-    ("range", Some("range of the ratio")),
+    ("of all", Some("p99 of all requests: burning, attack, µs")),
     ("MiB more", Some("memory at the end of the attack, MiB more")),
     ("after", Some("memory after it, MiB more")),
     ("fds", Some("descriptors left open")),
@@ -42,14 +44,25 @@ const COLUMNS: &[ReportColumn] = &[
 
 fn row(attacks: &AttacksRecord, name: &str, windows: &[&AttackWindow]) -> Vec<String> {
     let first = windows[0];
-    let ratio = attacks.p99_ratio(first.server, first.kind);
+    let (burning, attacked) = attacks.slices(first.server, first.kind);
     let median = |numbers: Vec<f64>, format: fn(f64) -> String| {
         Spread::of(numbers).map_or(NONE.to_owned(), |spread| format(spread.median))
     };
-    let us = |ns: f64| format!("{:.0}", ns / 1e3);
-    let burning = windows.iter().map(|window| window.burning.latencies.p99_ns as f64).collect();
-    let attacked =
-        windows.iter().filter_map(|window| Some(window.attacked.as_ref().ok()?.latencies.p99_ns as f64));
+    let us = |us: f64| format!("{us:.0}");
+    let half = |slices: &Option<SliceTimes>| match slices {
+        Some(slices) => [us(slices.us(0.5)), range(&us(slices.us(0.25)), &us(slices.us(0.75)))],
+        None => [NONE.to_owned(), NONE.to_owned()],
+    };
+    let [burning_p99, burning_half] = half(&burning);
+    let [attacked_p99, attacked_half] = half(&attacked);
+    let ratio = burning.zip(attacked).map(|(burning, attacked)| attacked.us(0.5) / burning.us(0.5));
+    let of_all = |times: Vec<&ClientTimes>| {
+        median(times.iter().map(|times| times.all.latencies.p99_ns as f64 / 1e3).collect(), |us| {
+            format!("{us:.0}")
+        })
+    };
+    let all_burning = of_all(windows.iter().map(|window| &window.burning).collect());
+    let all_attacked = of_all(windows.iter().filter_map(|window| window.attacked.as_ref().ok()).collect());
     let more = |at: usize| {
         windows
             .iter()
@@ -61,12 +74,12 @@ fn row(attacks: &AttacksRecord, name: &str, windows: &[&AttackWindow]) -> Vec<St
         windows.iter().map(|window| window.descriptors[1].saturating_sub(window.descriptors[0]) as f64);
     vec![
         name.to_owned(),
-        median(burning, us),
-        median(attacked.collect(), us),
-        ratio.map_or("no response".to_owned(), |ratio| format!("×{:.2}", ratio.median)),
-        ratio.map_or(NONE.to_owned(), |ratio| {
-            range(&format!("{:.2}", ratio.min), &format!("{:.2}", ratio.max))
-        }),
+        burning_p99,
+        burning_half,
+        attacked_p99,
+        attacked_half,
+        ratio.map_or("no response".to_owned(), |ratio| format!("×{ratio:.2}")),
+        format!("{all_burning}, {all_attacked}"),
         median(more(1), mib),
         median(more(2), mib),
         median(left.collect(), |count| format!("{count:.0}")),
@@ -79,7 +92,10 @@ fn caption(attacks: &AttacksRecord) -> String {
     format!(
         "Response times of a page of 1 KiB, requested {} times per second on {} connections, while an attacker on the same core as this client does what the \
          heading says; and beside a process that burns as much CPU as the attacker used. Both give way to the client (SCHED_IDLE). A response time counts from the scheduled time of its request, or \
-         from when the client woke if that was later and it waited for no response. Medians of {} round{plural}, two parts of {} s each. \"No response\": the client was cut off in a round. The server has one worker, alone on its \
+         from when the client woke if that was later and it waited for no response, until the kernel has the response: the client may not run at once, as it shares its \
+         core with the attacker. Each p99 is the median of those of slices of 0.25 s, \
+         from {} round{plural} with two parts of {} s each: as a virtual processor stands still for milliseconds now and then, the p99 of all requests of a part tells more of the machine. The \
+         last of these columns has its median over the rounds. \"No response\": the client was cut off in a round. The server has one worker, alone on its \
          core, and the options that it has by default, except that connections stay open and limits on their number are high. {} connections are idle, as the limit \
          on open files allows. Memory is what only the \
          exit of the server frees. nginx speaks either HTTP/1.1 or HTTP/2 on a port without TLS, so it has no rows for HTTP/2. {}. {}.",
@@ -109,8 +125,14 @@ mod tests {
     fn each_attack_has_a_table() {
         let text = report(&attacks()).markdown();
         assert!(text.contains("**idle connections**"), "{text}");
-        assert!(text.contains("| tarpon | 100 | 150 | ×1.50 | 1.50–1.50 | 2.0 | 1.0 | 3 |"), "{text}");
-        assert!(text.contains("| tarpon | 100 | – | no response | – | 2.0 | 1.0 | 3 |"), "{text}");
+        assert!(
+            text.contains("| tarpon | 100 | 95–105 | 150 | 145–155 | ×1.50 | 200, 300 | 2.0 | 1.0 | 3 |"),
+            "{text}"
+        );
+        assert!(
+            text.contains("| tarpon | 100 | 95–105 | – | – | no response | 200, – | 2.0 | 1.0 | 3 |"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -124,6 +146,10 @@ mod tests {
         let times = |p99_ns| TwoCoreTimes {
             latencies: Latencies { requests: 1, p50_ns: 1, p99_ns, max_ns: p99_ns, cpu: CpuTimes::default() },
             client_core_busy_ns: 0,
+        };
+        let times = |p99_ns: u64| ClientTimes {
+            all: times(2 * p99_ns),
+            slice_p99s_ns: vec![p99_ns, p99_ns + 5_000, p99_ns - 5_000],
         };
         let window = |kind, attacked| AttackWindow {
             server: PeerServer::TarponEpoll,

@@ -2,10 +2,12 @@
 //!
 //! | file | content |
 //! |---|---|
+//! | `arrival.rs` | a connection that knows when the kernel received what it reads |
 //! | `file_sender.rs` | ways to send a file to a socket |
 
 #![allow(unsafe_code)]
 
+pub(crate) mod arrival;
 pub(crate) mod file_sender;
 
 use std::fs;
