@@ -1,4 +1,4 @@
-//! Ports for servers that are told where to listen.
+//! Ports for the servers that the lab starts.
 
 use std::fs;
 use std::io;

@@ -41,7 +41,7 @@ impl Read for ArrivalStream {
         // SAFETY: the kernel writes to the buffer and to the control, which both live longer than the call, and no more than their lengths.
         let result = unsafe { libc::recvmsg(self.stream.as_raw_fd(), &raw mut message, 0) };
         let len = usize::try_from(result).map_err(|_| io::Error::last_os_error())?;
-        // SAFETY: the kernel has written the head of the control, or says that there is none; both lie within the array.
+        // SAFETY: the kernel has written the head of the control, or tells that none is there; both lie within the array.
         self.arrived = unsafe { libc::CMSG_FIRSTHDR(&raw const message).as_ref() }.and_then(|head| {
             let is_time = head.cmsg_level == libc::SOL_SOCKET && head.cmsg_type == libc::SCM_TIMESTAMPNS;
             // SAFETY: a control of this type has a timespec.
