@@ -14,7 +14,7 @@ fn short_race_writes_record_and_report() {
         "--only=null-epoll",
         "--rounds=1",
         "--idle-wait=0",
-        "--seconds=0.05",
+        "--seconds=0.4",
         "--connections=4,9",
         "--out",
     ])
@@ -30,8 +30,7 @@ fn short_race_writes_record_and_report() {
         let series = &read["series"][at];
         assert_eq!(series["connections"], connections);
         let window = &series["rounds"][0]["windows"][0];
-        // How many depends on what else runs.
-        assert!(window["requests"].as_u64().unwrap() > 0, "{window:?}");
+        assert!(window["requests"].as_u64().unwrap() > 100, "{window:?}");
         assert!(window["server_ns"].as_u64().unwrap() > 0, "{window:?}");
     }
 
