@@ -1,7 +1,7 @@
 //! Isolation: a private network namespace, and batch scheduling.
 //!
 //! ```text
-//! tarpon-lab ─▶ unshare --net --mount ─▶ chrt --batch ─▶ tarpon-lab ─▶ loopback up, reno, long accept queues, tracefs
+//! tarpon-lab ─▶ unshare --net --mount ─▶ chrt --batch ─▶ tarpon-lab ─▶ loopback up, congestion control, long accept queues, tracefs
 //! ```
 //!
 //! *Network namespace*: no firewall rule, queue or congestion control of the machine affects a measurement.
@@ -29,10 +29,10 @@ pub(crate) enum SchedulingPolicy {
     Usual,
 }
 
-/// Restarts this program in isolation. Returns only in the restarted program.
-pub(crate) fn enter(policy: SchedulingPolicy) -> Result<(), LabError> {
+/// Restarts this program in isolation, where new connections use this congestion control. Returns only in the restarted program.
+pub(crate) fn enter(policy: SchedulingPolicy, congestion_control: &str) -> Result<(), LabError> {
     if env::var_os(INSIDE).is_some() {
-        return set_up();
+        return set_up(congestion_control);
     }
     if !geteuid().is_root() {
         return Err(format!("a private network namespace needs root. {HINT}").into());
@@ -63,14 +63,20 @@ fn unshare() -> Command {
     command
 }
 
-fn set_up() -> Result<(), LabError> {
+fn set_up(congestion_control: &str) -> Result<(), LabError> {
     let up = Command::new("ip").args(["link", "set", "lo", "up"]).status();
     if !up.map_err(|error| format!("ip: {error}; install iproute2"))?.success() {
         return Err("`ip link set lo up` fails: no loopback device in the network namespace".into());
     }
-    // Other congestion controls than reno may pace, and a measurement on loopback would then measure the pacing.
-    for (path, value) in [(CONGESTION_CONTROL, "reno"), (ACCEPT_QUEUE, "65535"), (SYN_QUEUE, "65535")] {
-        fs::write(path, value).map_err(|error| format!("cannot write {value} to {path}: {error}"))?;
+    fs::write(CONGESTION_CONTROL, congestion_control).map_err(|error| {
+        // A network namespace may use only what the machine allows to all.
+        format!(
+            "cannot use the congestion control {congestion_control}: {error}; `modprobe tcp_{congestion_control}` loads it, and \
+             `sysctl net.ipv4.tcp_allowed_congestion_control=\"reno {congestion_control}\"` allows it"
+        )
+    })?;
+    for path in [ACCEPT_QUEUE, SYN_QUEUE] {
+        fs::write(path, QUEUE_MAX).map_err(|error| format!("cannot write {QUEUE_MAX} to {path}: {error}"))?;
     }
     if let Err(error) = mount_tracefs() {
         eprintln!("tarpon-lab: cannot mount tracefs ({error}); system calls will not be counted");
@@ -86,3 +92,5 @@ const HINT: &str =
 
 const ACCEPT_QUEUE: &str = "/proc/sys/net/core/somaxconn";
 const SYN_QUEUE: &str = "/proc/sys/net/ipv4/tcp_max_syn_backlog";
+/// The length of both queues.
+const QUEUE_MAX: &str = "65535";

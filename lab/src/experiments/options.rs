@@ -20,23 +20,30 @@ pub(crate) struct CommonArgs {
     pub(crate) out: Option<PathBuf>,
 }
 
-/// The option to measure without isolation.
+/// How an experiment is isolated.
 #[derive(Clone, Args)]
 pub(crate) struct IsolationArgs {
     /// Measure without network namespace and batch scheduling; for trial runs without root
     #[arg(long)]
     pub(crate) no_isolation: bool,
+    /// Send with this congestion control of the kernel, as bbr; one that paces makes an experiment on one machine measure its pace
+    #[arg(long, value_name = "NAME", default_value = USUAL_CONGESTION_CONTROL, conflicts_with = "no_isolation")]
+    pub(crate) congestion_control: String,
 }
 
 impl IsolationArgs {
     /// Restarts this program in isolation, unless the option forbids it.
     pub(crate) fn enter(&self) -> Result<(), LabError> {
-        if self.no_isolation { Ok(()) } else { isolation::enter(SchedulingPolicy::Batch) }
+        self.enter_with(SchedulingPolicy::Batch)
     }
 
     /// The same, but the threads keep the usual policy. For servers whose threads interrupt each other, with a core for themselves.
     pub(crate) fn enter_with_usual_policy(&self) -> Result<(), LabError> {
-        if self.no_isolation { Ok(()) } else { isolation::enter(SchedulingPolicy::Usual) }
+        self.enter_with(SchedulingPolicy::Usual)
+    }
+
+    fn enter_with(&self, policy: SchedulingPolicy) -> Result<(), LabError> {
+        if self.no_isolation { Ok(()) } else { isolation::enter(policy, &self.congestion_control) }
     }
 }
 
@@ -117,6 +124,9 @@ impl LabUpstreamCoreArgs {
 /// the work of other processes: about 2% beside a storm of handshakes.
 const OTHER_PERCENT_MAX: u16 = 5;
 
+/// The congestion control of experiments: it does not pace.
+const USUAL_CONGESTION_CONTROL: &str = "reno";
+
 /// The directory of a large site.
 #[derive(Args)]
 pub(crate) struct SiteDirArgs {
@@ -146,9 +156,14 @@ pub(crate) fn command_line(name: &str, options: &[(&str, String)]) -> String {
     set.fold(format!("tarpon-lab {name}"), |command, (option, value)| format!("{command} --{option} {value}"))
 }
 
-/// Appends `--no-isolation` to a command if it was set.
+/// Appends to a command how its experiment is isolated, if not as usual.
 pub(crate) fn with_isolation(command: String, isolation: &IsolationArgs) -> String {
-    if isolation.no_isolation { command + " --no-isolation" } else { command }
+    let control = &isolation.congestion_control;
+    match isolation.no_isolation {
+        true => command + " --no-isolation",
+        false if control == USUAL_CONGESTION_CONTROL => command,
+        false => format!("{command} --congestion-control {control}"),
+    }
 }
 
 /// Returns the file name of a path, for a command line without directories of this machine.

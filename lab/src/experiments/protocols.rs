@@ -163,7 +163,7 @@ mod tests {
             before: None,
             servers: vec![PeerServer::TarponEpoll],
             cores: TwoCoreArgs::with_client_core(&CoreArgs { core: None, idle_wait: 0 }),
-            isolation: IsolationArgs { no_isolation: true },
+            isolation: IsolationArgs { no_isolation: true, congestion_control: String::new() },
             common: CommonArgs { tarpon: None, out: None },
         }
     }

@@ -35,7 +35,7 @@ use crate::measure::memory::memory_of;
 use crate::measure::syscalls::SyscallCounter;
 use crate::null_server::BATCH_MAX;
 use crate::records::LabRecord;
-use crate::records::cpu::OTHER_SHARE_MAX;
+use crate::records::cpu::OTHER_PERCENT_MAX;
 use crate::records::race::{
     RaceRecord, RaceSeries, RaceSettings, RaceWindow, SERIES_WITH_TABLES_MAX, SyscallCount, other_share_max,
 };
@@ -71,7 +71,7 @@ pub(crate) struct RaceArgs {
     #[arg(long, conflicts_with = "pipeline")]
     reconnect: bool,
     /// Race over this protocol, as `tls` and `http2` do: server and client have a core each, and --pipeline is the number of streams
-    #[arg(long, value_enum, conflicts_with_all = ["site", "request", "answer", "other"])]
+    #[arg(long, value_enum, conflicts_with_all = ["site", "request", "answer", "other", "other_max"])]
     protocol: Option<RaceProtocol>,
     /// Race with this kind of answer: a page in memory, a function or a CGI program that sends the same content
     #[arg(long, value_enum, default_value_t)]
@@ -91,6 +91,9 @@ pub(crate) struct RaceArgs {
     /// Run only these of all servers
     #[arg(long, value_enum, value_delimiter = ',', value_name = "SERVERS")]
     only: Vec<PeerServer>,
+    /// Reject a round if other processes used more than this percentage of the core
+    #[arg(long, value_name = "PERCENT", default_value_t = OTHER_PERCENT_MAX, value_parser = clap::value_parser!(u16).range(1..))]
+    other_max: u16,
     #[command(flatten)]
     core: CoreArgs,
     #[command(flatten)]
@@ -162,7 +165,7 @@ fn measure(args: &RaceArgs) -> Result<RaceRecord, LabError> {
         site: args.site_name()?,
         core,
         isolated: !args.isolation.no_isolation,
-        other_share_max: OTHER_SHARE_MAX,
+        other_share_max: f64::from(args.other_max) / 100.0,
     };
     let command = args.command();
     let mut race =
@@ -238,7 +241,8 @@ fn measure_series(
         |server| measure_window(bed, &race.settings, server, load),
         |window| {
             let share = window.cpu.other_share();
-            (share > other_share_max(window.server)).then_some(share)
+            let max = race.settings.other_share_max.max(other_share_max(window.server));
+            (share > max).then_some(share)
         },
     )?;
     // The calls of a program are not those of a thread that exists now. The report of many series does not show them.
@@ -425,6 +429,8 @@ impl RaceArgs {
     /// Returns the command that repeats the race on any machine.
     fn command(&self) -> String {
         let connections = self.connections.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+        let is_usual = self.other_max == OTHER_PERCENT_MAX;
+        let other_max = if is_usual { String::new() } else { self.other_max.to_string() };
         let command = command_line(
             "race",
             &[
@@ -438,6 +444,7 @@ impl RaceArgs {
                 ("answer", if self.answer == RaceAnswer::Page { String::new() } else { self.answer.name() }),
                 ("peers", if self.answer == RaceAnswer::Page { names(&self.peers) } else { String::new() }),
                 ("only", names(&self.only)),
+                ("other-max", other_max),
                 ("tarpon", file_name(self.common.tarpon.as_deref())),
                 ("before", file_name(self.before.as_deref())),
                 ("core", self.core.core.map_or_else(String::new, |core| core.to_string())),
@@ -555,6 +562,7 @@ mod tests {
             ("record",         &["--out", "/a/race.json"],                            " --peers nginx"),
             ("pipelined",      &["--pipeline=16", "--request=browser"],                " --pipeline 16 --request browser --peers nginx"),
             ("other",          &["--reconnect", "--request=range", "--other=s {port}"],  " --request range --peers nginx --reconnect --other 's {port}'"),
+            ("congestion",     &["--congestion-control=bbr", "--other-max=10"],       " --peers nginx --other-max 10 --congestion-control bbr"),
             ("conditions",     &["--only=null-epoll,tarpon-epoll", "--core=1", "--no-isolation"], " --peers nginx --only null-epoll,tarpon-epoll --core 1 --no-isolation"),
         ];
         for (name, arguments, want) in cases {

@@ -115,7 +115,7 @@ const fn experiment(
 
 /// All experiments. The times were measured on two cores of a virtual machine.
 #[rustfmt::skip]
-const EXPERIMENTS: [PlannedExperiment; 39] = [
+const EXPERIMENTS: [PlannedExperiment; 41] = [
     experiment("race",
         ("race --rounds 5 --seconds 1 --peers nginx,h2o,caddy,lighttpd,apache,static-web-server,python,tarpon-uring-packed,tarpon-epoll-packed,tarpon-poll,tarpon-threads,tarpon-prefork,tarpon-fork", 180),
         Some(("race --rounds 3 --seconds 0.5 --peers nginx,h2o,caddy,lighttpd,apache,static-web-server,python", 60))),
@@ -125,11 +125,17 @@ const EXPERIMENTS: [PlannedExperiment; 39] = [
     experiment("race-large",
         ("race --rounds 3 --seconds 2 --connections 4 --size 1048576,104857600 --peers null-sendfile,nginx,h2o,caddy,lighttpd,apache,static-web-server", 260),
         Some(("race --rounds 2 --seconds 1 --connections 4 --size 1048576 --peers null-sendfile,nginx,lighttpd", 30))),
+    experiment("race-large-bbr",
+        ("race --rounds 5 --seconds 3 --connections 4 --size 1048576,104857600 --other-max 25 --congestion-control bbr --peers null-sendfile,nginx,lighttpd", 260),
+        None),
     experiment("mix",
         ("race --rounds 3 --seconds 2 --site lab/site --peers nginx,h2o,caddy,lighttpd,apache,static-web-server,tarpon-uring-packed,tarpon-epoll-packed", 120),
         None),
     experiment("sizes",
         ("race --rounds 1 --seconds 0.4 --connections 1 --size 1000000..100000000/1000000 --only tarpon-uring-tar,tarpon-epoll-tar,nginx", 420),
+        None),
+    experiment("sizes-fine",
+        ("race --rounds 1 --seconds 0.2 --connections 1 --size 20000..10000000/20000 --only tarpon-uring-tar,nginx --other-max 12", 700),
         None),
     experiment("race-new",
         ("race --rounds 5 --seconds 1 --reconnect --peers nginx,h2o,caddy,lighttpd,apache,static-web-server", 110),

@@ -29,7 +29,10 @@ impl CpuTimes {
 
 /// The limit on [`CpuTimes::other_share`], fixed before any race: a window above it is dirty, and so is its round. The kernel
 /// reports core time in ticks of 10 ms: one tick at either end is one percent of two seconds.
-pub(crate) const OTHER_SHARE_MAX: f64 = 0.03;
+pub(crate) const OTHER_SHARE_MAX: f64 = OTHER_PERCENT_MAX as f64 / 100.0;
+
+/// The same, in percent.
+pub(crate) const OTHER_PERCENT_MAX: u16 = 3;
 
 /// The same limit for a server that forks a process for each connection: kernel threads clean up after these processes, and
 /// their time counts as that of other processes.

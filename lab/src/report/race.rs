@@ -351,6 +351,9 @@ fn caption(race: &RaceRecord) -> String {
         load(settings),
         phrases::isolation(settings.isolated),
     ));
+    if control == "bbr" {
+        sentences.push("With bbr, timers of the kernel send a part of the bytes, and their time counts as that of other processes".into());
+    }
     sentences.push(race.machine.to_string());
     if let Some(cores) = race.other_cores() {
         sentences.push(format!("Other busy cores: {cores:.1}"));
