@@ -332,6 +332,7 @@ fn metrics_match_the_traffic() {
             ("tarpon_proxy_header_refused_total ", 0),
             ("tarpon_requests_limited_total ", 0),
             ("tarpon_connections_limited_total ", 0),
+            ("tarpon_reset_floods_total ", 0),
             ("tarpon_tls_handshakes_total kind=full,version=1.3", 0),
             ("tarpon_tls_failures_total ", 0),
             ("tarpon_workers ", workers(engine, 8) as u64),

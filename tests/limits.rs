@@ -11,7 +11,7 @@ use crate::common::{
     site, wait_for, workers,
 };
 use rustix::{
-    net::{AddressFamily, SocketType, bind, connect, socket},
+    net::{AddressFamily, SocketType, bind, connect, socket, sockopt::set_socket_linger},
     process::{Signal, kill_process},
 };
 use std::{
@@ -336,6 +336,28 @@ fn a_listener_has_addresses_of_its_own() {
             client.try_response()
         });
         assert!(refused.is_err_and(|error| is_disconnect(&error)), "{engine}");
+    }
+}
+
+#[test]
+fn a_flood_of_resets_is_held_back_by_the_kernel() {
+    // A process for each connection ends with it, and notices no flood.
+    for &engine in ENGINES.iter().filter(|&&engine| engine != Engine::Fork) {
+        let served = Limited::start(engine, "", "");
+        let address = served.program.address();
+        // The line comes once the kernel has agreed.
+        let is_noticed = || served.program.err().contains("clients connect and reset at once");
+        let start = Instant::now();
+        while !is_noticed() {
+            assert!(start.elapsed() < Duration::from_secs(60), "{engine}: no flood is noticed");
+            for _ in 0..1_000 {
+                // A full queue refuses some.
+                if let Ok(silent) = TcpStream::connect(address) {
+                    set_socket_linger(&silent, Some(Duration::ZERO)).expect("an option");
+                }
+            }
+        }
+        assert_eq!(TestClient::connect(address).get("/").status, 200, "{engine}");
     }
 }
 

@@ -33,6 +33,8 @@ pub struct Counters {
     pub connections_limited: Counter,
     /// Connections that were reset because their address is denied.
     pub connections_denied: Counter,
+    /// Floods of connections that clients reset before they sent anything.
+    pub reset_floods: Counter,
     /// Requests that were refused because their client's address is denied.
     pub requests_denied: Counter,
     /// Requests that were refused because their client had sent too many.
@@ -175,6 +177,7 @@ impl Counters {
             ("proxy_refused", &self.proxy_refused),
             ("connections_limited", &self.connections_limited),
             ("connections_denied", &self.connections_denied),
+            ("reset_floods", &self.reset_floods),
             ("requests_denied", &self.requests_denied),
             ("requests_limited", &self.requests_limited),
             ("requests_unauthorized", &self.requests_unauthorized),

@@ -604,6 +604,12 @@ impl Connection {
         }
     }
 
+    /// Returns whether nothing has arrived from the client, neither bytes nor their end.
+    #[inline]
+    pub fn is_silent(&self) -> bool {
+        matches!(&self.party, Party::Client(client) if client.is_silent(&self.wire))
+    }
+
     /// Returns whether buffers of the pool hold output or messages of its pipe.
     #[inline]
     pub fn holds_buffers(&self, pipes: &Pipes) -> bool {

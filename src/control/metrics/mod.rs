@@ -59,6 +59,8 @@ pub struct Metrics {
     pub connections_limited: u64,
     /// Connections reset because their address may not connect. They count neither as accepted nor as open.
     pub connections_denied: u64,
+    /// Floods of connections that clients reset before they sent anything: the kernel then holds silent ones back for a while.
+    pub reset_floods: u64,
     /// Requests refused with 403 because the address of their client is denied.
     pub requests_denied: u64,
     /// Requests refused with 429 because their client had sent too many.
@@ -234,6 +236,7 @@ impl Metrics {
         self.proxy_refused = totals.proxy_refused.get();
         self.connections_limited = totals.connections_limited.get();
         self.connections_denied = totals.connections_denied.get();
+        self.reset_floods = totals.reset_floods.get();
         self.requests_denied = totals.requests_denied.get();
         self.requests_limited = totals.requests_limited.get();
         self.requests_unauthorized = totals.requests_unauthorized.get();
@@ -330,6 +333,9 @@ impl Metrics {
         page.number("connections_limited_total", "counter", help, self.connections_limited);
         let help = "Connections reset, as their address may not connect";
         page.number("connections_denied_total", "counter", help, self.connections_denied);
+        let help =
+            "Floods of connections reset before they sent anything: silent ones are held back for a while";
+        page.number("reset_floods_total", "counter", help, self.reset_floods);
         let help = "Requests refused with 403, as the address of their client is denied";
         page.number("requests_denied_total", "counter", help, self.requests_denied);
         let help = "Requests refused with 429, as their client had sent too many";

@@ -301,9 +301,11 @@ fn serving() -> Vec<Conditional> {
     // The timeout of a listener, by its new and old name; and SO_LINGER, to reset a connection.
     let set = [libc::SO_LINGER as u64, SO_RCVTIMEO_OLD, SO_RCVTIMEO_NEW];
     calls.extend(set.map(|name| option(libc::SYS_setsockopt, name)));
-    // How much the kernel takes ahead of a client.
-    let unsent = [equal(1, libc::IPPROTO_TCP as u64), equal(2, libc::TCP_NOTSENT_LOWAT as u64)];
-    calls.push((libc::SYS_setsockopt, unsent.into()));
+    // How much the kernel takes ahead of a client, and whether a listener holds silent ones back.
+    calls.extend([libc::TCP_NOTSENT_LOWAT, libc::TCP_DEFER_ACCEPT].map(|name| {
+        let option = [equal(1, libc::IPPROTO_TCP as u64), equal(2, name as u64)];
+        (libc::SYS_setsockopt, option.into())
+    }));
     // A connection to a helper: the server passes one end to the helper.
     let stream = (libc::SOCK_STREAM | libc::SOCK_CLOEXEC) as u64;
     // A session with a helper.

@@ -43,6 +43,7 @@ mod kernel_tls;
 pub(crate) mod loader;
 pub(crate) mod mailbox;
 mod receiving;
+mod reset_flood;
 mod residency;
 mod sending;
 mod served_site;
@@ -77,6 +78,7 @@ use context::CpuCount;
 use handshakes::{HandshakeJob, Handshakes};
 use loader::{LoadJob, Loader};
 use mailbox::{Mailbox, ShutdownMode, WorkerMessage};
+use reset_flood::ResetFlood;
 use rustix::net::{AddressFamily, getpeername, getsockname, sockopt::set_socket_linger};
 use served_site::ServedSite;
 use std::{
@@ -104,6 +106,7 @@ pub(crate) struct Worker<S> {
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) slots: Slots<S>,
     unsent_limit: UnsentLimit,
+    reset_flood: ResetFlood,
     pub(crate) context: WorkerContext,
     timers: TimerWheel,
     holders: BufferHolders,
@@ -253,6 +256,7 @@ impl<S: Default> Worker<S> {
             mailbox,
             slots,
             unsent_limit: UnsentLimit::new(connection_count_max),
+            reset_flood: ResetFlood::new(),
             context,
             timers,
             holders: BufferHolders::default(),
@@ -360,6 +364,9 @@ impl<S: Default> Worker<S> {
             // An error means that the client has disconnected already.
             let _ = set_socket_linger(&slot.fd, Some(Duration::ZERO));
         }
+        if slot.transport.is_silent(&slot.conn) {
+            self.count_silent_reset();
+        }
         self.context.release_inbox(&mut slot);
         self.release_counted(index as usize);
         slot.transport.closed(&mut slot.conn, &mut self.context.conn_resources());
@@ -454,6 +461,9 @@ impl<S: Default> Worker<S> {
     pub(crate) fn advance_to(&mut self, now: Tick) {
         self.context.now = now;
         self.accept_backoff = self.accept_backoff.filter(|&until| until > now);
+        if self.reset_flood.until().is_some_and(|until| until <= now) {
+            self.end_reset_flood();
+        }
     }
 
     /// Calls `expired` on the next connection whose deadline has passed, and returns it for the engine to drive.
@@ -573,7 +583,8 @@ impl<S: Default> Worker<S> {
         if self.context.pipes.has_work() || !self.stepped.is_empty() {
             return Some(0);
         }
-        let times = [self.shutdown_deadline, self.accept_backoff].map(|at| at.unwrap_or(Tick::NEVER));
+        let times = [self.shutdown_deadline, self.accept_backoff, self.reset_flood.until()];
+        let times = times.map(|at| at.unwrap_or(Tick::NEVER));
         let next = times.into_iter().fold(self.timers.earliest(), Tick::min);
         (next != Tick::NEVER).then(|| next.0.saturating_sub(self.context.now.0))
     }
@@ -587,6 +598,7 @@ impl<S: Default> Worker<S> {
                 WorkerMessage::Shutdown { mode, grace } => {
                     // Clients that wait would be reset with the listener: the worker tries to accept them once more.
                     self.accept_backoff = None;
+                    self.end_reset_flood();
                     // A drain may become a stop, but not the reverse.
                     self.shutdown_mode = self.shutdown_mode.max(Some(mode));
                     let by = self.context.now.after(grace.as_millis().try_into().unwrap_or(u64::MAX));

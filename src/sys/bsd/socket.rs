@@ -43,6 +43,11 @@ pub(crate) fn limit_unsent(_: impl AsFd, _len: u32) -> Result<(), Errno> {
     Err(Errno::OPNOTSUPP)
 }
 
+/// The systems have filters in its place, which an administrator loads.
+pub(crate) fn hold_silent(_: impl AsFd, _holds: bool) -> Result<(), Errno> {
+    Err(Errno::OPNOTSUPP)
+}
+
 /// There is none: each of them has an option of its own, with other rules.
 pub(crate) fn set_fast_open(_: impl AsFd, _pending_max: u32) -> Result<(), Errno> {
     Err(Errno::OPNOTSUPP)

@@ -77,22 +77,39 @@ pub(crate) fn set_fast_open(socket: impl AsFd, pending_max: u32) -> Result<(), E
     set_tcp_option(socket, libc::TCP_FASTOPEN, pending_max)
 }
 
+/// Has a listener hold back clients that have sent nothing for about a second, or hand over each at once: `TCP_DEFER_ACCEPT`, tcp(7).
+pub(crate) fn hold_silent(listener: impl AsFd, holds: bool) -> Result<(), Errno> {
+    set_tcp_option(listener, libc::TCP_DEFER_ACCEPT, holds.into())
+}
+
 /// Limits how many bytes the kernel takes beyond those on their way to the client: a send and poll(2) find the socket full from there on.
 /// `TCP_NOTSENT_LOWAT`, tcp(7).
 pub(crate) fn limit_unsent(socket: impl AsFd, len: u32) -> Result<(), Errno> {
     set_tcp_option(socket, libc::TCP_NOTSENT_LOWAT, len)
 }
 
+/// Returns whether [`hold_silent`] is set.
+#[cfg(test)]
+pub(crate) fn is_holding_silent(listener: impl AsFd) -> bool {
+    tcp_option(listener, libc::TCP_DEFER_ACCEPT) > 0
+}
+
 /// Returns the limit of [`limit_unsent`].
 #[cfg(test)]
 pub(crate) fn unsent_max(socket: impl AsFd) -> u32 {
+    tcp_option(socket, libc::TCP_NOTSENT_LOWAT)
+}
+
+/// Returns an option of TCP that is a number.
+#[cfg(test)]
+fn tcp_option(socket: impl AsFd, name: c_int) -> u32 {
     let (mut value, mut len) = (0, size_of::<u32>() as libc::socklen_t);
     // SAFETY: the kernel writes a number of this length, which lives through the call; the descriptor is open.
     let result = unsafe {
         libc::getsockopt(
             socket.as_fd().as_raw_fd(),
             libc::IPPROTO_TCP,
-            libc::TCP_NOTSENT_LOWAT,
+            name,
             (&raw mut value).cast(),
             &raw mut len,
         )

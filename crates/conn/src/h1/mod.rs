@@ -528,6 +528,12 @@ impl Http1 {
             && !self.awaits_other_thread()
     }
 
+    /// Returns whether nothing has arrived from the client, neither bytes nor their end.
+    #[inline]
+    pub(crate) fn is_silent(&self, out: &Outbox) -> bool {
+        self.request_count == 0 && self.is_unused(out)
+    }
+
     /// Returns whether the head in the inbox waits for what another thread does.
     #[inline]
     fn awaits_other_thread(&self) -> bool {

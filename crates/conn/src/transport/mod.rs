@@ -281,6 +281,17 @@ impl Transport {
         conn.evict(cx);
     }
 
+    /// Returns whether nothing has arrived from the client, neither bytes nor their end: if the engine closes such a connection, its client has reset it.
+    #[inline]
+    pub fn is_silent(&self, conn: &Connection) -> bool {
+        let is_new = match self {
+            Transport::Plain => true,
+            Transport::Sealed(sealed) => sealed.is_silent(),
+            Transport::KernelTls(_) => false,
+        };
+        is_new && conn.is_silent()
+    }
+
     /// Releases all resources after the socket has closed. This must be the last call.
     pub fn closed(&mut self, conn: &mut Connection, cx: &mut ConnResources<'_>) {
         if let Transport::Sealed(sealed) = self {

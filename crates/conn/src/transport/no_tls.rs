@@ -48,6 +48,10 @@ impl Sealed {
         match *self {}
     }
 
+    pub(super) fn is_silent(&self) -> bool {
+        match *self {}
+    }
+
     pub(super) fn take_step(&mut self) -> Option<Box<HandshakeStep>> {
         match *self {}
     }

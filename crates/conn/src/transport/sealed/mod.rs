@@ -667,6 +667,10 @@ impl Sealed {
         self.sent_len
     }
 
+    pub(super) fn is_silent(&self) -> bool {
+        matches!(&self.records, RecordLayer::Tls(tls) if tls.is_new())
+    }
+
     pub(super) fn has_input(&self) -> bool {
         self.inbox.is_some()
     }

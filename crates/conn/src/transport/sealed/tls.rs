@@ -116,6 +116,11 @@ impl Tls {
         })
     }
 
+    /// Returns whether no wire byte of a client has arrived.
+    pub(super) fn is_new(&self) -> bool {
+        self.is_new
+    }
+
     /// Returns whether this is the side of a client.
     pub(super) fn is_client(&self) -> bool {
         self.is_client
