@@ -250,12 +250,13 @@ impl<S: Default> Worker<S> {
         }
         let slots = Slots::new(connection_count_max);
         let (timers, resumed, stepped) = (TimerWheel::new(), Vec::new(), VecDeque::new());
+        let unsent_limit = UnsentLimit::new(connection_count_max, &listeners);
         Worker {
             listeners,
             socket_settings,
             mailbox,
             slots,
-            unsent_limit: UnsentLimit::new(connection_count_max),
+            unsent_limit,
             reset_flood: ResetFlood::new(),
             context,
             timers,

@@ -137,7 +137,7 @@ mod tests {
             let got = (socket::is_holding_silent(&listener), worker.context.counters.reset_floods.get());
             assert_eq!(got, (is_held, floods), "{ms} ms");
         }
-        assert_eq!(worker.wait_ms(), Some(HOLD_MS), "the engine waits for the end");
+        assert!(worker.wait_ms().is_some_and(|ms| ms <= HOLD_MS), "the engine wakes up for the end");
         worker
             .mailbox
             .post(WorkerMessage::Shutdown { mode: ShutdownMode::Drain, grace: Duration::from_secs(60) });

@@ -8,7 +8,7 @@
 //! Every block is decoded, also of a stream that is refused: later blocks need the dynamic table. A request that waits for room or a page keeps
 //! its decoded fields, and its last frame is offered again.
 
-use super::{Http2, section_buffer::BlockFields, shutdown::Shutdown};
+use super::{Http2, frames::count_flood, section_buffer::BlockFields, shutdown::Shutdown};
 use crate::{BufRange, ConnResources, span::Outbox};
 use tarpon_http::h2::{ErrorCode, FrameFlags, FrameHeader, parse_trailers};
 
@@ -83,8 +83,7 @@ impl Http2 {
         if !open.is_complete {
             open.continuation_count += 1;
             if open.continuation_count > CONTINUATION_COUNT_MAX {
-                cx.counters.http2_floods.add(1);
-                return Err(ErrorCode::ENHANCE_YOUR_CALM);
+                return Err(count_flood(cx));
             }
             self.decode_block(cx, header, block)?;
         }

@@ -152,7 +152,7 @@ impl Http2 {
             Frame::Settings(settings) => {
                 // Copied by value: the payload lies in the pool.
                 self.apply_settings(settings)?;
-                self.spend(cx)?;
+                self.settings.spend(cx.now).map_err(|_| count_flood(cx))?;
                 self.replies.extend_from_slice(&SETTINGS_ACK);
                 self.phase = Http2Phase::Open;
             }
@@ -189,10 +189,7 @@ impl Http2 {
     /// Counts a frame that carries nothing.
     #[inline]
     fn spend(&mut self, cx: &ConnResources<'_>) -> Result<(), ErrorCode> {
-        self.overhead.spend(cx.now).map_err(|_| {
-            cx.counters.http2_floods.add(1);
-            ErrorCode::ENHANCE_YOUR_CALM
-        })
+        self.overhead.spend(cx.now).map_err(|_| count_flood(cx))
     }
 
     /// Handles content of a request.
@@ -370,10 +367,7 @@ impl Http2 {
         }
         stream.body.release(cx);
         self.stream_ended(cx);
-        self.resets.spend(cx.now).map_err(|_| {
-            cx.counters.http2_floods.add(1);
-            ErrorCode::ENHANCE_YOUR_CALM
-        })
+        self.resets.spend(cx.now).map_err(|_| count_flood(cx))
     }
 
     /// Ends a stream with an error. Errors that the client causes are counted like its own resets: CVE-2025-8671.
@@ -389,8 +383,8 @@ impl Http2 {
                 stream.body.release(cx);
                 self.stream_ended(cx);
                 if is_of_client(code) && self.resets.spend(cx.now).is_err() {
-                    cx.counters.http2_floods.add(1);
-                    self.fail(cx, ErrorCode::ENHANCE_YOUR_CALM);
+                    let error = count_flood(cx);
+                    self.fail(cx, error);
                 }
             }
         }
@@ -481,6 +475,13 @@ impl Http2 {
             self.early_priorities.push((id, priority));
         }
     }
+}
+
+/// Counts a flood, which ends the connection with this error.
+#[cold]
+pub(super) fn count_flood(cx: &ConnResources<'_>) -> ErrorCode {
+    cx.counters.http2_floods.add(1);
+    ErrorCode::ENHANCE_YOUR_CALM
 }
 
 /// Returns whether an error of a stream is of the client.

@@ -80,6 +80,11 @@ const REPLIES_LEN_MAX: usize = 4 * 1024;
 const OVERHEAD_COUNT_MAX: u32 = 4_000;
 const OVERHEAD_COUNT_PER_S: u32 = 100;
 
+/// The number of settings that a client may send ahead, and each second: clients send them once, and some again when a window is to grow.
+/// CVE-2019-9515.
+const SETTINGS_COUNT_MAX: u32 = 200;
+const SETTINGS_COUNT_PER_S: u32 = 10;
+
 /// The number of exchanges that a client may cancel ahead, and each second; each complete one allows another. A page that is left cancels at most
 /// [`STREAM_COUNT_MAX`]. CVE-2023-44487.
 const RESET_COUNT_MAX: u32 = 400;
@@ -130,6 +135,7 @@ pub(crate) struct Http2 {
     /// Responses of which all is in the outbox.
     endings: VecDeque<QueuedEnd>,
     overhead: FloodBudget,
+    settings: FloodBudget,
     resets: FloodBudget,
     request_count: u32,
     /// The last stream whose request has passed the limits of clients: it may wait for room, and is offered again. 0: none has.
@@ -207,6 +213,7 @@ impl Http2 {
             output: FrameOutput::default(),
             endings: VecDeque::new(),
             overhead: FloodBudget::new(OVERHEAD_COUNT_MAX, OVERHEAD_COUNT_PER_S, cx.now),
+            settings: FloodBudget::new(SETTINGS_COUNT_MAX, SETTINGS_COUNT_PER_S, cx.now),
             resets: FloodBudget::new(RESET_COUNT_MAX, RESET_COUNT_PER_S, cx.now),
             request_count: 0,
             limited_stream: 0,
