@@ -135,7 +135,7 @@ const EXPERIMENTS: [PlannedExperiment; 41] = [
         ("race --rounds 1 --seconds 0.4 --connections 1 --size 1000000..100000000/1000000 --only tarpon-uring-tar,tarpon-epoll-tar,nginx", 420),
         None),
     experiment("sizes-fine",
-        ("race --rounds 1 --seconds 0.2 --connections 1 --size 20000..10000000/20000 --only tarpon-uring-tar,nginx --other-max 12", 700),
+        ("race --rounds 1 --seconds 0.2 --connections 1 --size 20000..10000000/20000 --only tarpon-uring-tar --other-max 12 --idle-wait 0", 440),
         None),
     experiment("race-new",
         ("race --rounds 5 --seconds 1 --reconnect --peers nginx,h2o,caddy,lighttpd,apache,static-web-server", 110),
