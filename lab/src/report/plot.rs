@@ -149,7 +149,10 @@ fn draw_lines(area: &SvgArea<'_>, plot: &LinePlot) -> PlotResult {
         } else {
             2
         });
-        let line = chart.draw_series(LineSeries::new(points.iter().copied(), style).point_size(3))?;
+        // Many points would hide their line.
+        let point_size = if points.len() <= POINTS_WITH_DOTS_MAX { 3 } else { 0 };
+        let line =
+            chart.draw_series(LineSeries::new(points.iter().copied(), style).point_size(point_size))?;
         line.label(name.clone()).legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
     }
     chart
@@ -210,6 +213,9 @@ fn short(number: f64) -> String {
         _ => format!("{number:.2}").trim_end_matches('0').trim_end_matches('.').to_owned(),
     }
 }
+
+/// Points of a line that have a dot each.
+const POINTS_WITH_DOTS_MAX: usize = 120;
 
 /// In pixels, before the page scales the plot.
 const WIDTH: u32 = 640;
