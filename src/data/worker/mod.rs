@@ -251,13 +251,14 @@ impl<S: Default> Worker<S> {
         let slots = Slots::new(connection_count_max);
         let (timers, resumed, stepped) = (TimerWheel::new(), Vec::new(), VecDeque::new());
         let unsent_limit = UnsentLimit::new(connection_count_max, &listeners);
+        let reset_flood = ResetFlood::new(&listeners);
         Worker {
             listeners,
             socket_settings,
             mailbox,
             slots,
             unsent_limit,
-            reset_flood: ResetFlood::new(),
+            reset_flood,
             context,
             timers,
             holders: BufferHolders::default(),

@@ -6,6 +6,7 @@
 
 use super::Worker;
 use crate::sys::socket;
+use std::os::fd::OwnedFd;
 use tarpon_conn::Tick;
 
 /// Connections that are reset in silence within [`WINDOW_MS`] at which a flood begins. They cost a worker a hundredth of its core.
@@ -32,7 +33,9 @@ pub(super) struct ResetFlood {
 }
 
 impl ResetFlood {
-    pub(super) fn new() -> ResetFlood {
+    /// Lets the kernel hand over all connections: a worker that has died during a flood may have left it otherwise.
+    pub(super) fn new(listeners: &[OwnedFd]) -> ResetFlood {
+        hold_silent(listeners, false);
         ResetFlood { count: 0, since: Tick(0), until: None, report_at: Tick(0) }
     }
 
@@ -66,7 +69,7 @@ impl<S> Worker<S> {
     fn begin_reset_flood(&mut self) {
         let now = self.context.now;
         self.reset_flood.until = Some(now.after(HOLD_MS));
-        if !self.hold_silent(true) {
+        if !hold_silent(&self.listeners, true) {
             return;
         }
         self.context.counters.reset_floods.add(1);
@@ -85,14 +88,14 @@ impl<S> Worker<S> {
     pub(super) fn end_reset_flood(&mut self) {
         if self.reset_flood.until.take().is_some() {
             self.reset_flood.count = 0;
-            self.hold_silent(false);
+            hold_silent(&self.listeners, false);
         }
     }
+}
 
-    /// Returns whether a listener can hold silent connections back. Those of Unix sockets cannot.
-    fn hold_silent(&self, holds: bool) -> bool {
-        self.listeners.iter().filter(|listener| socket::hold_silent(listener, holds).is_ok()).count() > 0
-    }
+/// Returns whether one of the listeners can hold silent connections back. Those of Unix sockets cannot.
+fn hold_silent(listeners: &[OwnedFd], holds: bool) -> bool {
+    listeners.iter().filter(|listener| socket::hold_silent(listener, holds).is_ok()).count() > 0
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -102,7 +105,6 @@ mod tests {
     use crate::data::worker::mailbox::{ShutdownMode, WorkerMessage};
     use std::{
         net::{TcpListener, TcpStream},
-        os::fd::OwnedFd,
         time::Duration,
     };
 
@@ -129,6 +131,7 @@ mod tests {
             (WINDOW_MS + 2 + HOLD_MS, 1, true, 2),
         ];
         let listener: OwnedFd = TcpListener::bind("127.0.0.1:0").unwrap().into();
+        socket::hold_silent(&listener, true).unwrap();
         let listeners = vec![listener.try_clone().unwrap()];
         let mut worker: Worker<()> = Worker::new(WorkerConfig::for_test(8, listeners));
         for (ms, resets, is_held, floods) in cases {
