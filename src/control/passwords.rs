@@ -59,7 +59,8 @@ impl VerifiedPasswords {
     pub(crate) fn new() -> io::Result<VerifiedPasswords> {
         let words = Arc::new(SharedArray::zeros(SET_COUNT * SET_LEN * DIGEST_LEN)?);
         let mut key = [0; 32];
-        aws_lc_rs::rand::fill(&mut key).expect("the kernel gives random bytes");
+        // Not by aws-lc-rs, whose generator has to gather randomness first: a server without TLS starts without it.
+        getrandom::fill(&mut key).expect("the kernel gives random bytes");
         let of_process = Arc::new(hmac::Key::new(hmac::HMAC_SHA256, &key));
         key.zeroize();
         Ok(VerifiedPasswords { words, key: of_process })

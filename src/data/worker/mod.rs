@@ -585,9 +585,10 @@ impl<S: Default> Worker<S> {
         if self.context.pipes.has_work() || !self.stepped.is_empty() {
             return Some(0);
         }
-        let times = [self.shutdown_deadline, self.accept_backoff, self.reset_flood.until()];
-        let times = times.map(|at| at.unwrap_or(Tick::NEVER));
-        let next = times.into_iter().fold(self.timers.earliest(), Tick::min);
+        let mut next = self.timers.earliest();
+        for at in [self.shutdown_deadline, self.accept_backoff, self.reset_flood.until()] {
+            next = at.map_or(next, |at| next.min(at));
+        }
         (next != Tick::NEVER).then(|| next.0.saturating_sub(self.context.now.0))
     }
 

@@ -61,7 +61,7 @@ pub(super) fn run(matches: &ArgMatches) -> CommandResult {
     let password = if io::stdin().is_terminal() { ask_twice()? } else { read_line()? };
     check_password(&password, user.as_deref().unwrap_or_default())?;
     let mut salt = [0; SALT_LEN];
-    aws_lc_rs::rand::fill(&mut salt).map_err(|_| "cannot make a salt: the kernel gives no random bytes")?;
+    getrandom::fill(&mut salt).map_err(|_| "cannot make a salt: the kernel gives no random bytes")?;
     let hash = PasswordHash::new(&password, algorithm, salt)
         .map_err(|error| UserError::new("cannot hash the password", &error.why, error.hint))?;
     let name = user.map(|name| name + ":").unwrap_or_default();
