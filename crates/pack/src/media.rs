@@ -47,11 +47,18 @@ impl SniffedType {
     }
 
     fn new(bytes: &[u8], valid: bool) -> SniffedType {
-        // The binary data bytes of the WHATWG's MIME Sniffing, section 3.
-        let binary = |&byte: &u8| matches!(byte, 0..=8 | 0x0b | 0x0e..=0x1a | 0x1c..=0x1f);
-        let is_text = valid && !bytes.iter().any(binary);
+        // The binary data bytes of the WHATWG's MIME Sniffing, section 3: control characters but HT, LF, FF, CR and ESC.
+        let is_binary = |byte: u8| {
+            (byte < 0x20)
+                & (byte != b'\t')
+                & (byte != b'\n')
+                & (byte != 0x0c)
+                & (byte != b'\r')
+                & (byte != 0x1b)
+        };
+        let is_text = valid && !has_byte(bytes, is_binary);
         // ISO-2022-JP and UTF-16 text may look like ASCII with ESC or NUL, and so like UTF-8.
-        let is_other_charset = || bytes.is_ascii() && bytes.iter().any(|&byte| byte == 0x1b || byte == 0);
+        let is_other_charset = || bytes.is_ascii() && has_byte(bytes, |byte| (byte == 0x1b) | (byte == 0));
         SniffedType {
             is_text,
             is_utf8: valid && !is_other_charset(),
@@ -59,6 +66,14 @@ impl SniffedType {
             magic: infer::get(bytes).map(|found| found.mime_type()),
         }
     }
+}
+
+/// Returns whether a byte is one of those that are looked for. Looks at all bytes of a block: the compiler makes vectors of that, and not of a
+/// search that ends at a byte.
+fn has_byte(bytes: &[u8], is_wanted: impl Fn(u8) -> bool) -> bool {
+    let has = |block: &[u8]| block.iter().fold(0, |found, &byte| found | u8::from(is_wanted(byte))) != 0;
+    let (blocks, rest) = bytes.as_chunks::<64>();
+    blocks.iter().any(|block| has(block)) || has(rest)
 }
 
 /// Returns the value of Content-Type for a file of this name and content.
@@ -253,6 +268,20 @@ mod tests {
         }
         assert_eq!(content_type(b"caf\xe9.css", &SniffedType::of(b"p{}")), "text/css; charset=utf-8");
         assert_eq!(content_type(b"a.caf\xe9", &SniffedType::of(b"a")), "text/plain; charset=utf-8");
+    }
+
+    #[test]
+    fn every_binary_byte_is_found_at_every_place() {
+        for byte in 0..=u8::MAX {
+            let is_binary = matches!(byte, 0..=8 | 0x0b | 0x0e..=0x1a | 0x1c..=0x1f);
+            for at in [0, 1, 63, 64, 127, 128, 129] {
+                let mut text = [b'a'; 130];
+                text[at] = byte;
+                let sniffed = SniffedType::of(&text);
+                assert_eq!(sniffed.is_text, byte.is_ascii() && !is_binary, "{byte} at {at}");
+                assert_eq!(sniffed.is_utf8, byte.is_ascii() && byte != 0 && byte != 0x1b, "{byte} at {at}");
+            }
+        }
     }
 
     #[test]
