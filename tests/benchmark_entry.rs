@@ -46,22 +46,30 @@ fn benchmark_entry_keeps_the_rules_of_static_files() {
     let config = fs::read_to_string(entry("tarpon.toml"))
         .unwrap()
         .replace("0.0.0.0:8080", "127.0.0.2:0")
+        .replace("0.0.0.0:8081", "127.0.0.3:0")
         .replace("0.0.0.0:8443", "127.0.0.1:0")
         .replace("/certs/server.crt", &certificate)
         .replace("/certs/server.key", &key)
         .replace("/data/static", files.to_str().unwrap());
     let program = RunningProgram::start_ready(serve_config(&config, dir.path(), &["--log-format", "human"]));
-    let &[plain, encrypted] = &program.addresses()[..] else { panic!("two listeners") };
+    let &[plain, http1, http2] = &program.addresses()[..] else { panic!("three listeners") };
 
-    let mut http2 = ClientConfig::clone(&tls.client());
-    http2.alpn_protocols = vec![b"h2".to_vec()];
-    // The client offers TLS 1.3 alone.
-    let conn = ClientConnection::new(Arc::new(http2), "localhost".try_into().unwrap()).unwrap();
-    let mut socket = StreamOwned::new(conn, connected(encrypted));
-    socket.conn.complete_io(&mut socket.sock).expect("a handshake");
-    assert_eq!(socket.conn.alpn_protocol(), Some(&b"h2"[..]));
-    let clients = [TestClient::connect(plain), TestClient::new(Http2Stream::new(socket))];
-    for (mut client, protocol) in clients.into_iter().zip(["HTTP/1.1", "HTTP/2"]) {
+    // Both clients offer TLS 1.3, and both versions of HTTP.
+    let encrypted = |address, want: &[u8]| {
+        let mut offer = ClientConfig::clone(&tls.client());
+        offer.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let conn = ClientConnection::new(Arc::new(offer), "localhost".try_into().unwrap()).unwrap();
+        let mut socket = StreamOwned::new(conn, connected(address));
+        socket.conn.complete_io(&mut socket.sock).expect("a handshake");
+        assert_eq!(socket.conn.alpn_protocol(), Some(want));
+        socket
+    };
+    let clients = [
+        (TestClient::connect(plain), "HTTP/1.1"),
+        (TestClient::new(encrypted(http1, b"http/1.1")), "HTTP/1.1 with TLS"),
+        (TestClient::new(Http2Stream::new(encrypted(http2, b"h2"))), "HTTP/2"),
+    ];
+    for (mut client, protocol) in clients {
         for (name, media_type) in FILES {
             let whole = get(&mut client, name, "");
             assert_eq!((whole.status, whole.field("Content-Encoding")), (200, None), "{protocol} {name}");
@@ -99,7 +107,7 @@ fn benchmark_entry_keeps_the_rules_of_static_files() {
 fn benchmark_entry_names_profiles_that_tarpon_answers_and_pinned_images() {
     let meta: Value = serde_json::from_slice(&fs::read(entry("meta.json")).unwrap()).unwrap();
     assert_eq!(meta["type"], "infrastructure");
-    assert_eq!(meta["tests"], serde_json::json!(["static", "static-h2"]));
+    assert_eq!(meta["tests"], serde_json::json!(["static-tls", "static-h2"]));
     let dockerfile = fs::read_to_string(entry("Dockerfile")).unwrap();
     let manifest = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")).unwrap();
     let (_, version) = manifest.split_once("\nrust-version = \"").unwrap();

@@ -312,7 +312,10 @@ fn engine_of_another_system_is_refused_by_name() {
         &["serve", path, "--listen", "127.0.0.1:0", "--config", file],
         &["config", "check", "--config", file],
     ] {
-        let ended = RunningProgram::run(tarpon_command(arguments, &[]));
+        let mut command = tarpon_command(arguments, &[]);
+        // The site is the current directory if nothing names one.
+        command.current_dir(dir.path());
+        let ended = RunningProgram::run(command);
         assert_eq!(ended.status.code(), Some(1), "{arguments:?}: {ended:?}");
         assert!(ended.err.contains(&reason), "{arguments:?}: {ended:?}");
     }

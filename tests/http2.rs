@@ -8,7 +8,7 @@ use crate::common::{
     has_http2,
     http2_client::Http2Client,
     page::BrowserPage,
-    program::{RunningProgram, serve},
+    program::{RunningProgram, serve, serve_config},
     sample::PICTURE,
     server::settings,
     site, wait_for, write_files,
@@ -313,6 +313,64 @@ fn http2_is_offered_as_the_engine_and_the_options_say() {
             assert_eq!(output.status.success(), is_offered, "{engine} {options:?}");
             // 28 is a timeout.
             assert_ne!(output.status.code(), Some(28), "{engine} {options:?}");
+        }
+    }
+}
+
+#[test]
+fn each_listener_decides_about_http2() {
+    let dir = site(&[("site/index.html", "home")]);
+    let tls = TestTls::new();
+    let [certificate, key] = tls.files();
+    // With TLS, curl offers both versions unless it is to speak HTTP/1.1 alone.
+    const BOTH: [&str; 2] = ["--http1.1", "--http2-prior-knowledge"];
+    #[rustfmt::skip]
+    let listeners: [(&str, &str, [Option<&str>; 2]); 6] = [
+        // scheme, http2,  the versions that curl gets
+        ("http",   "off",  [Some("1.1"), None]),
+        ("http",   "only", [None,        Some("2")]),
+        ("https",  "off",  [Some("1.1"), Some("1.1")]),
+        ("https",  "only", [None,        Some("2")]),
+        ("https",  "on",   [Some("1.1"), Some("2")]),
+        ("https",  "",     [Some("1.1"), Some("2")]),
+    ];
+    for engine in engines() {
+        for default in ["on", "off"] {
+            let mut config = format!(
+                "[[site]]\npath = \"site\"\n[server]\nengine = \"{engine}\"\nhttp2 = \"{default}\"\n\
+                 tls-cert = [\"{certificate}\"]\ntls-key = [\"{key}\"]\n",
+                engine = engine.name()
+            );
+            for (number, (scheme, http2, _)) in listeners.iter().enumerate() {
+                let tls = if *scheme == "https" { "tls:" } else { "" };
+                config += &format!("[[listener]]\naddress = \"{tls}127.0.0.{}:0\"\n", number + 1);
+                if !http2.is_empty() {
+                    config += &format!("http2 = \"{http2}\"\n");
+                }
+            }
+            let program =
+                RunningProgram::start_ready(serve_config(&config, dir.path(), &["--log-format", "human"]));
+            for (address, (scheme, http2, versions)) in std::iter::zip(program.addresses(), listeners) {
+                let versions = match (http2, default) {
+                    ("", "off") => [Some("1.1"); 2],
+                    _ => versions,
+                };
+                for (option, want) in std::iter::zip(BOTH, versions) {
+                    // The certificate is for this name.
+                    let port = address.port();
+                    let to = format!("localhost:{port}:{address}");
+                    let output = Command::new("curl")
+                        .args(["-q", "-sS", "--max-time", "20", "--noproxy", "*", "--cacert"])
+                        .arg(tls.authority())
+                        .args(["-o", "/dev/null", "-w", "%{http_version}", "--connect-to", &to, option])
+                        .arg(format!("{scheme}://localhost:{port}/"))
+                        .output()
+                        .expect("curl");
+                    let got = String::from_utf8_lossy(&output.stdout);
+                    let got = output.status.success().then_some(&*got);
+                    assert_eq!(got, want, "{engine}, {default}: {scheme}, {http2}, {option}");
+                }
+            }
         }
     }
 }

@@ -232,7 +232,8 @@ fn names_in_a_configuration_are_shown_without_forged_lines() {
         let file = joined(temp.path(), OsStr::new(name), ".toml");
         let on = |words: &[&str]| {
             let mut command = tarpon(words.iter().map(OsStr::new));
-            command.arg("--config").arg(&file);
+            // The site is the current directory if nothing names one.
+            command.arg("--config").arg(&file).current_dir(temp.path());
             ended(command)
         };
         let quoted: String = name.chars().map(|char| format!("\\U{:08X}", u32::from(char))).collect();

@@ -1,5 +1,6 @@
-//! The configured options of a listener: the addresses that may connect, and TCP Fast Open.
+//! The configured options of a listener: the addresses that may connect, TCP Fast Open, and HTTP/2.
 
+use super::settings::Http2Use;
 use tarpon_conn::AddressEntry;
 
 /// Options of a listener.
@@ -11,4 +12,6 @@ pub struct ListenerOptions {
     pub deny: Vec<AddressEntry>,
     /// How many connections may [send with their first packet](crate::Listener::set_fast_open) at a time. Default: `None`, as the kernel has it.
     pub fast_open: Option<u32>,
+    /// Whether clients may speak HTTP/2, or must. Default: `None`, [as everywhere](crate::Settings::http2).
+    pub http2: Option<Http2Use>,
 }

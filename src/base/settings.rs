@@ -76,7 +76,7 @@ pub struct Settings {
     pub request_rate: Option<RequestRate>,
     /// How many requests an address may send at once. `None`: those of one second. Default: `None`.
     pub request_burst: Option<NonZeroU32>,
-    /// Whether clients may speak HTTP/2, or must. Default: [`Http2Use::On`].
+    /// Whether clients may speak HTTP/2, or must, at listeners that [decide nothing else](crate::Listener::with_http2). Default: [`Http2Use::On`].
     pub http2: Http2Use,
     /// Whether the kernel encrypts after the handshake of TLS, on Linux. Engines that serve one connection at a time encrypt by themselves.
     /// Default: `KernelTlsUse::Auto`.

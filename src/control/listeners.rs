@@ -9,6 +9,7 @@ use crate::{
     base::address::{Address, ListenAddress},
     base::admin_access::AdminAccess,
     base::error::{UserError, reason},
+    base::settings::Http2Use,
     base::socket_access::SocketAccess,
     control::{client_limits::address_list, socket_permissions::SocketPermissions, tls::TlsConfig},
     data::worker::SocketSettings,
@@ -55,6 +56,8 @@ pub struct Listener {
     has_proxy_protocol: bool,
     /// The addresses that may connect. `None`: those of the server.
     addresses: Option<Arc<AddressList>>,
+    /// Whether clients may speak HTTP/2, or must. `None`: as everywhere.
+    http2: Option<Http2Use>,
     /// If clients must speak TLS: certificates, and what is asked of clients.
     pub(super) tls: Option<TlsConfig>,
 }
@@ -188,6 +191,17 @@ impl Listener {
         Listener { addresses: address_list(allow, deny), ..self }
     }
 
+    /// Sets whether its clients may speak HTTP/2, or must, in the place of what [the server](crate::Settings::http2) sets.
+    #[must_use]
+    pub fn with_http2(self, http2: Http2Use) -> Listener {
+        Listener { http2: Some(http2), ..self }
+    }
+
+    /// Returns whether its clients may speak HTTP/2, or must, beside the default of the server.
+    pub(crate) fn http2(&self, default: Http2Use) -> Http2Use {
+        self.http2.unwrap_or(default)
+    }
+
     /// Returns whether it has addresses of its own that may connect.
     pub(crate) fn has_address_list(&self) -> bool {
         self.addresses.is_some()
@@ -222,14 +236,15 @@ impl Listener {
         self.has_proxy_protocol
     }
 
-    /// Returns how workers serve the clients of its sockets.
-    pub(crate) fn settings(&self, routes: &ServerRoutes) -> SocketSettings {
+    /// Returns how workers serve the clients of its sockets. `http2`: the default of the server.
+    pub(crate) fn settings(&self, routes: &ServerRoutes, http2: Http2Use) -> SocketSettings {
         let routes = routes.table_of(&self.address);
         let tls = self.tls.as_ref().map(|tls| Arc::clone(tls.server()));
         SocketSettings {
             routes,
             expects_proxy_header: self.has_proxy_protocol,
             addresses: self.addresses.clone(),
+            http2: self.http2(http2),
             tls,
         }
     }
@@ -254,6 +269,7 @@ impl Listener {
             admin_access: AdminAccess::default(),
             has_proxy_protocol: false,
             addresses: None,
+            http2: None,
             tls: None,
         }
     }

@@ -171,11 +171,12 @@ impl Server {
                 "use the engine threads, which serves in the same way, or run tarpon serve",
             )));
         }
-        if settings.http2 == Http2Use::Only && engine.is_blocking() {
+        let is_alone = |listener: &Listener| listener.http2(settings.http2) == Http2Use::Only;
+        if engine.is_blocking() && listeners.iter().any(is_alone) {
             return Err(io::Error::other(UserError::new(
                 format_args!("cannot serve HTTP/2 alone with the engine {engine}"),
                 "it does not offer HTTP/2",
-                "use another engine, such as Engine::Auto, or another value of Settings::http2",
+                "use another engine, such as Engine::Auto, or another value of Settings::http2 and Listener::with_http2",
             )));
         }
         if settings.proxy_trust.proxies.is_empty()
@@ -234,7 +235,7 @@ impl Server {
             let (mut sockets, mut socket_settings) = (Vec::new(), Vec::new());
             for listener in &listeners {
                 sockets.extend(listener.sockets_for(number % socket_count, socket_count)?);
-                socket_settings.resize(sockets.len(), listener.settings(&routes));
+                socket_settings.resize(sockets.len(), listener.settings(&routes, settings.http2));
             }
             io::Result::Ok(WorkerConfig {
                 backends: backends.clone(),
@@ -253,7 +254,7 @@ impl Server {
                 proxy_trust: proxy_trust.clone(),
                 client_limits: client_limits.clone(),
                 connection_limit: connection_limit.clone(),
-                http2: settings.http2,
+                offers_http2: !engine.is_blocking(),
                 kernel_suites,
                 acme: acme.clone(),
                 loader: loader.clone(),

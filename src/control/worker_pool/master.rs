@@ -242,8 +242,9 @@ impl<'a> Master<'a> {
         let password_jobs = has_passwords.then(|| PasswordJobs::Here(limit_tables.password_turns().clone()));
         let hot_paths = HotPathTables::new(settings.hot_paths, slot_count).map_err(in_words)?;
         let shared = SharedMemory { hot_paths, client_limits, connection_limit, password_jobs, ..shared };
-        let settings_of =
-            |listener: &Listener| repeat_n(listener.settings(&routes), listener.sockets().len());
+        let settings_of = |listener: &Listener| {
+            repeat_n(listener.settings(&routes, settings.http2), listener.sockets().len())
+        };
         let socket_settings = listeners.iter().flat_map(settings_of).collect();
         let routes = shared.backends.add_routes(&routes.tables).map_err(|error| error.to_string())?;
         let ticket_keys = listeners.iter().find_map(Listener::ticket_keys).cloned();

@@ -8,7 +8,7 @@ use super::{
     worker_process,
 };
 use crate::{
-    base::settings::{Http2Use, Settings},
+    base::settings::Settings,
     control::{
         listeners::Listener,
         process::{ProcessId, channel::Channel, fork::fork},
@@ -253,7 +253,7 @@ fn worker_config(
         connection_limit: (shared.connection_limit.as_ref())
             .map(|limit| limit.of(ConnectionOwner::of_place(shared.counters.place(slot)))),
         // Each of its processes serves one connection at a time.
-        http2: Http2Use::Off,
+        offers_http2: false,
         // So does their sandbox.
         kernel_suites: KernelSuites::NONE,
         acme: shared.acme.clone(),

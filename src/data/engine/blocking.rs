@@ -30,7 +30,6 @@ use super::{
     },
 };
 use crate::{
-    base::settings::Http2Use,
     data::worker::{
         KernelSuites, Slot, StartTime, Worker, WorkerConfig, WorkerRows,
         idle_workers::IdleWorkers,
@@ -233,7 +232,7 @@ impl Blocking {
         let connection_count_max = 3;
         let worker: Worker<Readiness> = Worker::new(WorkerConfig {
             connection_count_max,
-            http2: Http2Use::Off,
+            offers_http2: false,
             kernel_suites: KernelSuites::NONE,
             ..config
         });

@@ -15,8 +15,8 @@ use crate::{
 };
 use std::{os::fd::OwnedFd, sync::Arc};
 use tarpon_conn::{
-    AddressList, ClientLimits, Counters, Limits, PathSampling, PathTable, ProxyTrust, Recording, RouteTable,
-    RouteTableId, TlsServerConfig,
+    AddressList, ClientLimits, Counters, HttpVersions, Limits, PathSampling, PathTable, ProxyTrust,
+    Recording, RouteTable, RouteTableId, TlsServerConfig,
 };
 #[cfg(test)]
 use {
@@ -68,8 +68,8 @@ pub(crate) struct WorkerConfig {
     pub(crate) backends: Backends,
     /// The row of the worker in the table of upstreams. `None`: it gets one [later](WorkerRows).
     pub(crate) upstream_row: Option<usize>,
-    /// Whether clients may speak HTTP/2.
-    pub(crate) http2: Http2Use,
+    /// Whether the engine can serve HTTP/2.
+    pub(crate) offers_http2: bool,
     /// What the kernel may seal and open of TLS.
     pub(crate) kernel_suites: KernelSuites,
     /// What to record of exchanges, and the ring for the records.
@@ -101,6 +101,8 @@ pub(crate) struct SocketSettings {
     pub(crate) expects_proxy_header: bool,
     /// The addresses that may connect. `None`: those of the server.
     pub(crate) addresses: Option<Arc<AddressList>>,
+    /// Whether they may speak HTTP/2, or must.
+    pub(crate) http2: Http2Use,
     /// How they are encrypted.
     pub(crate) tls: Option<Arc<TlsServerConfig>>,
 }
@@ -108,10 +110,10 @@ pub(crate) struct SocketSettings {
 impl SocketSettings {
     /// Offers HTTP/2 to clients with TLS, before all other protocols, or instead of HTTP/1. A protocol that is no HTTP stays.
     #[cfg(feature = "tls")]
-    pub(super) fn offer_http2(&mut self, http2: Http2Use) {
-        let Some(tls) = self.tls.as_mut().filter(|_| http2 != Http2Use::Off) else { return };
+    pub(super) fn offer_http2(&mut self) {
+        let Some(tls) = self.tls.as_mut().filter(|_| self.http2 != Http2Use::Off) else { return };
         let mut config = TlsServerConfig::clone(tls);
-        if http2 == Http2Use::Only {
+        if self.http2 == Http2Use::Only {
             config.alpn_protocols.retain(|protocol| !protocol.starts_with(b"http/"));
         }
         config.alpn_protocols.insert(0, b"h2".into());
@@ -120,7 +122,16 @@ impl SocketSettings {
 
     /// There is no TLS.
     #[cfg(not(feature = "tls"))]
-    pub(super) fn offer_http2(&mut self, _http2: Http2Use) {}
+    pub(super) fn offer_http2(&mut self) {}
+
+    /// Returns what clients may speak.
+    pub(super) fn versions(&self) -> HttpVersions {
+        match self.http2 {
+            Http2Use::On => HttpVersions::All,
+            Http2Use::Off => HttpVersions::Http1,
+            Http2Use::Only => HttpVersions::OnlyHttp2,
+        }
+    }
 }
 
 /// The part of a [`WorkerConfig`] that differs between the processes of a prepared worker.
@@ -164,7 +175,7 @@ impl WorkerConfig {
             client_limits: None,
             connection_limit: None,
             acme: None,
-            http2: Http2Use::On,
+            offers_http2: true,
             kernel_suites: KernelSuites::NONE,
             backends: Backends::default(),
             upstream_row: Some(0),

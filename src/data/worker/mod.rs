@@ -91,8 +91,8 @@ use std::{
     time::Duration,
 };
 use tarpon_conn::{
-    AcceptedClient, Connection, HandshakeStep, HttpVersions, PasswordJob, PeerAddress, Pool, Records,
-    ResponsePrefixes, SectionBuffer, SiteId, Sites, Tick, Transport,
+    AcceptedClient, Connection, HandshakeStep, PasswordJob, PeerAddress, Pool, Records, ResponsePrefixes,
+    SectionBuffer, SiteId, Sites, Tick, Transport,
 };
 use timer_wheel::TimerWheel;
 use unsent_limit::UnsentLimit;
@@ -132,8 +132,6 @@ pub(crate) struct Worker<S> {
     upstreams: Option<UpstreamLink>,
     /// The address of a client is logged, or decides whether it is trusted.
     needs_peers: bool,
-    /// Whether clients may speak HTTP/2.
-    versions: HttpVersions,
     /// The limit of the connections of each address.
     connection_limit: Option<ConnectionLimit>,
     /// By slot: what counts towards it. Empty without a limit.
@@ -175,7 +173,7 @@ impl<S: Default> Worker<S> {
             handshakes,
             password_jobs,
             upstream_row,
-            http2,
+            offers_http2,
             kernel_suites,
             ..
         } = config;
@@ -183,12 +181,12 @@ impl<S: Default> Worker<S> {
             connection_count_max, counters, hot_paths, log, backends, socket_settings, ..
         } = config;
         let mut socket_settings = socket_settings.to_vec();
-        socket_settings.iter_mut().for_each(|settings| settings.offer_http2(http2));
-        let versions = match http2 {
-            Http2Use::On => HttpVersions::All,
-            Http2Use::Off => HttpVersions::Http1,
-            Http2Use::Only => HttpVersions::OnlyHttp2,
-        };
+        for settings in &mut socket_settings {
+            if !offers_http2 {
+                settings.http2 = Http2Use::Off;
+            }
+            settings.offer_http2();
+        }
         let (mut records, producer) = match log {
             Some((recording, producer)) => (Records::new(recording), Some(producer)),
             None => (Records::off(), None),
@@ -274,7 +272,6 @@ impl<S: Default> Worker<S> {
             backends,
             upstreams,
             needs_peers,
-            versions,
             connection_limit,
             counted: Vec::new(),
         }
@@ -283,8 +280,8 @@ impl<S: Default> Worker<S> {
     /// Adds a connection that the listener of this number has accepted. Returns its slot. `None`: its address has too many or is denied, and it is reset.
     pub(crate) fn insert(&mut self, fd: OwnedFd, listener: usize) -> Option<u32> {
         let (peer, peer_port) = if self.needs_peers { peer(&fd) } else { (None, None) };
-        let &SocketSettings { routes, expects_proxy_header, ref tls, ref addresses } =
-            &self.socket_settings[listener];
+        let settings = &self.socket_settings[listener];
+        let &SocketSettings { routes, expects_proxy_header, ref tls, ref addresses, .. } = settings;
         let mut counted = None;
         if let Some(limit) = &self.connection_limit {
             counted = match limit.count(peer, addresses.as_deref()) {
@@ -303,7 +300,7 @@ impl<S: Default> Worker<S> {
             routes,
             expects_proxy_header,
             has_tls: tls.is_some(),
-            versions: self.versions,
+            versions: settings.versions(),
         };
         let conn = Connection::new(&mut self.context.conn_resources(), accepted);
         let transport = match tls {

@@ -4,7 +4,7 @@ use super::{
     Config, ConfigError, ConfigFile, OptionValue, Origin, acme, cgi, limit_conflict, tls_conflict,
     upstream_conflict,
 };
-use crate::{AcmeChallenge, Http2Use, ListenAddress, ListenValue};
+use crate::{AcmeChallenge, ListenAddress, ListenValue};
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
@@ -52,25 +52,32 @@ pub(super) fn find(
     }
 }
 
-/// Adds an error if clients must speak HTTP/2, and an option needs HTTP/1.
+/// Adds an error for each listener, or the server, whose clients must speak HTTP/2 while another option needs HTTP/1.
 fn http2_conflicts(entries: &[OptionValue], config: &Config, errors: &mut Vec<ConfigError>) {
     let server = &config.server;
-    let Some(http2) =
-        entries_of(entries, "server", &["http2"]).next().filter(|_| server.settings.http2 == Http2Use::Only)
-    else {
-        return;
-    };
     let engine = server.settings.engine;
-    if engine.is_blocking() {
-        let found = format!("the engine {engine} does not offer HTTP/2");
-        let hint = "set engine = \"auto\", or remove http2";
-        errors.push(http2.error(0, found, "expected another engine beside it", hint));
-    }
     let has_domains = config.sites.iter().any(|site| !site.domains.is_empty());
-    if has_domains && server.acme.challenge == AcmeChallenge::Http01 {
-        let found = "a directory that checks a name by http-01 speaks HTTP/1";
-        let hint = "set acme-challenge = \"tls-alpn-01\", or remove http2";
-        errors.push(http2.error(0, found, "expected another challenge beside it", hint));
+    let has_http01 = has_domains && server.acme.challenge == AcmeChallenge::Http01;
+    let is_only = |entry: &&OptionValue| entry.values.first().is_some_and(|value| value == "only");
+    let of_listener = |number| {
+        entries.iter().find(move |entry| entry.number == number && is_option(entry, "listener", "address"))
+    };
+    let of_all = |section| entries_of(entries, section, &["http2"]).filter(is_only);
+    for http2 in of_all("server").chain(of_all("listener")) {
+        if engine.is_blocking() {
+            let found = format!("the engine {engine} does not offer HTTP/2");
+            let hint = "set engine = \"auto\", or remove http2";
+            errors.push(http2.error(0, found, "expected another engine beside it", hint));
+        }
+        // The directory asks at a listener without TLS.
+        let is_asked = http2.section.name == "server"
+            || of_listener(http2.number)
+                .is_none_or(|address| address.values.iter().any(|value| !tls_conflict::has_tls(value)));
+        if has_http01 && is_asked {
+            let found = "a directory that checks a name by http-01 speaks HTTP/1";
+            let hint = "set acme-challenge = \"tls-alpn-01\", or remove http2";
+            errors.push(http2.error(0, found, "expected another challenge beside it", hint));
+        }
     }
 }
 

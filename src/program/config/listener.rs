@@ -4,7 +4,8 @@ use super::limit::{NO_ENTRIES, address_entry};
 use super::server::{NO_MODES, mode, user};
 use super::{CommandKind, Config, ConfigSection, FlagForm, Opt, OptionDefault, ValueKind, option::OPT};
 use crate::{
-    AddressEntry, ListenAddress, ListenValue, ListenerOptions, SocketAccess, TlsPolicy, default_addresses,
+    AddressEntry, Http2Use, ListenAddress, ListenValue, ListenerOptions, SocketAccess, TlsPolicy,
+    default_addresses,
 };
 use CommandKind::{Embedded, Serve};
 
@@ -160,6 +161,20 @@ const OPTIONS: &[Opt] = &[
         help: "Accept requests with the first packet of this many new connections at a time",
         details: "TCP Fast Open (RFC 7413) saves clients that come back a round trip; 0 turns it off. Such a request may arrive twice, so leave it off before servers that must not see one twice. The kernel \
                   must allow it: net.ipv4.tcp_fastopen = 3.",
+        ..OPT
+    },
+    Opt {
+        name: "http2",
+        value_name: "WHETHER",
+        kind: ValueKind::Choice(&[
+            ("on", |config| config.listener().options.http2 = Some(Http2Use::On)),
+            ("off", |config| config.listener().options.http2 = Some(Http2Use::Off)),
+            ("only", |config| config.listener().options.http2 = Some(Http2Use::Only)),
+        ]),
+        default: OptionDefault::Described("as http2 in [server]"),
+        example: "off",
+        help: "Select whether clients of this listener may speak HTTP/2: on, off, or only it",
+        details: "With off, a client with TLS is offered HTTP/1.1 alone.",
         ..OPT
     },
     Opt {

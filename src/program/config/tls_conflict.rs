@@ -67,7 +67,7 @@ fn listens(entries: &[OptionValue]) -> impl Iterator<Item = &OptionValue> {
     entries_of(entries, "listener", &["address"]).chain(entries_of(entries, "site", &["listen"]))
 }
 
-fn has_tls(value: &str) -> bool {
+pub(super) fn has_tls(value: &str) -> bool {
     value.starts_with(ListenValue::TLS)
 }
 

@@ -295,8 +295,11 @@ impl Listeners {
 fn with_options(bound: Listener, service: &Service, address: &Address) -> Listener {
     let options = service.listener_options.iter().find(|(of, _)| of == address).map(|(_, options)| options);
     let default = ListenerOptions::default();
-    let ListenerOptions { allow, deny, fast_open } = options.unwrap_or(&default);
-    let bound = bound.with_addresses(allow, deny);
+    let ListenerOptions { allow, deny, fast_open, http2 } = options.unwrap_or(&default);
+    let mut bound = bound.with_addresses(allow, deny);
+    if let Some(http2) = *http2 {
+        bound = bound.with_http2(http2);
+    }
     if let Some(pending_max) = *fast_open
         && let Err(error) = bound.set_fast_open(pending_max)
     {
