@@ -430,17 +430,22 @@ impl FileReader<'_> {
         let other_section =
             SECTIONS.into_iter().find(|section| section.options.iter().any(|option| option.name == name));
         let other_header = SECTIONS.into_iter().find(|section| section.own_name() == name);
-        let hint = match (near, other_section, section) {
-            _ if let Some(other) = other_header => format!("write it as {}", other.header()),
-            _ if name == "tls" && section.is_some_and(|section| section.name == "listener") => {
-                "write it in front of the address, as in address = \"tls:0.0.0.0:443\"".to_owned()
-            }
-            _ if name == include::NAME => "write it above all sections".to_owned(),
-            _ if let Some(option) = Opt::renamed(name) => format!("it is now called `{}`", option.name),
-            _ if let Some(advice) = synonyms::advice(name) => advice.to_owned(),
-            (_, Some(other), _) => format!("it is an option of {}: move it there", other.header()),
-            (Some(near), ..) => format!("did you mean `{near}`?"),
-            (None, ..) => "run tarpon manual tarpon.toml for the list".to_owned(),
+        let hint = if let Some(other) = other_header {
+            format!("write it as {}", other.header())
+        } else if name == "tls" && section.is_some_and(|section| section.name == "listener") {
+            "write it in front of the address, as in address = \"tls:0.0.0.0:443\"".to_owned()
+        } else if name == include::NAME {
+            "write it above all sections".to_owned()
+        } else if let Some(option) = Opt::renamed(name) {
+            format!("it is now called `{}`", option.name)
+        } else if let Some(advice) = synonyms::advice(name) {
+            advice.to_owned()
+        } else if let Some(other) = other_section {
+            format!("it is an option of {}: move it there", other.header())
+        } else if let Some(near) = near {
+            format!("did you mean `{near}`?")
+        } else {
+            "run tarpon manual tarpon.toml for the list".to_owned()
         };
         let (found, expected) = match section {
             Some(section) => (
