@@ -156,6 +156,8 @@ fn check_fails_exactly_if_the_start_fails() {
         ("an engine without it",   server("engine = \"prefork\"\nhttp2 = \"only\""),              &["8:9: the engine prefork does not offer HTTP/2"]),
         ("a listener without it",  server("engine = \"prefork\"\n[[listener]]\naddress = \"127.0.0.2:0\"\nhttp2 = \"only\""), &["10:9: the engine prefork does not offer HTTP/2"]),
         ("a listener and http-01", format!("[[site]]\npath = \"good\"\ndomain = [\"a.test\"]\n[[listener]]\naddress = \"127.0.0.1:0\"\nhttp2 = \"only\"\n[[listener]]\naddress = \"tls:127.0.0.2:0\"\nhttp2 = \"only\"\n{OFF}"), &["6:9: a directory that checks a name by http-01 speaks HTTP/1"]),
+        ("another for http-01",    format!("[[site]]\npath = \"good\"\ndomain = [\"a.test\"]\n[[listener]]\naddress = \"127.0.0.1:0\"\n[[listener]]\naddress = \"127.0.0.2:0\"\nhttp2 = \"only\"\n{OFF}"), &[]),
+        ("the server and http-01", format!("[[site]]\npath = \"good\"\ndomain = [\"a.test\"]\n[[listener]]\naddress = \"127.0.0.1:0\"\nhttp2 = \"on\"\n{OFF}http2 = \"only\"\n"), &[]),
         ("HTTP/2 and http-01",     format!("[[site]]\npath = \"good\"\ndomain = [\"a.test\"]\n[[listener]]\naddress = \"tls:127.0.0.1:0\"\n{OFF}http2 = \"only\"\n"), &["8:9: a directory that checks a name by http-01 speaks HTTP/1"]),
         ("no engine",              server("engine = \"kqueue\""),                                &["7:10: cannot use kqueue"]),
         ("no state directory",     format!("{}domain = [\"a.test\"]\n[[listener]]\naddress = \"tls:127.0.0.1:0\"\n{OFF}state-directory = \"file/state\"\n", "[[site]]\npath = \"good\"\n"), &["8:19: cannot use the state directory DIR/file/state"]),

@@ -254,7 +254,6 @@ impl Server {
                 proxy_trust: proxy_trust.clone(),
                 client_limits: client_limits.clone(),
                 connection_limit: connection_limit.clone(),
-                offers_http2: !engine.is_blocking(),
                 kernel_suites,
                 acme: acme.clone(),
                 loader: loader.clone(),

@@ -252,9 +252,7 @@ fn worker_config(
         client_limits: shared.client_limits.clone(),
         connection_limit: (shared.connection_limit.as_ref())
             .map(|limit| limit.of(ConnectionOwner::of_place(shared.counters.place(slot)))),
-        // Each of its processes serves one connection at a time.
-        offers_http2: false,
-        // So does their sandbox.
+        // Each of its processes serves one connection at a time, and encrypts by itself.
         kernel_suites: KernelSuites::NONE,
         acme: shared.acme.clone(),
         counters: shared.counters.row(slot),

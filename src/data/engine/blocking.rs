@@ -30,8 +30,9 @@ use super::{
     },
 };
 use crate::{
+    base::settings::Http2Use,
     data::worker::{
-        KernelSuites, Slot, StartTime, Worker, WorkerConfig, WorkerRows,
+        KernelSuites, Slot, SocketSettings, StartTime, Worker, WorkerConfig, WorkerRows,
         idle_workers::IdleWorkers,
         mailbox::{Mailbox, ShutdownMode},
     },
@@ -230,9 +231,12 @@ impl Blocking {
         // Three: the new connection is accepted before the old one is closed, and an exchange may need one to a backend. The number of
         // buffers depends on it, so the limit of descriptors is not used.
         let connection_count_max = 3;
+        let without_http2 =
+            |settings: &SocketSettings| SocketSettings { http2: Http2Use::Off, ..settings.clone() };
+        let socket_settings = config.socket_settings.iter().map(without_http2).collect();
         let worker: Worker<Readiness> = Worker::new(WorkerConfig {
             connection_count_max,
-            offers_http2: false,
+            socket_settings,
             kernel_suites: KernelSuites::NONE,
             ..config
         });

@@ -68,8 +68,6 @@ pub(crate) struct WorkerConfig {
     pub(crate) backends: Backends,
     /// The row of the worker in the table of upstreams. `None`: it gets one [later](WorkerRows).
     pub(crate) upstream_row: Option<usize>,
-    /// Whether the engine can serve HTTP/2.
-    pub(crate) offers_http2: bool,
     /// What the kernel may seal and open of TLS.
     pub(crate) kernel_suites: KernelSuites,
     /// What to record of exchanges, and the ring for the records.
@@ -175,7 +173,6 @@ impl WorkerConfig {
             client_limits: None,
             connection_limit: None,
             acme: None,
-            offers_http2: true,
             kernel_suites: KernelSuites::NONE,
             backends: Backends::default(),
             upstream_row: Some(0),

@@ -63,7 +63,6 @@ pub(crate) use sending::{COPY_LEN_MAX, MissingRange, SendLimits, Stage};
 pub(crate) use slots::{Slot, SlotId, Slots, idle_len};
 
 use crate::{
-    base::settings::Http2Use,
     data::{
         connection_limit::{ConnectionLimit, ConnectionOwner, ConnectionVerdict, CountedConnection},
         password_threads::PasswordTask,
@@ -173,7 +172,6 @@ impl<S: Default> Worker<S> {
             handshakes,
             password_jobs,
             upstream_row,
-            offers_http2,
             kernel_suites,
             ..
         } = config;
@@ -181,12 +179,7 @@ impl<S: Default> Worker<S> {
             connection_count_max, counters, hot_paths, log, backends, socket_settings, ..
         } = config;
         let mut socket_settings = socket_settings.to_vec();
-        for settings in &mut socket_settings {
-            if !offers_http2 {
-                settings.http2 = Http2Use::Off;
-            }
-            settings.offer_http2();
-        }
+        socket_settings.iter_mut().for_each(SocketSettings::offer_http2);
         let (mut records, producer) = match log {
             Some((recording, producer)) => (Records::new(recording), Some(producer)),
             None => (Records::off(), None),

@@ -4,7 +4,7 @@ use super::{
     Config, ConfigError, ConfigFile, OptionValue, Origin, acme, cgi, limit_conflict, tls_conflict,
     upstream_conflict,
 };
-use crate::{AcmeChallenge, ListenAddress, ListenValue};
+use crate::{AcmeChallenge, Http2Use, ListenAddress, ListenValue};
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
@@ -52,33 +52,47 @@ pub(super) fn find(
     }
 }
 
-/// Adds an error for each listener, or the server, whose clients must speak HTTP/2 while another option needs HTTP/1.
+/// Adds errors if clients must speak HTTP/2, and an option needs HTTP/1.
 fn http2_conflicts(entries: &[OptionValue], config: &Config, errors: &mut Vec<ConfigError>) {
-    let server = &config.server;
-    let engine = server.settings.engine;
+    let only: Vec<&OptionValue> = entries_of(entries, "server", &["http2"])
+        .chain(entries_of(entries, "listener", &["http2"]))
+        .filter(|entry| entry.values.first().is_some_and(|value| value == "only"))
+        .collect();
+    let engine = config.server.settings.engine;
+    for http2 in only.iter().filter(|_| engine.is_blocking()) {
+        let found = format!("the engine {engine} does not offer HTTP/2");
+        let hint = "set engine = \"auto\", or remove http2";
+        errors.push(http2.error(0, found, "expected another engine beside it", hint));
+    }
     let has_domains = config.sites.iter().any(|site| !site.domains.is_empty());
-    let has_http01 = has_domains && server.acme.challenge == AcmeChallenge::Http01;
-    let is_only = |entry: &&OptionValue| entry.values.first().is_some_and(|value| value == "only");
-    let of_listener = |number| {
-        entries.iter().find(move |entry| entry.number == number && is_option(entry, "listener", "address"))
-    };
-    let of_all = |section| entries_of(entries, section, &["http2"]).filter(is_only);
-    for http2 in of_all("server").chain(of_all("listener")) {
-        if engine.is_blocking() {
-            let found = format!("the engine {engine} does not offer HTTP/2");
-            let hint = "set engine = \"auto\", or remove http2";
-            errors.push(http2.error(0, found, "expected another engine beside it", hint));
-        }
-        // The directory asks at a listener without TLS.
-        let is_asked = http2.section.name == "server"
-            || of_listener(http2.number)
-                .is_none_or(|address| address.values.iter().any(|value| !tls_conflict::has_tls(value)));
-        if has_http01 && is_asked {
+    let is_http01 = config.server.acme.challenge == AcmeChallenge::Http01;
+    if has_domains && is_http01 && !has_plain_http1(config) {
+        let has_tls = |http2: &&&OptionValue| {
+            let of_listener = |entry: &&OptionValue| entry.number == http2.number;
+            let address = entries_of(entries, "listener", &["address"]).find(of_listener);
+            address.is_some_and(|address| address.values.iter().all(|value| tls_conflict::has_tls(value)))
+        };
+        if let Some(http2) = only.iter().find(|http2| http2.section.name == "server" || !has_tls(http2)) {
             let found = "a directory that checks a name by http-01 speaks HTTP/1";
             let hint = "set acme-challenge = \"tls-alpn-01\", or remove http2";
             errors.push(http2.error(0, found, "expected another challenge beside it", hint));
         }
     }
+}
+
+/// Returns whether a client without TLS may speak HTTP/1 at a listener.
+fn has_plain_http1(config: &Config) -> bool {
+    let own = config.listeners.iter().map(|listener| (listener.has_tls, listener.options.http2));
+    let of_sites = config
+        .sites
+        .iter()
+        .flat_map(|site| site.listen.iter().map(|address| (address, site.tls_listen.contains(address))))
+        .filter(|(address, _)| config.listeners.iter().all(|known| known.address != **address))
+        .map(|(_, has_tls)| (has_tls, None));
+    // Without listeners the server has one without TLS.
+    let default = config.listeners.is_empty().then_some((false, None));
+    let may = |http2: Option<Http2Use>| http2.unwrap_or(config.server.settings.http2) != Http2Use::Only;
+    own.chain(of_sites).chain(default).any(|(has_tls, http2)| !has_tls && may(http2))
 }
 
 /// Returns the options of the sites that answer at the same listeners: those that name no listener, and those of each listener that a site names.
