@@ -84,13 +84,16 @@ fn openmetrics_has_the_trace_of_a_slow_request() {
             .map(|line| line.split('\t').collect())
             .filter(|row: &Vec<_>| row.len() == 5)
             .collect();
-        let [row] = &exemplars[..] else { panic!("{engine}: {samples}") };
-        let (end, took): (f64, f64) = (
-            row[1].strip_prefix("le=").expect("a label").parse().expect("a number"),
-            row[4].parse().expect("a number"),
-        );
-        assert_eq!((row[0], row[3]), ("tarpon_response_duration_seconds_bucket", TRACE), "{engine}");
-        assert!(took >= 0.002 && took <= end, "{engine}: {row:?}");
+        assert!(!exemplars.is_empty(), "{engine}: {samples}");
+        // On a busy machine some of the requests take longer, and are exemplars of other classes.
+        for row in exemplars {
+            let (end, took): (f64, f64) = (
+                row[1].strip_prefix("le=").expect("a label").parse().expect("a number"),
+                row[4].parse().expect("a number"),
+            );
+            assert_eq!((row[0], row[3]), ("tarpon_response_duration_seconds_bucket", TRACE), "{engine}");
+            assert!(took >= 0.002 && took <= end, "{engine}: {row:?}");
+        }
         // Another client gets the format of Prometheus, as before.
         for accept in ["*/*", "text/plain", "application/openmetrics-text;q=0", "text/html"] {
             let (media, content) = read(accept);

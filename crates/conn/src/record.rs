@@ -326,7 +326,7 @@ impl Records {
         writer.put(start.connection.to_le_bytes());
         writer.put((start.site.index() as u32).to_le_bytes());
         writer.put(self.unix_ms.to_le_bytes());
-        writer.put(start.now.0.to_le_bytes());
+        writer.put((start.now_us / US_PER_MS).to_le_bytes());
         writer.put(id.to_le_bytes());
         texts.iter().for_each(|text| writer.put((text.bytes.len() as u16).to_le_bytes()));
         self.bytes.extend_from_slice(&fixed);
@@ -398,7 +398,7 @@ impl Records {
         writer.put([END]);
         writer.put([u8::from(end.is_complete)]);
         writer.put(id.to_le_bytes());
-        writer.put(end.now.0.to_le_bytes());
+        writer.put((end.now_us / US_PER_MS).to_le_bytes());
         writer.put(end.content_len.to_le_bytes());
         writer.put(status.to_le_bytes());
         self.bytes.extend_from_slice(&bytes);
@@ -424,7 +424,7 @@ pub(crate) struct ExchangeStart {
     pub(crate) client: Option<IpAddr>,
     pub(crate) tls: Option<TlsSession>,
     pub(crate) site: SiteId,
-    pub(crate) now: Tick,
+    pub(crate) now_us: u64,
     /// The index of the response's first span in the outbox.
     pub(crate) span_index: usize,
     /// `None`: a backend will make the response.
@@ -437,7 +437,7 @@ pub(crate) struct ExchangeStart {
 
 /// How an exchange has ended.
 pub(crate) struct ExchangeEnd {
-    pub(crate) now: Tick,
+    pub(crate) now_us: u64,
     /// The number of bytes of content that were sent.
     pub(crate) content_len: u64,
     /// Whether the whole response was sent.
@@ -693,6 +693,7 @@ const SAMPLED_BIT: usize = 7;
 const _: () = assert!(SAMPLED_BIT > TEXT_COUNT);
 /// The flag for [`RequestStart::is_trace_sampled`], in the byte of the version.
 const TRACE_SAMPLED_BIT: usize = 7;
+const US_PER_MS: u64 = 1_000;
 const ADDRESS_LEN: usize = 1 + 16;
 const ID_LEN: usize = 2 * 4;
 /// The length of the fields that are written when the response is queued: length of its head, status, length of the content.
@@ -777,7 +778,7 @@ mod tests {
                         client: peer,
                         tls: None,
                         site: SiteId::FIRST,
-                        now: Tick(40),
+                        now_us: 40_999,
                         span_index: 3,
                         status: Some(Status::Ok),
                         is_logged: true,
@@ -789,7 +790,8 @@ mod tests {
                 assert_eq!(records.response_head_index(), heads.then_some(3), "{name}");
                 records.append_response_head(if heads { b"HTTP/1.1 200" } else { b"" });
                 let place = records.finish_record(Status::Ok, 137).expect(name);
-                records.record_end(place, ExchangeEnd { now: Tick(44), content_len: 99, is_complete: false });
+                records
+                    .record_end(place, ExchangeEnd { now_us: 44_000, content_len: 99, is_complete: false });
                 let (read, len) = Record::read(records.bytes()).expect(name);
                 let Record::Start(record) = read else { panic!("{read:?}") };
                 let canonical = peer.map(|peer| peer.to_canonical());
@@ -832,7 +834,7 @@ mod tests {
         for _ in 0..2_000u64 {
             records.start_record(start_of(SiteId::FIRST, Status::Ok), Some(&head), wire);
             if let Some(place) = records.finish_record(Status::Ok, 1) {
-                records.record_end(place, ExchangeEnd { now: Tick(0), content_len: 1, is_complete: true });
+                records.record_end(place, ExchangeEnd { now_us: 0, content_len: 1, is_complete: true });
             }
         }
         assert!(records.bytes().len() <= RECORDS_LEN && records.bytes.capacity() == RECORDS_LEN);
@@ -921,7 +923,7 @@ mod tests {
             client: None,
             tls: None,
             site,
-            now: Tick(0),
+            now_us: 0,
             span_index: 0,
             status,
             is_logged: true,

@@ -315,7 +315,7 @@ impl Http1 {
         self.sent_len += len;
         cx.counters.sent_len.add(len);
         if !self.recorded.is_empty() {
-            self.recorded.sent(cx.records, cx.now, self.sent_len);
+            self.recorded.sent(cx.records, cx.now_us, self.sent_len);
         }
         if let Http1Phase::Piped(_) | Http1Phase::Function(_) | Http1Phase::Paced(_) = self.phase {
             self.streamed_output_sent(cx, out);
@@ -414,7 +414,7 @@ impl Http1 {
 
     pub(crate) fn closed(&mut self, cx: &mut ConnResources<'_>) {
         cx.counters.aborted.add(self.queued_count.into());
-        self.recorded.closed(cx.records, cx.now, self.sent_len);
+        self.recorded.closed(cx.records, cx.now_us, self.sent_len);
         self.close_pipe(cx);
         self.abort(cx);
     }
@@ -719,7 +719,7 @@ impl Http1 {
             client: client.address,
             tls: self.tls,
             site,
-            now: cx.now,
+            now_us: cx.now_us,
             span_index: out.spans().len(),
             status: status.into(),
             is_logged: true,

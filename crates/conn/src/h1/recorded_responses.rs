@@ -9,7 +9,6 @@
 //! none.
 
 use crate::{
-    Tick,
     open_exchanges::NO_PLACE,
     record::{ExchangeEnd, Records},
 };
@@ -44,25 +43,25 @@ impl RecordedResponses {
 
     /// Ends the exchanges whose responses are among the first `sent_len` bytes of the connection.
     #[inline(never)]
-    pub(super) fn sent(&mut self, records: &mut Records, now: Tick, sent_len: u64) {
+    pub(super) fn sent(&mut self, records: &mut Records, now_us: u64, sent_len: u64) {
         while !self.is_empty() && records.open_exchange(self.oldest).response_end <= sent_len {
-            self.end_oldest(records, now, sent_len);
+            self.end_oldest(records, now_us, sent_len);
         }
     }
 
     /// Ends all exchanges: the connection sends no more than these bytes.
-    pub(super) fn closed(&mut self, records: &mut Records, now: Tick, sent_len: u64) {
+    pub(super) fn closed(&mut self, records: &mut Records, now_us: u64, sent_len: u64) {
         while !self.is_empty() {
-            self.end_oldest(records, now, sent_len);
+            self.end_oldest(records, now_us, sent_len);
         }
     }
 
-    fn end_oldest(&mut self, records: &mut Records, now: Tick, sent_len: u64) {
+    fn end_oldest(&mut self, records: &mut Records, now_us: u64, sent_len: u64) {
         let (place, row) = (self.oldest, *records.open_exchange(self.oldest));
         let unsent_len = row.response_end.saturating_sub(sent_len);
         // The content is the last part of a response.
         let content_len = row.content_len.saturating_sub(unsent_len);
-        records.record_end(place, ExchangeEnd { now, content_len, is_complete: unsent_len == 0 });
+        records.record_end(place, ExchangeEnd { now_us, content_len, is_complete: unsent_len == 0 });
         self.oldest = row.next;
     }
 }

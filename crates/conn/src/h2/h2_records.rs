@@ -86,7 +86,7 @@ impl Http2 {
             client: client.address,
             tls: self.tls,
             site,
-            now: cx.now,
+            now_us: cx.now_us,
             span_index: 0,
             status,
             is_logged,
@@ -172,7 +172,8 @@ impl Http2 {
 #[inline]
 fn end_record(cx: &mut ConnResources<'_>, exchange: H2Exchange, content_len: u64, is_complete: bool) {
     if exchange.recorded_at != NO_PLACE {
-        cx.records.record_end(exchange.recorded_at, ExchangeEnd { now: cx.now, content_len, is_complete });
+        cx.records
+            .record_end(exchange.recorded_at, ExchangeEnd { now_us: cx.now_us, content_len, is_complete });
     }
 }
 

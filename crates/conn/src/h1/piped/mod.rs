@@ -489,7 +489,7 @@ impl Http1 {
     /// Leaves the pipe of a connection that has closed, if it has one.
     pub(super) fn close_pipe(&mut self, cx: &mut ConnResources<'_>) {
         self.leave_pipe(cx, self.sent_len + 1, 1);
-        self.recorded.closed(cx.records, cx.now, self.sent_len);
+        self.recorded.closed(cx.records, cx.now_us, self.sent_len);
     }
 
     /// Returns the pipe of the exchange with a backend that is in progress.
