@@ -216,10 +216,10 @@ impl Pool {
         if self.has_for_response() { self.take() } else { None }
     }
 
-    /// Returns whether at least one in `one_in` buffers is free.
+    /// Returns whether at least one in `one_in` buffers is free once so many more are.
     #[inline]
-    pub fn has_reserve(&self, one_in: usize) -> bool {
-        self.free.len() >= self.holders.len() / one_in
+    pub fn will_have_reserve(&self, one_in: usize, freeing_count: usize) -> bool {
+        self.free.len() + freeing_count >= self.holders.len() / one_in
     }
 
     /// Returns how many of `max` buffers one holder may have: the fewer are free, the fewer, but always one. So many holders that do not

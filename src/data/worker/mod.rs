@@ -381,10 +381,7 @@ impl<S: Default> Worker<S> {
         let driven = drive(&mut self.context, slot);
         if driven.is_ok() {
             self.timers.move_earlier(index, slot.transport.deadline(&slot.conn));
-            let holds = slot.inbox.is_some()
-                || slot.conn.holds_buffers(&self.context.pipes)
-                || slot.transport.holds_buffers();
-            self.holders.set(index, holds);
+            self.holders.set(index, slot.holds_buffers(&self.context.pipes));
             self.context.flush_records_if_half_full();
         }
         Some(driven)
@@ -483,10 +480,11 @@ impl<S: Default> Worker<S> {
     }
 
     /// If buffers run low, evicts the connection that has held some longest, and returns it for the engine to drive. So clients that send
-    /// part of a head and then stall, or do not receive their responses, can take buffers only from each other.
+    /// part of a head and then stall, or do not receive their responses, can take buffers only from each other. `freeing_count`: connections
+    /// that are closed, and whose buffers will be free.
     #[inline]
-    pub(crate) fn next_evicted(&mut self) -> Option<u32> {
-        if self.context.pool.has_reserve(BUF_RESERVE) { None } else { self.evict_next() }
+    pub(crate) fn next_evicted(&mut self, freeing_count: usize) -> Option<u32> {
+        if self.context.pool.will_have_reserve(BUF_RESERVE, freeing_count) { None } else { self.evict_next() }
     }
 
     #[cold]

@@ -3,7 +3,7 @@
 use super::{buffer_holders::HolderLink, timer_wheel::Timer};
 use crate::data::probes;
 use std::{os::fd::OwnedFd, sync::Arc};
-use tarpon_conn::{BufRange, ConnResources, Connection, DriveState, DriveStep, Transport};
+use tarpon_conn::{BufRange, ConnResources, Connection, DriveState, DriveStep, Pipes, Transport};
 
 /// One connection with its socket. `S` is the engine's own state.
 pub(crate) struct Slot<S> {
@@ -46,6 +46,12 @@ impl<S> Slot<S> {
     #[inline]
     pub(crate) fn id(&self, index: u32) -> SlotId {
         SlotId { index, generation: self.generation }
+    }
+
+    /// Returns whether the connection holds buffers of the pool.
+    #[inline(always)]
+    pub(crate) fn holds_buffers(&self, pipes: &Pipes) -> bool {
+        self.inbox.is_some() || self.conn.holds_buffers(pipes) || self.transport.holds_buffers()
     }
 
     /// Returns the next step of a drive. `can_send`: the socket is not known to be full, and no send is in flight.

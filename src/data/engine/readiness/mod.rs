@@ -128,7 +128,7 @@ impl<S: Selector> EventLoop<S> {
             while let Some(index) = self.worker.next_expired() {
                 self.drive(index);
             }
-            while let Some(index) = self.worker.next_evicted() {
+            while let Some(index) = self.worker.next_evicted(0) {
                 self.drive(index);
             }
             for _ in 0..self.worker.woken_count() {

@@ -71,6 +71,8 @@ pub(super) struct InFlight {
     send: Option<Send>,
     /// The connection is closed: no operation starts any more, and the slot is freed when none is in flight.
     closed: bool,
+    /// The connection is closed, and its buffers are free with the slot.
+    frees_buffers: bool,
     /// The client has closed its side.
     ended: bool,
     /// The error of a receive in records of the kernel: a record of another kind than data is next.
@@ -159,6 +161,7 @@ pub(super) fn run(config: WorkerConfig, ready: WorkerReady) -> io::Result<()> {
         again: VecDeque::new(),
         starved: StarvedReceives::default(),
         rests: Vec::new(),
+        freeing_count: 0,
     };
     engine.ring.watch_mailbox(&engine.worker.mailbox);
     ready.signal();
@@ -192,6 +195,8 @@ struct UringEngine {
     starved: StarvedReceives,
     /// Slots whose sockets may hold the rest of a request.
     rests: Vec<u32>,
+    /// Closed connections that hold buffers until nothing is in flight: to evict others in their place would free nothing sooner.
+    freeing_count: usize,
 }
 
 /// Limit of the memory of an idle connection, in bytes: its operations in flight need more than a known readiness, and so does the kernel.
@@ -244,7 +249,7 @@ impl UringEngine {
             while let Some(index) = self.worker.next_expired() {
                 self.drive(index);
             }
-            while let Some(index) = self.worker.next_evicted() {
+            while let Some(index) = self.worker.next_evicted(self.freeing_count) {
                 self.drive(index);
             }
             for _ in 0..self.worker.woken_count() {
@@ -449,19 +454,22 @@ impl UringEngine {
     /// Closes a connection: cancels its operations, and frees the slot when none is in flight.
     #[cold]
     fn close(&mut self, index: u32) {
-        let UringEngine { worker: Worker { slots, context, .. }, ring, .. } = self;
+        let UringEngine { worker: Worker { slots, context, .. }, ring, freeing_count, .. } = self;
         let Some(slot) = slots.get_mut(index) else { return };
         let first = !mem::replace(&mut slot.state.closed, true);
         // The kernel does not use these buffers: other connections may need them at once.
         context.release_inbox(slot);
         release_backlog(context, slot);
         if !slot.state.receive.is_in_flight() && slot.state.send.is_none() {
+            *freeing_count -= usize::from(slot.state.frees_buffers);
             self.worker.remove(index);
             return;
         }
         if !first {
             return;
         }
+        slot.state.frees_buffers = slot.holds_buffers(&context.pipes);
+        *freeing_count += usize::from(slot.state.frees_buffers);
         if slot.state.receive == Receive::Armed {
             slot.state.receive = Receive::Cancelling;
             ring.cancel_receive(index);
