@@ -186,7 +186,8 @@ fn stress(engine: Engine, seed: u64, time: Duration) {
             handle.swap(Site::from_dir(versions[swap % 2].path()).unwrap());
             let before = complete_count.load(Ordering::Relaxed);
             wait_for("a response", || (complete_count.load(Ordering::Relaxed) > before).then_some(()));
-            if Instant::now() >= until {
+            // On a busy machine the clients have had little time by then.
+            if Instant::now() >= until && before > CLIENT_COUNT {
                 break;
             }
         }
@@ -200,7 +201,6 @@ fn stress(engine: Engine, seed: u64, time: Duration) {
         ended.unwrap_or_else(|_| panic!("{engine}: the server does not stop")).unwrap();
     });
     drop(handle);
-    assert!(complete_count.load(Ordering::Relaxed) > CLIENT_COUNT, "{engine}: too few complete responses");
     drop(versions);
     // The threads of the loader end after the server, also those of the server before this one.
     wait_for(&format!("{engine} closes all descriptors but {before:?}: {:?}", descriptors()), || {

@@ -214,7 +214,7 @@ mod tests {
         cx.pool.buf_mut(buf)[..request.len()].copy_from_slice(request);
         let mut batches = Vec::new();
         for (tick, &number) in conns.iter().enumerate() {
-            cx.now = Tick(tick as u64);
+            cx.now_us = tick as u64 * 1_000;
             let conn = &mut open[number];
             match conn.outbox().iter().map(|span| span.len()).sum() {
                 0 => assert!(

@@ -214,7 +214,11 @@ mod tests {
         },
         sys::poll::poll,
     };
-    use std::{net::TcpListener, thread};
+    use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
+    use std::{
+        net::{SocketAddr, TcpListener},
+        thread,
+    };
 
     #[test]
     #[rustfmt::skip]
@@ -235,7 +239,7 @@ mod tests {
         }
     }
 
-    fn finish(kind: CheckKind, address: std::net::SocketAddr) -> Result<(), String> {
+    fn finish(kind: CheckKind, address: SocketAddr) -> Result<(), String> {
         let mut check = Check::new(kind, &[ConnectAddress::Tcp(address)], Tick(60_000));
         loop {
             if let Some(result) = check.drive(Tick(0)) {
@@ -265,7 +269,8 @@ mod tests {
                 let mut request = [0; REQUEST.len()];
                 client.read_exact(&mut request).unwrap();
                 assert_eq!(&request, REQUEST);
-                response.iter().for_each(|part| client.write_all(part.as_bytes()).unwrap());
+                // A check that has read a status closes the connection: what comes after it may find no reader.
+                response.iter().for_each(|part| drop(client.write_all(part.as_bytes())));
             }
             listener
         });
@@ -273,9 +278,12 @@ mod tests {
             let kind = CheckKind::Http { request: (*REQUEST).into(), tls: None };
             assert_eq!(finish(kind, address), want.map_err(str::to_owned));
         }
-        let listener = server.join().unwrap();
+        let _listener = server.join().unwrap();
         assert_eq!(finish(CheckKind::Connect, address), Ok(()), "nothing is sent");
-        drop(listener);
+        // Bound, so that no other program listens there.
+        let unused = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        bind(&unused, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let address = SocketAddr::try_from(getsockname(&unused).unwrap()).unwrap();
         assert_eq!(finish(CheckKind::Connect, address), Err("connection refused".to_owned()));
     }
 
