@@ -186,7 +186,7 @@ fn stress(engine: Engine, seed: u64, time: Duration) {
             handle.swap(Site::from_dir(versions[swap % 2].path()).unwrap());
             let before = complete_count.load(Ordering::Relaxed);
             wait_for("a response", || (complete_count.load(Ordering::Relaxed) > before).then_some(()));
-            // On a busy machine the clients have had little time by then.
+            // On a busy machine the time may pass before the clients have so many responses.
             if Instant::now() >= until && before > CLIENT_COUNT {
                 break;
             }

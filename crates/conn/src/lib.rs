@@ -243,7 +243,7 @@ pub struct ConnResources<'w> {
     pub prefixes: &'w ResponsePrefixes,
     /// The current time.
     pub now: Tick,
-    /// The same time in microseconds, for durations.
+    /// The time in microseconds, by a finer reading of the same clock: for durations and records.
     pub now_us: u64,
     /// The counters of the worker.
     pub counters: &'w Counters,
